@@ -265,7 +265,7 @@ def test_a_vm_that_is_not_ours_or_that_runs_is_refused(vms: Vms) -> None:
     vms.guests.define("hv1", "foreign1")
     vms.make("own1")
     names = {"names": ["own1", "foreign1"], "force": True}
-    match = "'foreign1' was not made by this collection"
+    match = "'foreign1' was neither made nor adopted by this collection"
     harness.refuse(vms.ansible, vms.lab, "hv1", PURGE, names, match=match)
     vms.make("busy1", start=True, nics=(NIC,))
     match = "'busy1' is running; shut it down first"

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from ..._errors import PlanRefused
 from ..._pure.base.metadata import Owner
+from ..._pure.base.names import playbook_command
 from ..._units import MIB
 from ..base import company, files, locks, owner, sparse
 
@@ -193,7 +194,7 @@ def require_room(folder: str, needed: int) -> None:
         raise PlanRefused(
             f"an image of {-(-needed // MIB)} MiB does not fit into {folder}: {free // MIB} MiB are"
             f" free, of which {-(-reserve // MIB)} MiB must stay free; free some space, or remove"
-            " unused base images (fleet.virt.images -e virt_images_prune=true)"
+            f" unused base images ({playbook_command('images', virt_images_prune='true')})"
         )
 
 

@@ -16,6 +16,7 @@ import typing as t
 from ... import _lxml
 from ..._libvirt import DOMAIN_XML_INACTIVE
 from ..._pure.base import metadata
+from ..._pure.base.names import playbook_command
 from ..._pure.base.states import state_name
 from ..._pure.base.xml_values import bytes_of
 from ..._pure.machine import encryption
@@ -171,8 +172,8 @@ def _forgetful(name: str, domain: Element) -> t.Iterator[str]:
         if domain.find(f"devices/{tag}") is not None:
             yield (
                 f"{name!r} is running with {what}, so its memory cannot be saved; shut it down"
-                " (fleet.virt.state -e vm_state=shutoff), or take a snapshot of its disks only"
-                " (disk_only)"
+                f" ({playbook_command('state', vm_name=name, vm_state='shutoff')}), or take a"
+                " snapshot of its disks only (disk_only)"
             )
 
 

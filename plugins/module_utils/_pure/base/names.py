@@ -170,3 +170,10 @@ def playbook_command(name: str, **variables: str) -> str:
     else:
         words = [f"-e {shlex.quote(json.dumps(given, ensure_ascii=False))}"]
     return " ".join([f"ansible-playbook fleet.virt.{name}", *words])
+
+
+def snapshot_removal(name: str) -> str:
+    """The command that removes a snapshot of the VM, whose own name is left to the reader."""
+    return playbook_command(
+        "snapshot", vm_name=name, virt_snapshot="NAME", virt_snapshot_state="absent"
+    )

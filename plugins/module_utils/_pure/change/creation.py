@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..base.metadata import BEGUN, MADE, NOT_MADE, Metadata, Owner, OwnVolume, metadata_problems
+from ..base.names import playbook_command
 from ..base.results import GENERATED
 from ..domain import request
 from ..domain.domain import Domain
@@ -121,8 +122,8 @@ def half_made(name: str, stays: t.Iterable[str]) -> str:
     return (
         f"an interrupted run left {name!r} incomplete, and the existing files with the names of its"
         f" disks are not removed: {'; '.join(stays)}. Move away files that belong to others, or"
-        f" choose another name; fleet.virt.purge_vm -e vm_name={name} removes the rest and nothing"
-        " else"
+        f" choose another name; {playbook_command('purge_vm', vm_name=name)} removes the rest and"
+        " nothing else"
     )
 
 

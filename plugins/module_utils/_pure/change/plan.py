@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from ... import _lxml
 from ..._units import MIB
 from ..base.metadata import BEGUN, Metadata, OwnVolume
+from ..base.names import playbook_command
 from ..domain import difference, request, settings
 from ..domain.devices import Disk
 from ..domain.difference import Difference, Existing
@@ -153,9 +154,10 @@ class _Planner:
             refusals += self._conflicts()
         left = [one for one in self.facts.metadata.volumes if one.role == "new"]
         if changes and self.facts.saved:
+            command = playbook_command("state", vm_name=self.facts.name, vm_state="running")
             refusals.append(
                 f"{self.facts.name!r} has saved memory, which fits only its present settings; start"
-                " it first (fleet.virt.state, vm_state running)"
+                f" it first ({command})"
             )
         if refusals:
             return Converged(Plan(refusals=tuple(refusals)), tuple(changes))

@@ -15,6 +15,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
+from ..base.names import playbook_command
 from ..lifecycle import state_plan
 from ..lifecycle.state_plan import Facts
 from ..seed import first_boot
@@ -30,7 +31,10 @@ _WORDS = {
     "pmsuspended": "suspended by its guest",
 }
 _START = "start"
-_REMEDY = "fleet.virt.state -e vm_name={} -e vm_state={}"
+
+
+def _remedy(name: str, state: str) -> str:
+    return playbook_command("state", vm_name=name, vm_state=state)
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ def decide(
     if facts.state in state_plan.RUNNING:
         note = ""
         if stays_off:
-            note = f"running, and left so ({_REMEDY.format(facts.name, 'shutoff')} shuts it down)"
+            note = f"running, and left so ({_remedy(facts.name, 'shutoff')} shuts it down)"
         return Power(state, note=note)
     note = word(state)
     if facts.state in state_plan.PAUSED and facts.reason != "unknown":
@@ -111,7 +115,7 @@ def decide(
         begun = domain.start and first in (first_boot.PENDING, first_boot.WRITTEN)
         return Power(state, note=f"{note}, its first boot has not ended" if begun else note)
     if not is_off(facts):
-        remedy = _REMEDY.format(facts.name, "running")
+        remedy = _remedy(facts.name, "running")
         return Power(state, note=f"{note}, and left so ({remedy} makes it run)", differs=True)
     if maintenance or maintenance is None:
         why = "is in maintenance" if maintenance else "may be in maintenance: this is unreadable"

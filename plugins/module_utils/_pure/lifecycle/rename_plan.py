@@ -17,23 +17,21 @@ from __future__ import annotations
 import dataclasses
 import json
 import posixpath
+import shlex
 import typing as t
 from dataclasses import dataclass
 
 from ..base.metadata import Metadata, Owner, OwnVolume, metadata_problems
-from ..base.names import check_vm_name, playbook_command
+from ..base.names import check_vm_name, playbook_command, snapshot_removal
 from ..plan.steps import Effect, Plan, Step
 
 PHASE = "renaming"
 LOG_FOLDER = "/var/log/libvirt/qemu"
 NVRAM_FOLDER = "/var/lib/libvirt/qemu/nvram"
 _SEPARATORS = "_.-"  # after the VM's name in the name of a volume
-_WAYS = {
-    "snapshot": (
-        "ansible-playbook fleet.virt.snapshot -e vm_name={} -e virt_snapshot=NAME"
-        " -e virt_snapshot_state=absent"
-    ),
-    "checkpoint": "virsh checkpoint-delete {} NAME",
+_WAYS: dict[str, t.Callable[[str], str]] = {
+    "snapshot": snapshot_removal,
+    "checkpoint": lambda name: f"virsh checkpoint-delete {shlex.quote(name)} NAME",
 }
 
 
@@ -255,13 +253,13 @@ def _refusals(facts: Facts, old: str, new: str) -> list[str]:
     if facts.managed_save:
         found.append(
             f"{name!r} has saved memory, stored under its name; start it and shut it down,"
-            f" or discard it with virsh managedsave-remove {name}"
+            f" or discard it with virsh managedsave-remove {shlex.quote(name)}"
         )
     for what, names in (("snapshot", facts.snapshots), ("checkpoint", facts.checkpoints)):
         if names:
             found.append(
                 f"{name!r} has {what}s ({', '.join(names)}), and libvirt renames no VM with them;"
-                f" remove them first ({_WAYS[what].format(name)})"
+                f" remove them first ({_WAYS[what](name)})"
             )
     if facts.taken:
         found.append(f"a VM {new!r} already exists on its hypervisor; choose another name")

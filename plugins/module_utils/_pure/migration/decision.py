@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from ..._errors import PlanRefused
 from ..._units import MIB
 from ..base import proofs, twice
+from ..base.names import playbook_command
 from ..placement import placement
 from ..placement.types import DiskNeed, Placement, Policy, Request
 from . import lost_source
@@ -279,10 +280,8 @@ def ends_silent(
     again = "run without --limit" if not any(_asked(missing)) else "bring it back"
     only = missing.get(ends[0])
     if only and len(missing) == 1 and only.asked and not only.reached:
-        again += (
-            " (if it is permanently gone, settle the move without it: fleet.virt.repair_vms -e"
-            f" vm_name={name} -e virt_hypervisors_lost={ends[0]})"
-        )
+        command = playbook_command("repair_vms", vm_name=name, virt_hypervisors_lost=ends[0])
+        again += f" (if it is permanently gone, settle the move without it: {command})"
     return (
         f"the move of {name!r} from {ends[0]} to {ends[1]} is unfinished, and"
         f" {' and '.join(missing)} did not respond ({proofs.named(missing)}), so it is unknown"

@@ -14,7 +14,7 @@ import typing as t
 import uuid as uuids
 
 from ..base.metadata import Metadata, Owner, metadata_problems
-from ..base.names import CLAIM
+from ..base.names import CLAIM, snapshot_removal
 from .plan_disks import is_seed, lacking_space, volume_of
 from .types import DEPLOY, RENEW, Defined, Options, Plan, Source, Target
 
@@ -167,8 +167,7 @@ def _vm(source: Source) -> list[str]:
     if source.snapshots:
         found.append(
             f"{name!r} has snapshots ({', '.join(source.snapshots)}), which would stay behind;"
-            f" delete them first (fleet.virt.snapshot -e vm_name={name} -e virt_snapshot=NAME"
-            " -e virt_snapshot_state=absent)"
+            f" delete them first ({snapshot_removal(name)})"
         )
     if source.checkpoints:
         found.append(

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from ..._errors import PlanRefused, Problem, SpecError
 from ..base.arguments import Spec
 from ..base.json_values import as_list, as_mappings, as_text
+from ..base.names import playbook_command
 from ..base.states import ACTIVE_STATES
 from ..lifecycle import located
 
@@ -109,7 +110,7 @@ def choose(
     if vm.state not in ACTIVE_STATES:
         raise PlanRefused(
             f"{name} on {host} is {vm.state}, so it has no console; start it first"
-            f" (fleet.virt.state -e vm_name={name} -e vm_state=running)"
+            f" ({playbook_command('state', vm_name=name, vm_state='running')})"
         )
     kind = next((kind for kind in _KINDS[view] if kind in vm.kinds), None)
     if kind is None:

@@ -18,9 +18,11 @@ This file is private to the collection.
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import typing as t
 
 from ..base.metadata import Metadata, metadata_problems
+from ..base.names import playbook_command
 from ..plan.steps import Plan, Step
 from . import files
 from .facts import ABSENT, EXTERNAL, REVERTED, Facts, Snapshot, Wanted, below, ordered
@@ -79,8 +81,8 @@ def _refusals(facts: Facts) -> list[str]:
     if facts.managed_save:
         found.append(
             f"{name!r} has saved memory, which fits its disks only as they are now; start it"
-            " (fleet.virt.state -e vm_state=running), or discard it with virsh managedsave-remove"
-            f" {name}"
+            f" ({playbook_command('state', vm_name=name, vm_state='running')}), or discard it with"
+            f" virsh managedsave-remove {shlex.quote(name)}"
         )
     if facts.state not in ("running", "paused", "shutoff", "blocked"):
         found.append(f"{name!r} is {facts.state}; wait until it runs or is off, or bring it there")
