@@ -14,28 +14,8 @@ This file is private to the collection.
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Mapping
-from dataclasses import dataclass
 
-from ..._units import MOST
-
-
-@dataclass(frozen=True)
-class Every:
-    """A mapping of text to values of one shape, with at least these keys."""
-
-    value: Shape
-    keys: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class NotEmpty:
-    """Text that is more than spaces."""
-
-
-# Several types are a tuple, a list is a list: both are sequences to the type checker
-Shape = t.Union[type, Every, NotEmpty, t.Sequence["Shape"], t.Mapping[str, "Shape"]]
-Fields = t.Mapping[str, Shape]
+from .json_values import Every, Fields, NotEmpty, shape_problem
 
 _NONE = type(None)
 _TEXT = (str, _NONE)
@@ -411,64 +391,7 @@ def problem(answer: t.Mapping[str, object], kind: str) -> str | None:
     """
     for key, shape in SHAPES[kind].items():
         if answer.get(key) is not None:
-            found = _problem(answer[key], shape, key)
+            found = shape_problem(answer[key], shape, key)
             if found:
                 return found
     return None
-
-
-def _problem(value: object, shape: Shape, path: str) -> str | None:
-    if isinstance(shape, tuple):
-        if any(_problem(value, one, path) is None for one in shape):
-            return None
-        nested = [one for one in shape if not isinstance(one, type)]
-        return _problem(value, nested[0], path) if nested else _wrong(value, path)
-    if isinstance(shape, NotEmpty):
-        return None if isinstance(value, str) and value.strip() else _wrong(value, path)
-    if isinstance(shape, list):
-        if not isinstance(value, list):
-            return _wrong(value, path)
-        if not shape:
-            return f"{path} is not empty" if value else None
-        return _first(_problem(one, shape[0], f"{path}[{i}]") for i, one in enumerate(value))
-    if isinstance(shape, Every):
-        if not isinstance(value, Mapping):
-            return _wrong(value, path)
-        missing = [key for key in shape.keys if key not in value]
-        if missing:
-            return f"{path}.{missing[0]} is missing"
-        return _first(_problem(one, shape.value, f"{path}.{key}") for key, one in value.items())
-    if isinstance(shape, Mapping):
-        if not isinstance(value, Mapping):
-            return _wrong(value, path)
-        return _first(
-            _problem(value[name], inner, f"{path}.{name}")
-            if name in value
-            else None
-            if optional
-            else f"{path}.{name} is missing"
-            for name, optional, inner in _keys(shape)
-        )
-    fits = (
-        isinstance(shape, type)
-        and isinstance(value, shape)
-        and (shape is bool or not isinstance(value, bool))
-    )
-    if fits and isinstance(value, (int, float)) and not -MOST <= value <= MOST:  # nor is NaN
-        return f"{path} is a number out of any plausible range"
-    return None if fits else _wrong(value, path)
-
-
-def _keys(shape: Fields) -> t.Iterator[tuple[str, bool, Shape]]:
-    """Each key, whether it may be missing, and the shape of its value."""
-    for key, inner in shape.items():
-        yield key.rstrip("?"), key.endswith("?"), inner
-
-
-def _first(found: t.Iterable[str | None]) -> str | None:
-    return next((one for one in found if one), None)
-
-
-def _wrong(value: object, path: str) -> str:
-    names = {dict: "a mapping", list: "a list", str: "text", bool: "a boolean"}
-    return f"{path} is {names.get(type(value), 'null' if value is None else 'a number')}"
