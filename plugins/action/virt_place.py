@@ -45,7 +45,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.provisioning import _ba
 
 # rounds lost to other controllers before giving up on a VM
 _ATTEMPTS = 6
-_NOT_BEGUN = "not begun, because the request as a whole failed"
+_NOT_TRIED = "not tried, because the request as a whole failed"
 # What virt_restart may be
 RESTART = ("never", "when_required")
 _ARGUMENTS: Spec = {
@@ -294,9 +294,7 @@ class _Work:
                     permanent.append(one.problem)
                     ended[host, name] = {**entry}
                 continue
-            reasons = []
-            if entry["changed"] and not self.check:
-                reasons = [unproven] if unproven else self._conflicts(known[name], host)
+            reasons = self._reasons(entry, known[name], host, unproven)
             if unproven and reasons:
                 permanent.append(unproven)
             elif reasons:
@@ -328,6 +326,14 @@ class _Work:
             "done": self._done(known_to_end),
         }
 
+    def _reasons(self, entry: Answer, domain: Domain, host: str, unproven: str) -> list[str]:
+        """Why a claim that the hypervisor made, or might have made, is not to be finished."""
+        if entry.get("not_tried"):
+            return ["it was not tried, because another VM of the request failed there"]
+        if not entry["changed"] or self.check:
+            return []
+        return [unproven] if unproven else self._conflicts(domain, host)
+
     def _stopped(
         self,
         up_to_date: t.Mapping[str, t.Sequence[Values]],
@@ -337,7 +343,8 @@ class _Work:
         found = {host: [*entries] for host, entries in up_to_date.items()}
         for host, names in shares_of(self.options["_shares"]).items():
             for name in names:
-                entry = {"name": name, "changed": False, "failed": True, "msg": _NOT_BEGUN}
+                entry = {"name": name, "changed": False, "failed": True, "msg": _NOT_TRIED}
+                entry["not_tried"] = True
                 found.setdefault(host, []).append(ended.get((host, name)) or entry)
         return found
 

@@ -1453,6 +1453,10 @@ vms:
     refused:
       description: Whether it may succeed on another hypervisor, or later.
       type: bool
+    not_tried:
+      description:
+        - Whether nothing was done for it because another one of the same call failed.
+      type: bool
     msg:
       description: Why not; else null.
       type: str

@@ -132,6 +132,10 @@ vms:
     failed:
       description: Whether it could not be removed.
       type: bool
+    not_tried:
+      description:
+        - Whether nothing was done for it because another one of the same call failed.
+      type: bool
     msg:
       description: Why not, or that it did not exist; else null.
       type: str

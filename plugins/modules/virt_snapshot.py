@@ -163,6 +163,10 @@ vms:
     failed:
       description: Whether it failed.
       type: bool
+    not_tried:
+      description:
+        - Whether nothing was done for it because another one of the same call failed.
+      type: bool
     msg:
       description: Why not; else null.
       type: str

@@ -101,8 +101,8 @@ def test_each_vm_of_a_refused_request_has_its_outcome(fleet: Fleet) -> None:
         assert [vm["name"], vm["host"], "-", "failed"] in rows, str(run)
     first, *others = run.of("Show the VMs")["hv1"]["msg"].splitlines()
     assert first.startswith(f"bad on hv1: {theirs} already exists"), first
-    not_begun = "not begun, because the request as a whole failed"
-    assert others == [f"near on hv1: {not_begun}", f"far on hv2: {not_begun}"]
+    not_tried = "not tried, because the request as a whole failed"
+    assert others == [f"near on hv1: {not_tried}", f"far on hv2: {not_tried}"]
 
 
 def test_names_with_spaces_and_umlauts(fleet: Fleet) -> None:

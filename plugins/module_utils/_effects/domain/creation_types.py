@@ -122,6 +122,7 @@ class Job:
     waits: list[str] = field(default_factory=list)  # settings that wait for its next start
     power: Power | None = None  # of one that exists: whether it is started
     refused: bool = False
+    not_tried: bool = False  # because another VM of the batch failed
 
     def fail(self, msg: str, *, refused: bool = False) -> None:
         """Fail with ``msg``; ``refused``: another hypervisor, or a retry, may succeed."""

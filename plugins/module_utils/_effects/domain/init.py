@@ -114,6 +114,7 @@ class Entry(t.TypedDict):
     seed: Seeded | None
     failed: bool
     refused: bool
+    not_tried: bool
     msg: str | None
 
 
@@ -154,15 +155,13 @@ def run(
     host = Host(connection, settings)
     jobs = prepare(host, domains, check=check)
     finish = stage in ("all", "finish")
-    if check:
+    if _failed(jobs):
+        for job in jobs:
+            job.not_tried = job.state not in ("same", "failed")
+    elif check:
         _predict(jobs)
-    elif not _failed(jobs):
-        if stage in ("all", "claim"):
-            facts = _claim(host, jobs, stage)
-            finish = finish or _may_stay(jobs, settings, facts)
-        if finish:
-            _finish(host, jobs)
-            _change(host, jobs)
+    else:
+        facts, finish = _apply(host, jobs, stage)
     result = _result(jobs)
     result["changed"] = result["changed"] or bool(withdrawn)
     if stage == "claim":
@@ -170,6 +169,18 @@ def run(
         if facts is not None and not finish:
             result["host"] = facts
     return result
+
+
+def _apply(host: Host, jobs: t.Sequence[Job], stage: str) -> tuple[PlacementEntry | None, bool]:
+    """Do a stage; the hypervisor with its claims, if any, and whether all is finished."""
+    facts, finish = None, stage in ("all", "finish")
+    if stage in ("all", "claim"):
+        facts = _claim(host, jobs, stage)
+        finish = finish or _may_stay(jobs, host.settings, facts)
+    if finish:
+        _finish(host, jobs)
+        _change(host, jobs)
+    return facts, finish
 
 
 def _withdraw(connection: Connection, names: t.Sequence[str], run: str) -> list[str]:
@@ -277,8 +288,6 @@ def _failed(jobs: t.Sequence[Job]) -> bool:
 
 
 def _predict(jobs: t.Sequence[Job]) -> None:
-    if _failed(jobs):
-        return
     for job in jobs:
         job.changed = job.state == "change"
         if job.facts is not None:
@@ -304,6 +313,7 @@ def _result(jobs: t.Sequence[Job]) -> Result:
             "seed": job.seeded,
             "failed": job.state == "failed",
             "refused": job.refused,
+            "not_tried": job.not_tried,
             "msg": job.msg,
         }
         for job in jobs

@@ -111,6 +111,7 @@ def read(connection: Connection, params: Options, asked: list[dict[str, object]]
                 "seed": None,
                 "failed": False,
                 "refused": False,
+                "not_tried": False,
                 "msg": None,
             }
         )

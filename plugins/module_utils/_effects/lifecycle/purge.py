@@ -78,6 +78,7 @@ class _Job:
     removed: list[Removal] = field(default_factory=list)
     destroyed: bool = False
     failed: bool = False
+    not_tried: bool = False
     msg: str | None = None
     me: Owner | None = None
     original: str = ""  # the definition before it was marked
@@ -137,12 +138,14 @@ def run(
     for job in jobs:
         if job.dom is None:
             job.msg = "not there"
-    if not any(job.failed for job in jobs):
-        if check:
-            for job in there:
-                job.removed = [item for step in job.steps for item in _removals(step)]
-        else:
-            _carry_out(there)
+    if any(job.failed for job in jobs):
+        for job in jobs:
+            job.not_tried = job.dom is not None and not job.failed
+    elif check:
+        for job in there:
+            job.removed = [item for step in job.steps for item in _removals(step)]
+    else:
+        _carry_out(there)
     return _result(jobs)
 
 
@@ -355,6 +358,7 @@ def _result(jobs: t.Sequence[_Job]) -> dict[str, object]:
             "removed": [dict(vars(item)) for item in job.removed],
             "kept": [dict(vars(item)) for item in job.plan.kept],
             "failed": job.failed,
+            "not_tried": job.not_tried,
             "msg": job.msg,
         }
         for job in jobs

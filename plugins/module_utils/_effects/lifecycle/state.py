@@ -59,6 +59,7 @@ class _Job:
     plan: Plan[Facts] = field(default_factory=Plan)
     msg: str | None = None
     failed: bool = False
+    not_tried: bool = False
     asking: threading.Thread | None = None  # a shutdown call that may not have returned
     problem: str = ""
     resets: int = 0
@@ -95,7 +96,10 @@ def run(
     if check:
         for job in jobs:
             job.after = predict(job.before, job.plan.steps)
-    elif not any(job.failed for job in jobs):
+    if any(job.failed for job in jobs):
+        for job in jobs:
+            job.after, job.not_tried = job.before, bool(job.plan.steps) and not job.failed
+    elif not check:
         _in_order(jobs, wanted, more)
     return _result(jobs)
 
@@ -109,6 +113,7 @@ def _in_order(jobs: t.Sequence[_Job], wanted: Wanted, more: bool) -> None:
         if failed:
             for job in later:
                 job.fail(start_order.not_begun(job.before.name, failed))
+                job.not_tried = True
             return
         if later or more:
             time.sleep(start_order.delay((job.before, job.plan) for job in round_))
@@ -358,6 +363,7 @@ def _result(jobs: t.Sequence[_Job]) -> dict[str, object]:
             "changed": _changed(job),
             "steps": [step.text for step in job.plan.steps] if _changed(job) else [],
             "failed": job.failed,
+            "not_tried": job.not_tried,
             "msg": job.msg,
         }
         for job in jobs

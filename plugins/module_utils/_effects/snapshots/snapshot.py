@@ -59,6 +59,7 @@ class _Job:
     plan: Plan[Facts] = field(default_factory=Plan)
     done: list[str] = field(default_factory=list)
     reverted: int = 0
+    not_tried: bool = False
     problem: str = ""
 
     @property
@@ -135,7 +136,11 @@ def run(
         for job in jobs:
             job.after = predict(job.before, job.plan.steps)
             job.done = [step.text for step in job.plan.steps]
-    elif not any(job.problem for job in jobs):
+    if any(job.problem for job in jobs):
+        for job in jobs:
+            job.after, job.done = job.before, []
+            job.not_tried = bool(job.plan.steps) and not job.problem
+    elif not check:
         for job in jobs:
             _carry_out(job)
     return _result(jobs)
@@ -335,6 +340,7 @@ def _result(jobs: t.Sequence[_Job]) -> dict[str, object]:
             "snapshots": [one.name for one in job.after.snapshots],
             "current": job.after.current,
             "failed": bool(job.problem),
+            "not_tried": job.not_tried,
             "msg": job.problem or None,
         }
         for job in jobs

@@ -20,6 +20,7 @@ from ..base import proofs, twice
 from ..base.json_values import as_list, as_mappings, as_text
 from ..base.names import playbook_command, require_named, valid_vm_name
 from ..base.outcomes import Answer, outcomes
+from ..base.results import word
 from ..base.tables import clean, table
 from ..domain.domain import Defaults, from_options
 from ..lifecycle import located
@@ -252,13 +253,11 @@ def report(
     for one in outcomes(shares, answers):
         entry = one.entry or {}
         spec = _mapping(entry.get("specification"))
-        word, notes = "unchanged", []
+        outcome = word(one.entry, "would be adopted" if check else "adopted", one.problem)
+        notes = []
         if one.problem is not None:
             failures.append(one.problem)
-            word = "failed"
         else:
-            if entry.get("changed"):
-                word = "would be adopted" if check else "adopted"
             if entry.get("msg"):
                 notes.append(str(entry["msg"]))
             elif spec is not None:
@@ -267,7 +266,7 @@ def report(
                 notes += [f"not described: {', '.join(left)}"] if left else []
             notes += [f"{kept['path']}: {kept['reason']}" for kept in _kept(entry)]
         owned = ", ".join(map(str, as_list(entry.get("owned")))) or "-"
-        head = [one.name, one.host, word, owned]
+        head = [one.name, one.host, outcome, owned]
         rows.append([*head, notes[0] if notes else None])
         rows += [["", "", "", "", note] for note in notes[1:]]
     text = table(_HEADS, rows) + "\n" if rows else "no VM to adopt\n"

@@ -134,6 +134,7 @@ _MOVED: Fields = {
 _PURGED: Fields = {
     "name": _NAME,
     "failed": _FLAG,
+    "not_tried?": _FLAG,
     "msg": _TEXT,
     "removed": [{"kind": _TEXT, "path": _TEXT, "name": _TEXT, "size_mib": _NUMBER}],
     "kept": [{"path": _TEXT, "reason": _TEXT}],
@@ -142,6 +143,7 @@ _VOLUME: Fields = {"path": _TEXT, "shared": _FLAG, "pool_id": _TEXT}
 _MADE: Fields = {"name": _NAME, "changed": _FLAG, "failed": _FLAG, "msg": _TEXT}
 _PROVISIONED: Fields = {
     **_MADE,
+    "not_tried?": _FLAG,
     "existed?": _FLAG,
     "restart_required?": _FLAG,
     "steps?": _TEXTS,
@@ -288,7 +290,11 @@ SHAPES: t.Mapping[str, Fields] = {
             }
         ],
     },
-    "snapshot": {"vms": [{"name": _NAME, "changed?": _FLAG, "steps?": _TEXTS, "msg?": _TEXT}]},
+    "snapshot": {
+        "vms": [
+            {"name": _NAME, "not_tried?": _FLAG, "changed?": _FLAG, "steps?": _TEXTS, "msg?": _TEXT}
+        ]
+    },
     "template_look": {
         "defined": [{"name": _NAME, "uuid": _TEXT, "phase": _TEXT}],
         "volumes": _TEXTS,
@@ -332,6 +338,7 @@ SHAPES: t.Mapping[str, Fields] = {
                 "name": _NAME,
                 "state": _TEXT,
                 "before?": _TEXT,
+                "not_tried?": _FLAG,
                 "changed?": _FLAG,
                 "steps?": _TEXTS,
                 "msg?": _TEXT,

@@ -14,6 +14,7 @@ import typing as t
 
 from ..._errors import visible
 from ..._units import format_size
+from . import results
 
 Entry = t.Mapping[str, t.Any]
 
@@ -280,16 +281,16 @@ _NOT_YET = {"failed": "its first boot failed", "running": "its first boot is sti
 
 
 def _became(vm: Entry, predicted: bool) -> str:
-    if vm.get("failed"):
-        return "failed"
+    if vm.get("failed") or vm.get("not_tried"):
+        return results.word(vm, "")
     done = "changed" if vm.get("existed") is True else "created"
     if vm.get("started") is True:  # the last step, perhaps of several
         done = "started" if len(vm.get("steps") or ()) < 2 else f"{done} and started"
     done = f"would be {done}" if predicted else done
-    words = [str(vm["msg"] or (done if vm["changed"] else "unchanged"))]
+    words = [str(vm["msg"] or results.word(vm, done))]
     words += [str(vm["note"])] if vm.get("note") else []
     if vm.get("restarted") is True:
-        words = [*(word for word in words if word != "unchanged"), "restarted"]
+        words = [*(one for one in words if one != results.UNCHANGED), "restarted"]
     if vm.get("restart_required") is True:
         pending = vm.get("pending")
         waiting = ", ".join(map(str, pending)) if isinstance(pending, list) else ""

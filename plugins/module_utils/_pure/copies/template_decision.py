@@ -17,6 +17,7 @@ from ..._errors import PlanRefused
 from ..base.json_values import as_list, as_mapping, as_mappings, as_text
 from ..base.names import require_named
 from ..base.outcomes import Answer, outcomes
+from ..base.results import UNCHANGED, word
 from ..base.tables import table
 from ..lifecycle import located
 from ..machine import base_name
@@ -102,17 +103,15 @@ def report(
 ) -> tuple[str, list[str]]:
     """The report as text, and the failures."""
     if present:
-        return table(_HEADS, [[name, host, "unchanged", present, None]]) + "\n", []
+        return table(_HEADS, [[name, host, UNCHANGED, present, None]]) + "\n", []
     (one,) = outcomes({host: [name]}, answers)
     entry, answer = one.entry or {}, answers.get(host, {})
     failures = [f"image {image}: {one.problem}"] if one.problem is not None else []
     volume = as_text(as_mapping(answer.get("image")).get("volume"))
-    word = "copied" if entry.get("changed") else "unchanged"
-    word = "would be copied" if check and entry.get("changed") else word
     row = [
         name,
         host,
-        "failed" if failures else word,
+        word(one.entry, "would be copied" if check else "copied", one.problem),
         None if failures else image if check else volume,
         _MOMENTS.get(str(entry.get("consistency"))),
     ]

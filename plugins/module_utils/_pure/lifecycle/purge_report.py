@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from ..base.json_values import as_mappings
 from ..base.outcomes import Answer, outcomes
+from ..base.results import NOT_TRIED
 from ..base.tables import table
 
 _HEADS = ["VM", "HYPERVISOR", "RESULT", "KIND", "WHAT", "MIB", "WHY"]
@@ -48,6 +49,8 @@ def report(
         ]
         if one.problem:
             rows.append([one.name, one.host, "failed", None, None, None, ""])
+        elif entry.get("not_tried"):
+            rows.append([one.name, one.host, NOT_TRIED, None, None, None, ""])
         elif not gone:
             rows.append([one.name, one.host, "not there", None, None, None, ""])
         rows += gone + kept

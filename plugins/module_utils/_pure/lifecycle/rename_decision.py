@@ -18,6 +18,7 @@ from ..base import proofs
 from ..base.json_values import as_list, as_mappings, as_text
 from ..base.names import require_named
 from ..base.outcomes import Answer, outcomes
+from ..base.results import word
 from ..base.tables import table
 from . import located
 from .rename_plan import PHASE
@@ -148,14 +149,14 @@ def report(
     if problem:
         back = "" if one.problem is not None or check else "; it has its old name again"
         failures.insert(0, f"{old!r} is not renamed to {new!r}: {problem}{back}")
-    word = "renamed" if changed else "unchanged"
-    word = "would be renamed" if check and changed else word
+    done = "would be renamed" if check else "renamed"
     steps = [str(step) for entry in entries for step in as_list(entry.get("steps"))]
     steps += [
         f"keep the name of {volume['path']}: {volume['reason']}"
         for volume in as_mappings(entries[0].get("kept"))
     ]
-    row = [f"{old} to {new}", host, "failed" if failures else word, "; ".join(steps)]
+    outcome = "failed" if failures else word({"changed": changed}, done)
+    row = [f"{old} to {new}", host, outcome, "; ".join(steps)]
     return table(_HEADS, [row]) + "\n", failures
 
 

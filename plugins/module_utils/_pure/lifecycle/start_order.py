@@ -49,6 +49,6 @@ def _kinds(plan: Plan[Facts]) -> set[str]:
 def not_begun(name: str, failed: t.Sequence[str]) -> str:
     """Why ``name`` was left as it was."""
     return (
-        f"{name!r} was left unchanged: {', '.join(map(repr, failed))}, before it by start_order,"
+        f"{name!r} was not tried: {', '.join(map(repr, failed))}, before it by start_order,"
         " failed; fix that and run the same command again"
     )

@@ -16,6 +16,7 @@ from ..._errors import PlanRefused
 from ..base import proofs
 from ..base.json_values import as_list, as_mapping, as_mappings, as_number, as_text
 from ..base.outcomes import Answer, outcomes
+from ..base.results import NOT_TRIED, word
 from ..base.tables import table
 from . import located, start_order
 from .state_plan import Wanted
@@ -156,20 +157,17 @@ def tell(
             for name in names:
                 why = start_order.not_begun(name, failed)
                 failures[name] = f"{name} on {host}: {why}"
-                rows.append([name, host, None, "not begun", None])
+                rows.append([name, host, None, NOT_TRIED, None])
         return Told(rows, failures)
     for one in outcomes(shares, answers):
         entry = one.entry or {}
-        word = "unchanged"
         if one.problem is not None:
             failures[one.name] = one.problem
-            word = "failed"
-        elif entry.get("changed"):
-            word = "changed"
+        outcome = word(one.entry, "changed", one.problem)
         note = as_text(entry.get("msg")) if one.problem is None else None
         told = "; ".join([*map(str, as_list(entry.get("steps"))), *([note] if note else [])])
         state = entry.get("before") if check else entry.get("state")
-        rows.append([one.name, one.host, as_text(state), word, told])
+        rows.append([one.name, one.host, as_text(state), outcome, told])
     return Told(rows, failures)
 
 

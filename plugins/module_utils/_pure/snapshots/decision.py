@@ -17,6 +17,7 @@ from ..._errors import PlanRefused
 from ..base import proofs
 from ..base.json_values import as_list, as_mappings, as_number, as_text
 from ..base.outcomes import Answer, outcomes
+from ..base.results import word
 from ..base.tables import clean, table
 from ..lifecycle import located
 
@@ -98,14 +99,11 @@ def report(
     failures = []
     for one in outcomes(shares, answers):
         entry = one.entry or {}
-        word = "unchanged"
         if one.problem is not None:
             failures.append(one.problem)
-            word = "failed"
-        elif entry.get("changed"):
-            word = "would change" if check else "changed"
+        outcome = word(one.entry, "would change" if check else "changed", one.problem)
         steps = "; ".join(map(str, as_list(entry.get("steps"))))
-        rows.append([one.name, one.host, word, steps])
+        rows.append([one.name, one.host, outcome, steps])
     return table(_HEADS, sorted(rows, key=lambda row: str(row[0]))) + "\n", failures
 
 

@@ -236,7 +236,7 @@ def test_what_comes_after_a_failure_is_left_and_named(
         "web1": ("shutoff", True),
         "any1": ("shutoff", True),
     }
-    assert "'any1' was left unchanged: 'web1', before it by start_order, failed" in found["msg"]
+    assert "'any1' was not tried: 'web1', before it by start_order, failed" in found["msg"]
 
 
 def test_a_look_says_the_order(ordered: Connection) -> None:

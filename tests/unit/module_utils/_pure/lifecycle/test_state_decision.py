@@ -144,7 +144,7 @@ def test_after_a_failure_no_further_round_is_begun_and_each_name_is_told() -> No
     text, failures = report(last, "", check=False)
     assert [line.split()[:1] + line.split()[3:5] for line in text.splitlines()[1:]] == [
         ["db1", "changed", "start"],
-        ["last", "not", "begun"],
+        ["last", "not", "tried"],
         ["web1", "failed", "start"],
         ["web2", "changed", "start"],
     ]
