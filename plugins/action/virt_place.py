@@ -326,7 +326,9 @@ class _Work:
             "done": self._done(known_to_end),
         }
 
-    def _reasons(self, entry: Answer, domain: Domain, host: str, unproven: str) -> list[str]:
+    def _reasons(
+        self, entry: outcomes.Answer, domain: Domain, host: str, unproven: str
+    ) -> list[str]:
         """Why a claim that the hypervisor made, or might have made, is not to be finished."""
         if entry.get("not_tried"):
             return ["it was not tried, because another VM of the request failed there"]

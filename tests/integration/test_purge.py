@@ -354,7 +354,7 @@ def test_phases_that_are_somebody_elses(vms: Vms) -> None:
     harness.refuse(vms.ansible, vms.lab, "hv1", PURGE, {"name": "moving1"}, match=match)
     vms.make("made1", phase="creating", owner=ALIVE.format(boot=boot, start=start))
     done = vms.ansible.module("hv1", "virt_purge", {"name": "made1"}, check=True)["hv1"]
-    assert "'made1' is being created by a run on this host (process 1)" in done["msg"]
+    assert "'made1' is being created by process 1 (systemd, since" in done["msg"]
 
 
 def test_stopped_halfway_it_cannot_be_started_and_is_finished_by_the_next(vms: Vms) -> None:

@@ -220,7 +220,7 @@ def _read(connection: Connection, dom: VirDomain, host_facts: _HostFacts) -> Fac
         stored=stored,
         live=metadata.parse(_lxml.parse(live, f"domain {name}")) if live else None,
         description=described.describe(found, host_facts.host),
-        owner_alive=stored is not None and owners.is_alive(stored.owner),
+        holder=owners.holder(stored.owner) if stored is not None else None,
         job=job_of(connection, dom) if active else None,
         disks=_disks(disks, uuid, host_facts.references) if host_facts.references else (),
     )

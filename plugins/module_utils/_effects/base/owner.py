@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 
+from ..._pure.base.leases import Holder
 from ..._pure.base.metadata import Owner
 from . import locks, processes
 
@@ -44,6 +45,17 @@ def is_alive(owner: Owner | None) -> bool:
     if owner is None or owner.pid <= 0 or owner.boot_id != boot_id():
         return False
     return processes.start_time(owner.pid) == owner.start_time
+
+
+def holder(owner: Owner | None) -> Holder | None:
+    """The owner's process if it is alive, as users are told of it."""
+    if owner is None or not is_alive(owner):
+        return None
+    try:
+        name = processes.read(owner.pid).name
+    except OSError:  # it has just ended
+        return None
+    return Holder(owner.pid, name, processes.started_at(owner.start_time))
 
 
 def host_lock(seconds: float = 60.0, name: str = "host") -> contextlib.AbstractContextManager[int]:

@@ -9,6 +9,8 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import os
+import time
 import typing as t
 from pathlib import Path
 
@@ -47,6 +49,15 @@ def start_time(pid: int) -> int | None:
     except OSError:
         return None
     return None if process.state == "Z" else process.start_time
+
+
+def started_at(start_time: int) -> str:
+    """When a process with this start time began, as UTC, to the second."""
+    for line in Path("/proc/stat").read_text(encoding="ascii").splitlines():
+        if line.startswith("btime "):
+            seconds = int(line.split()[1]) + start_time / os.sysconf("SC_CLK_TCK")
+            return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
+    return "an unknown time"
 
 
 def lineage(pid: int) -> t.Iterator[tuple[int, Process]]:

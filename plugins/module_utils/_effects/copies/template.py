@@ -26,6 +26,7 @@ from ..._pure.copies import template_plan
 from ..._pure.copies.template_plan import Disk, Facts, Wanted
 from ..._pure.machine import domain_info, encryption
 from ..._pure.plan.steps import Step
+from ..base import owner as owners
 from ..base import programs
 from ..base.connection import Connection
 from ..base.lookup import read_metadata, require_domains
@@ -33,7 +34,7 @@ from ..images import base_file, digests, images
 from ..images.images import BaseImage
 from ..machine.storage import Pool
 from ..migration.facts import job_of
-from ..plan import executor
+from ..plan import executor, lease
 from ..plan.executor import Turns
 from . import identity, running
 
@@ -112,6 +113,9 @@ def run(connection: Connection, asked: Options, *, check: bool) -> dict[str, obj
     pool = existing or Pool(asked.base_pool, asked.base_path.rstrip("/"))
     there = images.list_bases(connection, pool) if existing else []
     facts = _read(connection, dom, asked, pool, there)
+    if facts.phase is not None and not check:
+        lease.wait_for_others(connection, [asked.name])
+        facts = _read(connection, dom, asked, pool, there)
     named = template_plan.image_names(asked.image, facts.disks)
     wanted = Wanted(named, asked.reset, asked.quiesce, asked.disk)
     plan = template_plan.plan(facts, wanted)
@@ -169,6 +173,7 @@ def _read(
         active=active,
         phase=stored.phase if stored is not None else None,
         broken="; ".join(metadata_problems(name, stored)) or None,
+        holder=owners.holder(stored.owner) if stored is not None else None,
         disks=tuple(chosen),
         targets=tuple(one.target for one in disks),
         present=frozenset(one.name for one in there),

@@ -35,7 +35,6 @@ if t.TYPE_CHECKING:
     from . import changing
     from .creation_types import Settings
 
-_PATIENCE = 180.0  # seconds that live runs on this host may take to finish their VMs
 _QEMU_CONF = "/etc/libvirt/qemu.conf"
 
 
@@ -53,7 +52,6 @@ def prepare(host: Host, domains: t.Sequence[Domain], *, check: bool = False) -> 
             host.connection,
             [job.domain.name for job in busy],
             observe=host.settings.observe,
-            patience=_PATIENCE,
         )
         for job in busy:
             _is_busy(host, job, check, dead)
@@ -130,7 +128,8 @@ def _facts(
         from ..plan import lease
 
         at_work = owners.is_alive(owner) if observed else lease.may_be_at_work(owner)
-    return creation.Facts(name, str(dom.UUIDString()), stored, at_work)
+    holder = owners.holder(owner) if at_work else None
+    return creation.Facts(name, str(dom.UUIDString()), stored, at_work, holder)
 
 
 def _changing(host: Host, job: Job, dom: VirDomain, stored: Metadata) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import time
 import typing as t
 import uuid as uuids
 from dataclasses import dataclass, field
@@ -111,7 +110,7 @@ def run(
     # between two stages no process is at work
     owner = owners.reserved(run_id) if stage == "take" else owners.myself(run_id)
     if not check and stage in ("all", "take"):
-        _let_others_end(connection, old, new)
+        lease.wait_for_others(connection, [old, new])
     back = stage == "withdraw"
     facts = _read(connection, old, new, back=back, volumes=volumes)
     plan = (
@@ -129,17 +128,6 @@ def run(
         executor.carry_out([work])
         problem = told(work.problem) if work.problem is not None else ""
     return _result(job, check=check, problem=problem)
-
-
-def _let_others_end(connection: Connection, old: str, new: str) -> None:
-    """Wait until a run that is renaming the domain has ended, or is known to be dead."""
-    limit, watch = time.monotonic() + lease.PATIENCE, lease.Watch()
-    while time.monotonic() < limit:
-        dom = find_domain(connection, old) or find_domain(connection, new)
-        stored = read_metadata(connection, dom) if dom is not None else None
-        if stored is None or stored.phase != rename_plan.PHASE or watch.is_dead(stored.owner):
-            return
-        time.sleep(_POLL)
 
 
 def _read(connection: Connection, old: str, new: str, *, back: bool, volumes: bool) -> Facts:
@@ -176,7 +164,7 @@ def _read(connection: Connection, old: str, new: str, *, back: bool, volumes: bo
             **vars(facts),
             "checkpoints": lookup.checkpoints(connection, dom),
             "stored": stored,
-            "owner_alive": stored is not None and owners.is_alive(stored.owner),
+            "holder": owners.holder(stored.owner) if stored is not None else None,
             "files": (*_files(root, *((new, old) if back else (old, new)), facts.uuid), *own),
             "taken": other is not None,
             "users": tuple(_users(connection, own, stored, facts.uuid)) if own else (),

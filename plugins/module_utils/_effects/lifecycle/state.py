@@ -27,6 +27,7 @@ from ..._pure.base.states import reason_name, state_name
 from ..._pure.lifecycle import start_order, state_plan
 from ..._pure.lifecycle.state_plan import Facts, Wanted
 from ..._pure.plan.steps import Plan, Step, predict
+from ..base import owner as owners
 from ..base.connection import Connection
 from ..base.lookup import find_domain, is_saved, read_metadata, require_domains
 from ..plan import executor
@@ -93,6 +94,11 @@ def run(
     delay of the last is waited for too.
     """
     jobs = [_plan(connection, dom, wanted) for dom in require_domains(connection, names).values()]
+    if not check and any(job.before.phase for job in jobs):
+        from ..plan import lease  # few VMs are being worked on
+
+        lease.wait_for_others(connection, names)
+        jobs = [_plan(connection, job.dom, wanted) for job in jobs]
     if check:
         for job in jobs:
             job.after = predict(job.before, job.plan.steps)
@@ -177,6 +183,7 @@ def read_facts(connection: Connection, dom: VirDomain, *, media: bool = False) -
     more: dict[str, t.Any] = {"managed_save": is_saved(connection, dom)}
     if stored is not None:
         more["broken"] = "; ".join(metadata_problems(name, stored)) or None
+        more.update(holder=owners.holder(stored.owner) if stored.phase else None)
         more.update(phase=stored.phase, order=stored.start_order, delay=stored.start_delay or 0)
     if media and facts.state in state_plan.RUNNING and stored is not None and stored.host_key:
         from ..seed import spent as seed_spent

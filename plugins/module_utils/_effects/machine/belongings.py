@@ -86,7 +86,7 @@ def read_domain(
         name=name,
         **facts,
         metadata=stored,
-        owner_alive=stored is not None and stored.owner != me and owners.is_alive(stored.owner),
+        holder=owners.holder(stored.owner) if stored is not None and stored.owner != me else None,
         disks=tuple(_disks(info, references)),
         nvram=nvram if nvram and os.path.lexists(nvram) else None,
         nvram_own=bool(nvram) and _own_nvram(str(nvram), facts["uuid"], references),

@@ -110,7 +110,7 @@ def read_source(connection: Connection, dom: VirDomain, host: str) -> Source:
         cpu=None if cpu is None else _lxml.tostring(cpu),
         checkpoints=checkpoints(connection, dom),
         job=job_of(connection, dom) if facts["active"] else None,
-        owner_alive=stored is not None and owners.is_alive(stored.owner),
+        holder=owners.holder(stored.owner) if stored is not None else None,
         host_uuid=str(capabilities["uuid"]),
         qemu=int(connection.call("read the version", connection.conn.getVersion)),
     )

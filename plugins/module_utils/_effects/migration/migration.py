@@ -108,6 +108,8 @@ class _Mover:
         any moment: this one waits for it, and counts what it has done.
         """
         began = time.monotonic()
+        if not self.check:
+            lease.wait_for_others(self.connection, [self.name])
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 self._move()

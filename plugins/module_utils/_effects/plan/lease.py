@@ -29,7 +29,7 @@ OBSERVE = 10.0  # seconds in which a claim between two steps of its run must not
 PATIENCE = 120.0  # seconds that a live run on this host may take to finish
 _POLL = 0.25
 Seen = t.TypeVar("Seen")
-_AT_WORK = ("creating", "starting", "purging", "seeding", "changing")
+_AT_WORK = ("creating", "starting", "purging", "seeding", "changing", "renaming")
 
 
 class Watch:
@@ -125,7 +125,7 @@ def wait_for_others(
     observe: float | None = None,
     patience: float | None = None,
 ) -> dict[str, Owner]:
-    """Wait until runs that are creating, seeding or removing the domains end, or are known to be
+    """Wait until runs that are at work on the domains, moves apart, end, or are known to be
     dead: all of them within one limit. The plan refuses domains that are still busy, by name.
 
     Returns the owners that are known to be dead, by domain.

@@ -23,7 +23,7 @@ from ..._pure.seed.settings import SEED
 from ..._pure.seed.types import Seed, SeededNic
 from ..base import owner as owners
 from ..base.connection import Connection
-from ..plan import executor
+from ..plan import executor, lease
 from . import seeding_facts
 from .seeding_steps import Work
 
@@ -74,7 +74,9 @@ def run(
         raise PlanRefused(
             f"uri {connection.uri} is remote; a seed medium is created on the hypervisor itself"
         )
-    with owners.host_lock(name=_LOCK):
+    if not check:
+        lease.wait_for_others(connection, [name])
+    with owners.host_lock(lease.PATIENCE, _LOCK):
         vm = seeding_facts.read(connection, name)
         nics = seed_domain.nics_of(vm.root, vm.facts.stored)
         seed = None if state == "absent" else _seed(name, options, nics)

@@ -62,7 +62,7 @@ def read(connection: Connection, name: str, me: Owner | None = None) -> Vm:
         persistent=bool(connection.call(f"read {name}", dom.isPersistent)),
         active=bool(connection.call(f"read the state of {name}", dom.isActive)),
         saved=lookup.is_saved(connection, dom),
-        owner_alive=owner != me and owners.is_alive(owner),
+        holder=owners.holder(owner) if owner != me else None,
     )
     drive = seed_domain.drive_with(root, [one.path for one in facts.media])
     source = drive.find("source") if drive is not None else None

@@ -23,6 +23,7 @@ from ..._pure.machine import encryption
 from ..._pure.snapshots import files, parsed
 from ..._pure.snapshots.facts import EXTERNAL, Disk, Facts, Wanted, ordered
 from ..base import deadline
+from ..base import owner as owners
 from ..base.connection import Connection
 from ..machine import ownership
 
@@ -63,6 +64,7 @@ def facts(connection: Connection, dom: VirDomain) -> Facts:
             f"{name!r} is running with other disks than its definition has; shut it down and start"
             " it, so that both are the same"
         )
+    kept = metadata.parse(defined)
     return Facts(
         **{
             **vars(found),
@@ -73,7 +75,8 @@ def facts(connection: Connection, dom: VirDomain) -> Facts:
             "forgetful": tuple(_forgetful(name, running)) if found.active else (),
             "agent": found.active and _has_agent(running),
             "libvirt": connection.call("read libvirt's version", connection.conn.getLibVersion),
-            "stored": metadata.parse(defined),
+            "stored": kept,
+            "holder": owners.holder(kept.owner) if kept is not None else None,
             "snapshots": ordered(map(parsed.snapshot, snapshots)),
             "current": current,
         }

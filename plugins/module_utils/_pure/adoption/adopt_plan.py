@@ -12,6 +12,8 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
+from ..base import leases
+from ..base.leases import Holder
 from ..base.metadata import Metadata, OwnVolume, metadata_problems
 from ..base.names import check_vm_name, playbook_command, valid_vm_name
 from ..domain import request
@@ -20,7 +22,6 @@ from ..plan.steps import Plan, Step
 from .described import Description
 
 ADOPTED = "yes"
-_AT_WORK = {"creating": "created", "starting": "created", "purging": "removed", "seeding": "seeded"}
 _INCOMING = ("migration", "starting up")
 
 
@@ -63,7 +64,7 @@ class Facts:
     stored: Metadata | None
     live: Metadata | None
     description: Description
-    owner_alive: bool = False
+    holder: Holder | None = None  # of the lease, if it is alive
     job: str | None = None
     disks: tuple[Disk, ...] = ()
 
@@ -176,14 +177,8 @@ def _refusals(facts: Facts) -> list[str]:
     name, stored = facts.name, facts.stored
     found = metadata_problems(name, stored, facts.live)
     if stored is not None and stored.phase is not None and not found:
-        work = _AT_WORK.get(stored.phase)
-        if work is not None and facts.owner_alive:
-            found.append(f"{name!r} is being {work} by a run on its hypervisor; wait for it")
-        else:
-            found.append(
-                f"{name!r} is in phase {stored.phase}: another run is working on it or was"
-                " interrupted; let it end, or run it again to finish it, before the VM is adopted"
-            )
+        before = ", before the VM is adopted"
+        found.append(leases.in_phase(name, stored.phase, facts.holder, before))
     if not facts.persistent:
         found.append(
             f"{name!r} is transient: it disappears when it stops; define it first (virsh dumpxml"

@@ -107,6 +107,11 @@ def is_cut(answer: Answer) -> bool:
     return "module_stderr" in answer or "module_stdout" in answer
 
 
+def was_killed(answer: Answer) -> bool:
+    """Whether a module was killed, as far as its result tells: it says nothing of an error."""
+    return is_cut(answer) and (_signal(answer.get("rc")) is not None or not _last_words(answer))
+
+
 def _asked(answer: Answer) -> bool:
     return bool(answer) and not answer.get("skipped")
 
@@ -127,10 +132,18 @@ def reason(answer: Answer) -> str:
 def _ended(status: object) -> str:
     if not isinstance(status, int) or isinstance(status, bool) or status == 0:
         return ""
-    number = -status if status < 0 else status - _BY_SIGNAL
-    if 0 < number <= _LAST_SIGNAL:
+    number = _signal(status)
+    if number is not None:
         return f": it was killed ({_SIGNALS.get(number, f'signal {number}')})"
     return f", exit status {status}"
+
+
+def _signal(status: object) -> int | None:
+    """The number of the signal that ended a program with this exit status, if one did."""
+    if not isinstance(status, int) or isinstance(status, bool):
+        return None
+    number = -status if status < 0 else status - _BY_SIGNAL
+    return number if 0 < number <= _LAST_SIGNAL else None
 
 
 def _last_words(answer: Answer) -> str:

@@ -15,6 +15,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from . import outcomes
+
 Answer = t.Mapping[str, object]
 # Those that answer; those the action concerns, by name; all, since any silent one may be concerned
 ANY, CONCERNED, ALL = "any", "concerned", "all"
@@ -147,11 +149,12 @@ PROOFS: dict[str, Proof] = {
 @dataclass(frozen=True)
 class Silence:
     """Why a hypervisor gave no answer; ``reached``: it is reachable, but could not answer;
-    ``asked``: false if ``--limit`` excludes it."""
+    ``asked``: false if ``--limit`` excludes it. ``killed``: its module was killed."""
 
     why: str
     reached: bool = False
     asked: bool = True
+    killed: bool = False
 
 
 # Errors that only a machine that answers causes, whatever stands between it and the controller
@@ -185,9 +188,14 @@ def silences(
     """The hypervisors of the fleet that gave no answer and are not declared lost."""
     found = {
         name: Silence(
-            str(answer.get("msg") or (_SHAPELESS if _responded(answer) else "it did not answer")),
+            outcomes.reason(answer)
+            if outcomes.was_killed(answer)
+            else str(
+                answer.get("msg") or (_SHAPELESS if _responded(answer) else "it did not answer")
+            ),
             reached=bool(answer)
             and (not answer.get("unreachable") or answers(str(answer.get("msg")))),
+            killed=outcomes.was_killed(answer),
         )
         for name, answer in registered.items()
         if name not in answered and name not in lost
@@ -228,7 +236,8 @@ def named(silent: t.Mapping[str, Silence]) -> str:
 def remedy(silent: t.Mapping[str, Silence]) -> str:
     """What to do about them. Only one that cannot be reached at all may be permanently gone."""
     gone = [name for name, one in silent.items() if one.asked and not one.reached]
-    ill = [name for name, one in silent.items() if one.asked and one.reached]
+    killed = [name for name, one in silent.items() if one.killed]
+    ill = [name for name, one in silent.items() if one.asked and one.reached and not one.killed]
     unasked = [name for name, one in silent.items() if not one.asked]
     found = []
     if gone:
@@ -238,6 +247,8 @@ def remedy(silent: t.Mapping[str, Silence]) -> str:
         )
     if ill:
         found.append(f"{', '.join(ill)} can be reached, so fix the problem reported for it")
+    if killed:
+        found.append(f"run it again: the module on {', '.join(killed)} was killed")
     if unasked:
         found.append(f"run without --limit to include {', '.join(unasked)}")
     return "; ".join(found)

@@ -19,6 +19,8 @@ import typing as t
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ..base import leases
+from ..base.leases import Holder
 from ..base.metadata import BEGUN, MADE, NOT_MADE, Metadata, Owner, OwnVolume, metadata_problems
 from ..base.names import playbook_command
 from ..base.results import GENERATED
@@ -41,7 +43,8 @@ _Step = Step["Facts"]
 class Facts:
     """What exists under the name. ``uuid`` is None if there is no domain.
 
-    ``at_work``: its owner is a live process, or a run that may be between two of its steps.
+    ``at_work``: its owner is a live process (``holder``), or a run that may be between two of its
+    steps.
     ``files`` are its existing volumes by path, and how far they have been written; ``taken`` are
     existing files that do not belong to it; ``stays`` says why what an interrupted run created
     must not be removed. ``state`` is running, paused or None, as far as it matters.
@@ -51,6 +54,7 @@ class Facts:
     uuid: str | None = None
     stored: Metadata | None = None
     at_work: bool = False
+    holder: Holder | None = None
     startable: bool = False
     autostart: bool = False
     state: str | None = None
@@ -143,12 +147,11 @@ def _refusals(facts: Facts, wanted: Wanted) -> list[str]:
             f"a domain {name!r} is already defined on {wanted.home} and was not made by this"
             " collection; choose another name"
         ]
-    pid = stored.owner.pid if stored.owner else 0
-    busy = f"by a run on this host (process {pid}); wait for it and try again"
+    busy = leases.held(name, stored.phase, facts.holder)
     if stored.phase in (None, "changing"):
-        return [f"{name!r} is being changed {busy}"] if stored.phase and facts.at_work else []
+        return [busy] if stored.phase and facts.at_work else []
     if stored.phase not in (CREATING, STARTING):
-        return [f"{name!r} is in phase {stored.phase}; finish that first"]
+        return [leases.in_phase(name, stored.phase, facts.holder)]
     different = request.differences(stored.request, wanted.domain)
     if different:
         return [
@@ -160,7 +163,7 @@ def _refusals(facts: Facts, wanted: Wanted) -> list[str]:
             f"{name!r} is being created, but its metadata names no owner; remove it with virt_purge"
         ]
     if facts.at_work:
-        return [f"{name!r} is being created {busy}"]
+        return [busy]
     return [half_made(name, facts.stays)] if facts.stays else []
 
 

@@ -19,6 +19,8 @@ import re
 import typing as t
 from dataclasses import dataclass
 
+from ..base import leases
+from ..base.leases import Holder
 from ..base.metadata import BEGUN, MADE, Metadata, OwnVolume, metadata_problems
 from ..base.results import GENERATED
 from ..domain import request, seed_domain
@@ -64,7 +66,7 @@ class Facts:
     persistent: bool = True
     active: bool = False
     saved: bool = False
-    owner_alive: bool = False
+    holder: Holder | None = None
     drive: str | None = None
     files: frozenset[str] = frozenset()
     started: bool | None = None
@@ -157,9 +159,8 @@ def _refusal(facts: Facts, wanted: Seed | None) -> str | None:
     if not facts.persistent:
         return f"{name!r} is transient: it has no persistent definition; define it"
     if phase not in (None, PHASE):
-        return (
-            f"{name!r} is in phase {phase}: another run is working on it or died doing so; repeat"
-            " that run, or remove the leftovers with virt_purge"
+        return leases.in_phase(
+            name, phase, facts.holder, ", or remove the leftovers with virt_purge"
         )
     if phase and wanted is None:
         return (
@@ -168,8 +169,8 @@ def _refusal(facts: Facts, wanted: Seed | None) -> str | None:
         )
     if wanted is None:
         return None
-    if phase and facts.owner_alive:
-        return f"{name!r} is being seeded by another run; wait for it to finish"
+    if phase and facts.holder is not None:
+        return leases.held(name, phase, facts.holder)
     before = seed_domain.recorded(facts.stored) or {}
     if phase and request.compare(before, seed_domain.as_plain(wanted, name)):
         return (

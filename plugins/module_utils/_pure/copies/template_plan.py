@@ -20,6 +20,8 @@ import re
 import typing as t
 from dataclasses import dataclass
 
+from ..base import leases
+from ..base.leases import Holder
 from ..plan.steps import Effect, Plan, Step
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -53,6 +55,7 @@ class Facts:
     active: bool = False
     phase: str | None = None
     broken: str | None = None
+    holder: Holder | None = None  # of the lease, if it is alive
     disks: tuple[Disk, ...] = ()
     targets: tuple[str, ...] = ()
     present: frozenset[str] = frozenset()
@@ -165,10 +168,8 @@ def _refusals(facts: Facts, wanted: Wanted) -> list[str]:
     if facts.broken:
         found.append(facts.broken)
     elif facts.phase is not None:
-        found.append(
-            f"{name!r} is in phase {facts.phase}: another run is working on it or was interrupted;"
-            " let it end, or run it again to finish it, before the VM is copied"
-        )
+        before = ", before the VM is copied"
+        found.append(leases.in_phase(name, facts.phase, facts.holder, before))
     if facts.job is not None:
         found.append(f"{name!r} has a libvirt job running ({facts.job}); let it end first")
     for disk in facts.disks:

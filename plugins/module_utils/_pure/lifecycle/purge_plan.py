@@ -14,6 +14,8 @@ import shlex
 import typing as t
 from dataclasses import dataclass, field
 
+from ..base import leases
+from ..base.leases import Holder
 from ..base.metadata import Metadata, OwnVolume, metadata_problems
 from ..base.names import playbook_command
 from ..plan.steps import Effect, Step
@@ -74,7 +76,7 @@ class DomainFacts:
     active: bool
     persistent: bool
     metadata: Metadata | None
-    owner_alive: bool = False
+    holder: Holder | None = None  # of the lease, if it is alive
     managed_save: bool = False
     snapshots: tuple[str, ...] = ()
     external_snapshots: tuple[str, ...] = ()
@@ -251,16 +253,10 @@ def _refusals(domain: DomainFacts, options: Options) -> list[str]:
         ]
     found = []
     if stored.phase not in (None, *_AT_WORK):
-        found.append(
-            f"{name!r} is in phase {stored.phase}: another run is working on it or was interrupted;"
-            " let it end, or run it again to finish it, before anything is removed"
-        )
-    elif stored.phase is not None and domain.owner_alive:
-        work = _AT_WORK[stored.phase]
-        pid = f" (process {stored.owner.pid})" if stored.owner else ""
-        found.append(
-            f"{name!r} is being {work} by a run on this host{pid}; wait for it and try again"
-        )
+        before = ", before anything is removed"
+        found.append(leases.in_phase(name, stored.phase, domain.holder, before))
+    elif stored.phase is not None and domain.holder is not None:
+        found.append(leases.held(name, stored.phase, domain.holder))
     if not domain.persistent:
         found.append(
             f"{name!r} is transient: it disappears when it stops ({_WHERE} destroy {name}), and has"

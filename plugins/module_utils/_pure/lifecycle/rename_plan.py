@@ -21,6 +21,8 @@ import shlex
 import typing as t
 from dataclasses import dataclass
 
+from ..base import leases
+from ..base.leases import Holder
 from ..base.metadata import Metadata, Owner, OwnVolume, metadata_problems
 from ..base.names import check_vm_name, playbook_command, snapshot_removal
 from ..plan.steps import Effect, Plan, Step
@@ -66,7 +68,7 @@ class Facts:
     snapshots: tuple[str, ...] = ()
     checkpoints: tuple[str, ...] = ()
     stored: Metadata | None = None
-    owner_alive: bool = False
+    holder: Holder | None = None
     files: tuple[File, ...] = ()
     taken: bool = False
     users: tuple[str, ...] = ()
@@ -237,12 +239,10 @@ def _refusals(facts: Facts, old: str, new: str) -> list[str]:
     if broken:
         found += broken
     elif stored.phase is not None and not ours:
-        found.append(
-            f"{name!r} is in phase {stored.phase}: another run is working on it or was interrupted;"
-            " let it end, or run it again to finish it, before the VM is renamed"
-        )
-    elif facts.owner_alive:
-        found.append(f"{name!r} is being renamed by another run; wait for it")
+        before = ", before the VM is renamed"
+        found.append(leases.in_phase(name, stored.phase, facts.holder, before))
+    elif facts.holder is not None:
+        found.append(leases.held(name, stored.phase, facts.holder))
     if not facts.persistent:
         found.append(f"{name!r} is transient and has no definition; define it first")
     if facts.active:

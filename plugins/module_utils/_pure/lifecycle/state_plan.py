@@ -13,6 +13,8 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ..._errors import PlanRefused
+from ..base import leases
+from ..base.leases import Holder
 from ..plan.steps import Effect, Plan, Step
 
 RUNNING = ("running", "blocked")  # blocked: it runs, and waits for a resource of the host
@@ -72,6 +74,7 @@ class Facts:
     managed_save: bool = False
     phase: str | None = None
     broken: str | None = None
+    holder: Holder | None = None  # of the lease, if it is alive
     seed_medium: str | None = None
     resets: int = 0  # in this run, as are reboots
     reboots: int = 0
@@ -195,11 +198,7 @@ def _kinds(facts: Facts, wanted: Wanted) -> list[str]:
     if kinds and facts.broken:
         raise PlanRefused(facts.broken)
     if kinds and facts.phase is not None:
-        raise PlanRefused(
-            f"{facts.name!r} is in phase {facts.phase}: another run is working on it or was"
-            " interrupted; nothing starts, stops or changes it meanwhile. Let that run end, or run"
-            " it again to finish it"
-        )
+        raise PlanRefused(leases.in_phase(facts.name, facts.phase, facts.holder))
     return kinds
 
 

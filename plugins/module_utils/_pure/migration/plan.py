@@ -13,6 +13,7 @@ import dataclasses
 import typing as t
 import uuid as uuids
 
+from ..base import leases
 from ..base.metadata import Metadata, Owner, metadata_problems
 from ..base.names import CLAIM, snapshot_removal
 from .plan_disks import is_seed, lacking_space, volume_of
@@ -144,13 +145,10 @@ def _vm(source: Source) -> list[str]:
     if stored is None or not stored.made_here:
         found.append(f"{name!r} was not made by this collection: {_FOREIGN}")
     if stored is not None and stored.phase not in (None, "migrating"):
-        found.append(
-            f"{name!r} is in phase {stored.phase}: another run is working on it or was interrupted;"
-            f" let it end, or run it again to finish it{_ENDED_BY.get(stored.phase, '')}"
-        )
-    elif stored is not None and stored.phase == "migrating" and source.owner_alive:
-        pid = f" (process {stored.owner.pid})" if stored.owner else ""
-        found.append(f"{name!r} is being moved by a run on {source.host}{pid}; wait for it")
+        ended = _ENDED_BY.get(str(stored.phase), "")
+        found.append(leases.in_phase(name, stored.phase, source.holder, ended))
+    elif stored is not None and stored.phase == "migrating" and source.holder is not None:
+        found.append(leases.held(name, stored.phase, source.holder))
     if not source.persistent:
         found.append(f"{name!r} is transient and has no definition to move; define it first")
     if source.state not in ("running", "blocked", "shutoff"):

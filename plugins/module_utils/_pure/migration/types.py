@@ -12,6 +12,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from ..base.leases import Holder
 from ..base.metadata import Metadata, Move, OwnVolume
 
 if t.TYPE_CHECKING:
@@ -121,7 +122,7 @@ class Source:
     snapshots: tuple[str, ...] = ()
     checkpoints: tuple[str, ...] = ()
     job: str | None = None
-    owner_alive: bool = False
+    holder: Holder | None = None
     host_uuid: str = ""
     qemu: int = 0
     expired: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from ..base.leases import Holder
 from ..base.metadata import Metadata
 
 PRESENT, REVERTED, ABSENT = "present", "reverted", "absent"
@@ -98,6 +99,7 @@ class Facts:
     there: frozenset[str] = frozenset()
     used: t.Mapping[str, str] = field(default_factory=dict)
     stored: Metadata | None = None
+    holder: Holder | None = None  # of the lease, if it is alive
     snapshots: tuple[Snapshot, ...] = ()
     current: str | None = None
     reverted: int = 0  # how often it was reverted; only in predictions

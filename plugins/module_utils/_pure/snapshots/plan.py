@@ -21,6 +21,7 @@ import dataclasses
 import shlex
 import typing as t
 
+from ..base import leases
 from ..base.metadata import Metadata, metadata_problems
 from ..base.names import playbook_command
 from ..plan.steps import Plan, Step
@@ -72,10 +73,7 @@ def _refusals(facts: Facts) -> list[str]:
     name, stored = facts.name, facts.stored
     found = metadata_problems(name, stored)
     if stored is not None and stored.phase is not None and not found:
-        found.append(
-            f"{name!r} is in phase {stored.phase}: another run is working on it or was interrupted;"
-            " let it end, or run it again to finish it"
-        )
+        found.append(leases.in_phase(name, stored.phase, facts.holder))
     if not facts.persistent:
         found.append(f"{name!r} is transient and has no definition; define it first")
     if facts.managed_save:

@@ -17,7 +17,6 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.base import lo
 from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import Connection
 from ansible_collections.fleet.virt.plugins.module_utils._effects.domain import (
     creation,
-    creation_plan,
     init,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._effects.domain.creation_types import (
@@ -351,7 +350,7 @@ def test_claims_of_a_dead_run_are_made_by_the_next(machines: Machines) -> None:
 def test_a_claim_of_the_living_is_left_alone(
     machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(creation_plan, "_PATIENCE", 0.3)
+    monkeypatch.setattr(lease, "PATIENCE", 0.3)
     domains = _domains("web1")
     with machines.new() as machine, living() as number:
         create = functools.partial(_create, domains=domains, root=machine.root)
@@ -367,7 +366,8 @@ def test_a_claim_of_the_living_is_left_alone(
         before = machine.files(), machine.connection.conn.lookupByName("web1").XMLDesc(2)
         result = machine.call(functools.partial(create, run=_NEXT_RUN))
         assert result is not None
-        assert "is being created by a run on this host" in result["msg"]
+        assert f"is being created by process {number} (sleep, since 2" in result["msg"]
+        assert f"kill {number}" in result["msg"]
         after = machine.files(), machine.connection.conn.lookupByName("web1").XMLDesc(2)
         assert after == before
         assert machine.effects.done == []

@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import calendar
 import itertools
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,11 +19,13 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connectio
     connect,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._effects.plan import lease
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import leases
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import (
     NAMESPACE,
     Metadata,
     Owner,
 )
+from ansible_collections.fleet.virt.tests.unit._crash import living
 
 _DOMAIN = """
 <domain type='test'>
@@ -178,3 +182,19 @@ def test_what_the_living_do_is_looked_at_until_they_are_done(clock: Clock) -> No
     began = clock.now
     assert lease.wait_while_alive(lambda: ("half", owner.myself("a"))) == "half"
     assert lease.PATIENCE <= clock.now - began < lease.PATIENCE + 1
+
+
+def test_holder_of_a_lease_is_named_with_the_time_it_began() -> None:
+    before = time.time()
+    with living() as number:
+        holder = owner.holder(owner.of(number))
+        assert holder is not None
+        since = calendar.timegm(time.strptime(holder.since, "%Y-%m-%d %H:%M:%S UTC"))
+        assert holder.pid == number
+        assert abs(since - before) < 10
+        text = leases.held("web1", "changing", holder)
+        assert f"is being changed by process {number} ({holder.name}, since {holder.since})" in text
+        assert f"kill {number}" in text
+    assert owner.holder(owner.of(number)) is None
+    assert owner.holder(_OWNERS["left"]) is None
+    assert owner.holder(_OWNERS["between1"]) is None

@@ -19,6 +19,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.adoption.adopt_pl
     Facts,
     Options,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.leases import Holder
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import (
     Metadata,
     OwnVolume,
@@ -78,7 +79,13 @@ def test_what_was_its_own_stays_its_own_without_the_word() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"stored": Metadata(phase="creating"), "owner_alive": True}, "is being created by a run"),
+        (
+            {
+                "stored": Metadata(phase="creating"),
+                "holder": Holder(4711, "python3", "2026-01-02 03:04:05 UTC"),
+            },
+            "is being created by process 4711",
+        ),
         ({"stored": Metadata(phase="migrating")}, "is in phase migrating"),
         ({"stored": Metadata(phase="of a later version")}, "is in phase of a later version"),
         ({"persistent": False}, "is transient"),

@@ -65,6 +65,8 @@ def test_who_is_silent() -> None:
         "hv3": {"failed": True, "msg": "lost"},
         "hv6": {"failed": True, "msg": "Timed out after 60 second(s)."},
         "hv7": {},
+        "hv9": {"failed": True, "msg": "MODULE FAILURE", "module_stderr": "Killed", "rc": 137},
+        "hv10": {"failed": True, "msg": "MODULE FAILURE", "module_stderr": "OSError: x", "rc": 1},
         "hv8": {"changed": False, "domains": []},
     }
     expected = ["hv1", "hv2", "hv3", "hv4", "hv5"]
@@ -73,6 +75,10 @@ def test_who_is_silent() -> None:
         "hv4": AWAY,
         "hv6": Silence("Timed out after 60 second(s).", reached=True),
         "hv7": Silence("it did not answer"),
+        "hv9": Silence(
+            "its module returned no result: it was killed (SIGKILL)", reached=True, killed=True
+        ),
+        "hv10": Silence("MODULE FAILURE", reached=True),
         "hv8": Silence(
             "its response is not what a module of this collection returns", reached=True
         ),
@@ -89,6 +95,11 @@ def test_only_one_that_cannot_be_reached_may_be_called_lost() -> None:
         "-e virt_hypervisors_lost=hv2; hv3 can be reached, so fix the problem reported for it; run"
         " without --limit to include hv4"
     )
+
+
+def test_killed_module_is_to_be_run_again() -> None:
+    text = proofs.remedy({"hv2": Silence("it was killed", reached=True, killed=True)})
+    assert text == "run it again: the module on hv2 was killed"
 
 
 def test_a_lost_one_that_nobody_knows() -> None:

@@ -11,6 +11,8 @@ import json
 import typing as t
 
 import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import leases
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.leases import Holder
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import (
     BEGUN,
     Metadata,
@@ -337,8 +339,8 @@ _WRITTEN = dataclasses.replace(_with(None), chosen=_OFFLINE, disks=(_DISK, _OTHE
             (
                 _with(Metadata(phase="creating")),
                 seed,
-                "'web1' is in phase creating: another run is working on it or died doing so; repeat"
-                " that run, or remove the leftovers with virt_purge",
+                "'web1' is in phase creating: another run is working on it or was interrupted; let"
+                " it end, or run it again to finish it, or remove the leftovers with virt_purge",
             )
             for seed in (_SEED, None)
         ),
@@ -348,9 +350,9 @@ _WRITTEN = dataclasses.replace(_with(None), chosen=_OFFLINE, disks=(_DISK, _OTHE
             "an interrupted run left 'web1' partially seeded; repeat that run, or recreate the VM",
         ),
         (
-            _with(_claim(_ON_DISK), owner_alive=True),
+            _with(_claim(_ON_DISK), holder=Holder(4711, "python3", "2026-01-02 03:04:05 UTC")),
             _ON_DISK,
-            "'web1' is being seeded by another run; wait for it to finish",
+            leases.held("web1", "seeding", Holder(4711, "python3", "2026-01-02 03:04:05 UTC")),
         ),
         (
             _with(_claim(_ON_DISK)),

@@ -10,6 +10,7 @@ import dataclasses
 import typing as t
 
 import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.leases import Holder
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import (
     Metadata,
     Owner,
@@ -189,6 +190,7 @@ def test_nvram_of_others_stays() -> None:
     assert "/etc/important" in [kept.path for kept in found.kept]
 
 
+HOLDER = Holder(4711, "python3", "2026-01-02 03:04:05 UTC")
 DOMAINS: list[tuple[dict[str, t.Any], str | None]] = [
     ({}, None),
     ({"metadata": None}, "neither made nor adopted by this collection"),
@@ -200,10 +202,10 @@ DOMAINS: list[tuple[dict[str, t.Any], str | None]] = [
     ({"metadata": made(phase="of-a-later-version")}, "phase of-a-later-version"),
     ({"metadata": made(phase="creating", owner=OWNER)}, None),
     ({"metadata": made(phase="purging", owner=OWNER)}, None),
-    ({"metadata": made(phase="creating", owner=OWNER), "owner_alive": True}, "process 4711"),
-    ({"metadata": made(phase="purging", owner=OWNER), "owner_alive": True}, "being removed"),
+    ({"metadata": made(phase="creating", owner=OWNER), "holder": HOLDER}, "process 4711"),
+    ({"metadata": made(phase="purging", owner=OWNER), "holder": HOLDER}, "being removed"),
     ({"metadata": made(phase="seeding", owner=OWNER)}, None),
-    ({"metadata": made(phase="seeding", owner=OWNER), "owner_alive": True}, "being seeded"),
+    ({"metadata": made(phase="seeding", owner=OWNER), "holder": HOLDER}, "being seeded"),
 ]
 
 

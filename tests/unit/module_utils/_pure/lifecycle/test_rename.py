@@ -11,6 +11,7 @@ import typing as t
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.leases import Holder
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import (
     Metadata,
     Owner,
@@ -141,10 +142,10 @@ def test_a_name_that_is_somebodys_is_given_back_from_wherever() -> None:
         (
             {
                 "stored": Metadata(request="{}", phase="renaming", renamed_from="a"),
-                "owner_alive": True,
+                "holder": Holder(4711, "python3", "2026-01-02 03:04:05 UTC"),
             },
             "b",
-            "is being renamed by another run",
+            "is being renamed by process 4711 (python3, since 2026-01-02 03:04:05 UTC)",
         ),
         ({"persistent": False}, "b", "transient"),
         ({"active": True, "state": "running"}, "b", "'a' is running; libvirt renames"),

@@ -11,6 +11,7 @@ import re
 import typing as t
 
 import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.leases import Holder
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import (
     Metadata,
     Move,
@@ -282,9 +283,9 @@ VM_REFUSED: dict[str, tuple[Source, str]] = {
     "being moved": (
         source(
             metadata=Metadata(phase="migrating", owner=OWNER, move=MOVE, request="{}"),
-            owner_alive=True,
+            holder=Holder(4711, "python3", "2026-01-02 03:04:05 UTC"),
         ),
-        "is being moved by a run on hv1 .process 4711.",
+        "is being moved by process 4711 .python3, since",
     ),
     "transient": (source(persistent=False), "is transient"),
     "paused": (source(state="paused"), "is paused; resume it"),
