@@ -295,7 +295,7 @@ class _Work:
                     ended[host, name] = {**entry}
                 continue
             reasons = self._reasons(entry, known[name], host, unproven)
-            if unproven and reasons:
+            if unproven and unproven in reasons:
                 permanent.append(unproven)
             elif reasons:
                 retry[name] = host, "; ".join(reasons)
