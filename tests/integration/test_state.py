@@ -286,7 +286,7 @@ def test_saved_memory_that_cannot_be_restored_is_not_thrown_away(
     done = ansible.module("hv1", "virt_state", {"name": NAME, "state": "running"})["hv1"]
     assert done["failed"], done
     assert f"virsh managedsave-remove {NAME}" in done["msg"]
-    assert done["vms"][0]["state"] == "shutoff"
+    assert done["vms"][0]["state"] == "saved"
     awake.script("hv1", f"mv /run/kept.save {image}")
     done = ansible.module("hv1", "virt_state", {"name": NAME, "state": "running"})["hv1"]
     assert done["vms"][0]["steps"] == ["start from its saved memory"], done
