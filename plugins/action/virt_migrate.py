@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections
 import typing as t
 
 from ansible.errors import AnsibleActionFail
@@ -16,6 +17,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base import (
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
     as_mapping,
     as_mappings,
+    as_number,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.migration import (
     bases as migration_bases,
@@ -123,6 +125,7 @@ class ActionModule(FleetAction):
     def _bases(self, options: Options, task_vars: Values) -> Answer:
         host = str(task_vars["inventory_hostname"])
         present: list[str] = []
+        needed: collections.Counter[str] = collections.Counter()
         changed = False
         diffs: list[object] = []
         for base in options["_bases"]:
@@ -144,11 +147,14 @@ class ActionModule(FleetAction):
                 why = answer.get("msg") or answer.get("alone") or "; ".join(steps)
                 _output.say(f"{host}: base image {volume} could not be transferred: {why}")
                 continue
+            needed.update(
+                {k: as_number(v) or 0 for k, v in as_mapping(answer.get("needed")).items()}
+            )
             present.append(str(as_mapping(answer.get("image")).get("path")))
             changed = changed or bool(answer.get("changed"))
             diffs += [answer["diff"]] if answer.get("diff") else []
             _output.say(f"{host}: base image {volume}: {'; '.join(steps) or 'already present'}")
-        return {"changed": changed, "bases": present, "diff": diffs}
+        return {"changed": changed, "bases": present, "needed": dict(needed), "diff": diffs}
 
     def _decide(self, options: Options, task_vars: Values) -> Answer:
         migration_request.options(options)  # before a hypervisor is marked in vain
@@ -275,8 +281,11 @@ def _with_incoming(
     for vm in vms:
         destination = as_mapping(vm.get("destination"))
         predicted = of_host(task_vars, str(destination.get("name")), variable)
-        incoming = predicted.get("bases") or []
-        found.append({**vm, "destination": {**destination, "coming": incoming}})
+        incoming = {
+            "coming": predicted.get("bases") or [],
+            "needed": predicted.get("needed") or {},
+        }
+        found.append({**vm, "destination": {**destination, **incoming}})
     return found
 
 

@@ -100,6 +100,12 @@ options:
             type: list
             elements: str
             default: []
+          needed:
+            description:
+              - In check mode, the bytes that those base images will take of pools, by the pools'
+                folders.
+            type: dict
+            default: {}
           coming:
             description:
               - In check mode, paths of base images that do not exist there yet but will.

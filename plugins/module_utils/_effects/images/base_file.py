@@ -183,13 +183,22 @@ def free_space(folder: str) -> tuple[int, int]:
     return space.f_bavail * space.f_frsize, min(_MOST_RESERVE, reserve)
 
 
+def device(folder: str) -> int:
+    """The device of the file system that ``folder``, which may be yet to be made, is on."""
+    return os.stat(_existing(folder)).st_dev
+
+
+def _existing(folder: str) -> str:
+    """The folder, or the lowest one above it that exists."""
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder) or "/"
+    return folder
+
+
 def require_room(folder: str, needed: int) -> None:
     """Raise PlanRefused if ``needed`` bytes do not fit into the folder's file system, apart from
     its reserve. The folder may be yet to be created."""
-    there = folder
-    while not os.path.isdir(there):
-        there = os.path.dirname(there) or "/"
-    free, reserve = free_space(there)
+    free, reserve = free_space(_existing(folder))
     if needed > max(0, free - reserve):
         raise PlanRefused(
             f"an image of {-(-needed // MIB)} MiB does not fit into {folder}: {free // MIB} MiB are"

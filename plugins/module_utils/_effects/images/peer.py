@@ -122,25 +122,27 @@ def look(
     peers: t.Sequence[str],
     timeout: float,
     folder: str,
-) -> tuple[bool, list[str]]:
-    """Whether one of ``peers`` has the image, and it fits into ``folder`` here; and the steps that
-    :func:`take` would return."""
+) -> tuple[int | None, list[str]]:
+    """The bytes that the image occupies on the first of ``peers`` that has it, if it fits into
+    ``folder`` here (None: no peer has it, or it does not fit); and the steps that :func:`take`
+    would return."""
     steps: list[str] = []
     uris = peer_uris(peers)
     if uris and _missing_keys():
-        return False, [not_queried(_missing_keys())]
+        return None, [not_queried(_missing_keys())]
     for peer, uri in uris.items():
         try:
             with connect(uri, timeout) as far:
                 volume = _find(far, base_pool, base_path, digest)
                 if volume is not None:
                     size = _size(far, volume)
-                    base_file.require_room(folder, _occupied(far, volume))
-                    return True, [*steps, f"{_progress(size, size)} from {peer}"]
+                    occupied = _occupied(far, volume)
+                    base_file.require_room(folder, occupied)
+                    return occupied, [*steps, f"{_progress(size, size)} from {peer}"]
             steps.append(f"{peer} does not have it")
         except FleetVirtError as error:
             steps.append(f"{peer}: {error}")
-    return False, steps
+    return None, steps
 
 
 def _find(far: Connection, base_pool: str, base_path: str, digest: str) -> VirStorageVol | None:

@@ -20,8 +20,9 @@ from ..._pure.base.results import GENERATED
 from ..._pure.base.xml_values import mib_up
 from ..._pure.images.options import Limits
 from ..._pure.images.source import ImageSource, parse_image
-from ..._pure.machine import base_name
+from ..._pure.machine import base_name, storage_info
 from ..base.connection import Connection
+from ..machine.pools import list_pools
 from ..machine.storage import Pool
 from . import base_file, images
 from .images import BaseImage, Examined
@@ -49,6 +50,7 @@ class Source:
 class _Details(t.TypedDict, total=False):
     missing: bool
     alone: str
+    needed: dict[str, int]
     diff: Diff
 
 
@@ -76,7 +78,9 @@ def present(
     If it does not exist here, it comes from the first of ``peers`` that has it, else from its
     source. A controller's file (``source``) that is neither here, nor on a peer, nor received is
     reported as ``missing``, with ``alone``: why this hypervisor and others cannot exchange images,
-    empty if they can. In check mode nothing is written, and the result is the predicted one.
+    empty if they can. In check mode nothing is written, and the result is the predicted one;
+    ``needed`` are the bytes that a required file would take of the pools that share its file
+    system, by their folders.
     """
     images.require_local(connection)
     place = (base_pool, base_path)
@@ -93,13 +97,16 @@ def present(
     changed = base is None or not images.is_known(connection, pool, base)
     found = base is not None
     steps: list[str] = []
+    occupied = 0
     if base is None and source is not None and source.volume is not None:
-        found, base, steps = _of_twin(connection, pool, source.digest, source.volume, check=check)
+        found, base, steps, occupied = _of_twin(connection, pool, source, check=check)
     if not found and peers:
         wanted = _digests(source, image)
         called = _Called(seen.name, source.volume if source is not None else None)
         folder = pool.path if check else None
-        found, base, tried = _of_peers(connection, place, wanted, peers, called, limits, folder)
+        found, base, tried, occupied = _of_peers(
+            connection, place, wanted, peers, called, limits, folder
+        )
         steps += tried
     missing = not found and make is None
     if not found and make is not None:
@@ -120,6 +127,8 @@ def present(
         )
     entry = _entry(pool, seen, base, source.volume if source is not None else None)
     result: Result = {"changed": changed, "image": entry, "steps": steps}
+    if check and occupied and source is not None and source.volume is not None:
+        result["needed"] = dict.fromkeys(_beside(connection, pool.path), occupied)
     if missing:
         from . import peer as image_peer  # not needed by a call that has the image
 
@@ -225,22 +234,38 @@ class _Called(t.NamedTuple):
     volume: str | None
 
 
-def _of_twin(
-    connection: Connection, pool: Pool, digest: str, volume: str, *, check: bool
-) -> tuple[bool, BaseImage | None, list[str]]:
-    """The same for a base image that exists here under another name, of which a copy is made."""
-    twin = images.find_base(connection, pool, digest)
+# Whether the image is available, the base image created from it, the steps, and the bytes that it
+# would occupy here (0: unknown, or it was created)
+_Available = tuple[bool, t.Union[BaseImage, None], list[str], int]
+
+
+def _of_twin(connection: Connection, pool: Pool, source: Source, *, check: bool) -> _Available:
+    """A copy of the base image that exists here under another name than ``source.volume``."""
+    twin = images.find_base(connection, pool, source.digest)
     if twin is None:
-        return False, None, []
+        return False, None, [], 0
+    occupied, made = 0, None
     try:
         if check:
-            base_file.require_room(pool.path, os.stat(twin.path).st_blocks * 512)
-            made = None
+            occupied = os.stat(twin.path).st_blocks * 512
+            base_file.require_room(pool.path, occupied)
         else:
-            made = images.copy_base(connection, pool, twin, volume)
+            made = images.copy_base(connection, pool, twin, source.volume or twin.volume)
     except FleetVirtError as error:  # another hypervisor may still provide it
-        return False, None, [str(error)]
-    return True, made, [f"copied from {twin.volume}"]
+        return False, None, [str(error)], 0
+    return True, made, [f"copied from {twin.volume}"], occupied
+
+
+def _beside(connection: Connection, folder: str) -> list[str]:
+    """The folders of pools on the file system of ``folder``, which may be yet to be made."""
+    device = base_file.device(folder)
+    found = []
+    for handle in list_pools(connection, active_only=True):
+        path = storage_info.pool(handle.XMLDesc(0))["path"]
+        with contextlib.suppress(OSError):
+            if path and os.stat(path).st_dev == device:
+                found.append(str(path).rstrip("/"))
+    return found
 
 
 def _of_peers(
@@ -251,9 +276,9 @@ def _of_peers(
     called: _Called,
     limits: Limits,
     folder: str | None,
-) -> tuple[bool, BaseImage | None, list[str]]:
-    """Whether another hypervisor has it, the base image created from it, and the steps; with
-    ``folder``, in which it would be, nothing is created."""
+) -> _Available:
+    """The image of another hypervisor; with ``folder``, in which it would be, nothing is
+    created."""
     from . import peer as image_peer
 
     steps: list[str] = []
@@ -261,16 +286,16 @@ def _of_peers(
         if folder is not None:
             found, looked = image_peer.look(*place, digest, peers, connection.timeout, folder)
             steps += looked
-            if found:
-                return True, None, steps
+            if found is not None:
+                return True, None, steps, found
             continue
         brought = image_peer.take(
             connection, *place, digest, peers, **called._asdict(), limits=limits
         )
         steps += brought.steps
         if brought.base is not None:
-            return True, brought.base, steps
-    return False, None, steps
+            return True, brought.base, steps, 0
+    return False, None, steps, 0
 
 
 def _parsed(image: object) -> ImageSource:

@@ -27,6 +27,7 @@ VM: Spec = {
             "marked": {"type": "bool", "default": False},
             "expired": {"type": "list", "elements": "str", "default": []},
             "missing_keys": {"type": "list", "elements": "str", "default": []},
+            "needed": {"type": "dict", "default": {}},
             "coming": {"type": "list", "elements": "str", "default": []},
         },
     },

@@ -160,9 +160,12 @@ def lacking_space(volumes: t.Sequence[NewVolume], target: Target) -> list[str]:
     found = []
     for pool in target.pools:
         wanted = sum(one.allocation for one in volumes if one.pool == pool.name)
-        if wanted and wanted + _FLOOR > pool.available:
+        coming = target.destination.needed.get(pool.path, 0)
+        if wanted and wanted + coming + _FLOOR > pool.available:
+            bases = f", their base images {coming // _MIB} MiB" if coming else ""
             found.append(
                 f"pool {pool.name} of {target.destination.name} has {pool.available // _MIB} MiB"
-                f" free, the disks need {wanted // _MIB} MiB and {_FLOOR // _MIB} MiB stay free"
+                f" free, the disks need {wanted // _MIB} MiB{bases} and {_FLOOR // _MIB} MiB stay"
+                " free"
             )
     return found

@@ -13,6 +13,7 @@ import re
 import typing as t
 
 from ..._errors import Problem, SpecError
+from ..base.json_values import as_number
 from .types import Destination, LostSource, Options
 
 # A host name or an address: nothing that could be another part of a URI
@@ -34,6 +35,7 @@ class DestinationOptions(DestinationOption, total=False):
     marked: bool | None
     expired: list[str] | None
     missing_keys: list[str] | None
+    needed: dict[str, object] | None
     coming: list[str] | None
 
 
@@ -116,6 +118,7 @@ def moves(
             marked=bool(to.get("marked")),
             expired=tuple(str(text) for text in to.get("expired") or ()),
             missing_keys=tuple(str(text) for text in to.get("missing_keys") or ()),
+            needed={key: as_number(size) or 0 for key, size in (to.get("needed") or {}).items()},
             coming=tuple(str(path) for path in to.get("coming") or ()),
         )
         gone = None if lost is None else LostSource(lost["name"], tuple(lost["addresses"]))

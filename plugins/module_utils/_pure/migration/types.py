@@ -34,7 +34,8 @@ class Destination:
     ``listen`` is its IP address as resolved by the source: the destination itself may resolve its
     own name to 127.0.1.1. ``marked``: it may have the maintenance mark. ``expired`` and
     ``missing_keys`` describe its expired and missing certificates for incoming VMs. ``coming`` are
-    paths of base images that do not exist there yet, as in check mode, and will.
+    paths of base images that do not exist there yet, as in check mode, and will; ``needed`` the
+    bytes that they will take of pools there, by the pools' folders.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Destination:
     expired: tuple[str, ...] = ()
     missing_keys: tuple[str, ...] = ()
     coming: tuple[str, ...] = ()
+    needed: t.Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -331,6 +331,21 @@ VM_REFUSED: dict[str, tuple[Source, str]] = {
 }
 
 
+def test_base_image_that_is_coming_takes_space_of_its_file_system() -> None:
+    """In check mode it is not there yet; the run finds less free space."""
+    free = 4 * 64 * 1024**2
+    pool = dataclasses.replace(POOL, available=free)
+    vm = disk(allocation=free // 4)
+    for needed, refused in (({POOL.path: free // 2}, False), ({POOL.path: free}, True)):
+        for folders in ({}, needed):
+            coming = dataclasses.replace(TARGET.destination, needed=folders)
+            there = dataclasses.replace(TARGET, destination=coming, pools=(pool,))
+            findings = " ".join(plan(vm, there, Options()).findings)
+            assert ("their base images 256 MiB" in findings) is (refused and bool(folders)), (
+                findings
+            )
+
+
 def test_a_base_image_that_is_coming_counts_as_there() -> None:
     path = BASE.replace("0", "1")
     vm = disk(chain=((path, "qcow2"),))
