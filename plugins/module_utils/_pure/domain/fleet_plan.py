@@ -193,7 +193,7 @@ def _entry(
 
 def _with_image(entry: Entry, problem: str | None) -> Entry:
     """The entry of a VM that exists, one of whose images cannot be used."""
-    if problem is None or entry.action not in ("change", "drift", "restart", "unchanged"):
+    if problem is None or entry.action not in ("change", "drift", "start", "restart", "unchanged"):
         return entry
     action = entry.action if entry.action == "drift" else "change"
     details = (*entry.details, f"refused: {problem}")

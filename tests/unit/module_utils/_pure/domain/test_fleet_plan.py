@@ -94,6 +94,18 @@ def test_what_cannot_be_told_is_said(
     assert part in entry.details[0]
 
 
+@pytest.mark.parametrize(
+    ("lines", "action"),
+    [([], "change"), ([LINE], "change"), ((LINE,), "drift"), (None, "conflict")],
+)
+def test_existing_vm_whose_image_cannot_be_read_is_refused(lines: t.Any, action: str) -> None:
+    answers = seen({"hv1": answer(vm("a"), a=lines)})
+    (entry,) = compare(["a"], answers, {}, "", {"a": "image 'none': there is no such file"})
+    assert entry.action == action
+    refused = "refused: image 'none': there is no such file"
+    assert (entry.details[-1] == refused) == (action != "conflict")
+
+
 def test_what_fits_nowhere_says_why() -> None:
     places = {"a": Place(None, "hv1: no memory")}
     (entry,) = compare(["a"], seen({"hv1": answer()}), places, "")
