@@ -112,6 +112,8 @@ class Judge:
         real = self.init(vm, check=False)
         after = self.definitions(name)
         wrong = [] if unchanged else ["check mode changed the VM"]
+        for entry in (check, real):  # new devices may be listed in another order
+            entry["pending"] = sorted(entry["pending"])
         for key in ("changed", "failed", "refused", "pending", "steps", "msg"):
             if check[key] != real[key]:
                 wrong.append(f"{key}: check {check[key]!r}, run {real[key]!r}")
