@@ -73,6 +73,7 @@ _HYPERV = ("relaxed", "vapic", "spinlocks", "vpindex", "runtime", "synic", "stim
 _HYPERV += ("frequencies", "reenlightenment", "tlbflush", "ipi", "vendor_id")
 SCHEMA_ONLY.update({f"hyperv.{key}": _KVM for key in _HYPERV})
 NETWORK = "bridged"
+PORTGROUP = "office"
 KERNEL = "/var/lib/libvirt/images/kernel"
 _IOPS = {"read_iops_sec": 100, "write_iops_sec": 100}
 VMS: list[dict[str, Any]] = [
@@ -216,6 +217,9 @@ VMS: list[dict[str, Any]] = [
         "kernel": KERNEL,
         "initrd": KERNEL,
         "cmdline": "a='<b>'",
-        "nics": [{"name": "eth0", "network": NETWORK}, {"name": "eth1", "source": "br0"}],
+        "nics": [
+            {"name": "eth0", "network": NETWORK, "portgroup": PORTGROUP},
+            {"name": "eth1", "source": "br0"},
+        ],
     },
 ]

@@ -46,7 +46,10 @@ class ActionModule(FleetAction):
         seen = clone.fleet(answers, options["_expected"], options["_lost"])
         if stage == "decide":
             _peers.refuse_hypervisors([name], task_vars)
-            decided = clone.decide(name, clone_of, options["_mode"], seen, secrets.token_hex(4))
+            requested = self._overrides(task_vars)
+            decided = clone.decide(
+                name, clone_of, options["_mode"], seen, secrets.token_hex(4), requested
+            )
             return {"changed": False, **decided.as_dict()}
         decision = clone.decision_of(options["_decision"])
         found = clone.wanted(
@@ -58,7 +61,12 @@ class ActionModule(FleetAction):
             self._overrides(task_vars),
         )
         vms: Answer = {"vms": found.vms, "images": found.images}
-        return {"changed": False, **vms, "intermediate": found.intermediate}
+        return {
+            "changed": False,
+            **vms,
+            "leftovers": found.leftovers,
+            "intermediate": found.intermediate,
+        }
 
     def _overrides(self, task_vars: Values) -> Answer:
         """The settings in ``vm_*`` variables, except the name."""

@@ -144,6 +144,7 @@ class ActionModule(FleetAction):
             "_stage",
             "_run",
             "_clone_of",
+            "_leftovers",
             "_fleet_machine",
             "_fleet_seen",
             "_withdraw",

@@ -92,10 +92,11 @@ vms:
       type: dict
       sample: {name: legacy1, vcpus: 2, memory: 2048, disk_profile: none, nic_profile: none}
     undescribed:
-      description: Parts of its definition that the specification does not describe.
+      description: Parts of its definition, by their paths, that the specification does not
+        describe, and that C(fleet.virt.clone) refuses to copy.
       type: list
       elements: str
-      sample: [devices/sound]
+      sample: [devices/shmem]
     owned:
       description: Paths of the disks that are its own.
       type: list

@@ -130,6 +130,11 @@ images:
   description: What is known of the base images.
   returned: in playbooks of this collection
   type: dict
+leftovers:
+  description: What the copy gets of its source beside these options, as libvirt's XML (C(carried)),
+    and which options were requested for the copy itself (C(requested)).
+  returned: in playbooks of this collection
+  type: dict
 intermediate:
   description: Volumes that a full copy no longer needs once it exists.
   returned: in playbooks of this collection

@@ -583,6 +583,13 @@ options:
           - In an existing VM, a change takes effect at the next start.
         type: str
         choices: [openvswitch]
+      portgroup:
+        description:
+          - Port group of the O(nics[].network), which decides on VLAN, bandwidth and virtual port.
+            Without it libvirt takes the network's default one. A hypervisor whose network lacks it
+            is not considered.
+          - In an existing VM, a change takes effect at once where libvirt supports that.
+        type: str
       mtu:
         description:
           - MTU in bytes, which is also announced to the guest if O(nics[].model) is V(virtio). From

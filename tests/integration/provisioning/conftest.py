@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.fleet.virt.tests import setting_classes
 from ansible_collections.fleet.virt.tests.integration.support import blank, tls
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
 from ansible_collections.fleet.virt.tests.integration.support.guests import Guests
@@ -134,7 +135,8 @@ class Fleet:
         """A libvirt network that is an existing bridge, active on a hypervisor."""
         xml = (
             f"<network><name>{name}</name><forward mode='bridge'/>"
-            f"<bridge name='{bridge}'/></network>"
+            f"<bridge name='{bridge}'/>"
+            f"<portgroup name='{setting_classes.PORTGROUP}'/></network>"
         )
         self.lab.ssh(
             host, f"virsh net-info {name} >/dev/null 2>&1 || virsh net-define /dev/stdin", input=xml

@@ -127,6 +127,8 @@ def look(connection: Connection, names: t.Sequence[str], pool: str) -> dict[str,
                 "candidate": adopt_plan.is_candidate(job.facts.stored),
                 "specification": job.facts.description.options,
                 "problems": list(job.plan.refusals),
+                "carried": job.facts.description.leftovers.carried,
+                "refused": list(job.facts.description.leftovers.refused),
             }
             for job in jobs
         ],

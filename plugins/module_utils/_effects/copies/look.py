@@ -23,6 +23,9 @@ if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
 
 
+_OF_A_SOURCE = ("name", "phase", "specification", "problems", "carried", "refused")
+
+
 def images_of(connection: Connection, base_pool: str, base_path: str) -> dict[str, object]:
     """The VMs and the base images of this hypervisor."""
     images.require_local(connection)
@@ -47,7 +50,7 @@ def sources(connection: Connection, names: t.Collection[str], pool: str) -> dict
         "alone": peer.alone(),
         "sources": [
             {
-                **{key: vm[key] for key in ("name", "phase", "specification", "problems")},
+                **{key: vm[key] for key in _OF_A_SOURCE},
                 **_made_of(connection, str(vm["name"])),
             }
             for vm in as_mappings(found)

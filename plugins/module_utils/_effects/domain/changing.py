@@ -125,7 +125,8 @@ def look(
     if "xml" in {one.path for one in found.converged.changes}:
         from . import schema  # few VMs have a fragment
 
-        schema.require_valid(domain, predict(facts, found.converged.plan.steps).inactive)
+        whose = f"the fragment xml of {domain.name!r}"
+        schema.require_valid(whose, predict(facts, found.converged.plan.steps).inactive)
     found.power = _power(host, found)
     return found
 

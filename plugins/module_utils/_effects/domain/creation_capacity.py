@@ -97,6 +97,7 @@ def _nic_problems(
         wants = offers.Wants(
             interfaces=(nic.source,) if nic.type == "direct" else (),
             openvswitch=(nic.source,) if nic.virtualport else (),
+            portgroups=((nic.source, nic.portgroup),) if nic.portgroup else (),
         )
         reason = offers.interfaces(wants, candidate.offers)
         if reason is not None:

@@ -17,6 +17,8 @@ from ..._pure.base import metadata
 from ..._pure.base.metadata import NOT_MADE, ImageRef, Metadata, Owner, OwnVolume
 from ..._pure.domain import domain_xml, request, unstartable
 from ..._pure.domain.devices_xml import VolumeRef
+from ..._pure.domain.settings import VM
+from ..._pure.hardware import leftovers
 from ..._pure.hardware.settings_sources import DRIVES
 from ..._pure.seed import first_boot
 from ..base import domains, lookup
@@ -57,7 +59,7 @@ def final_xml(host: Host, job: Job, owner: Owner | None) -> str:
             volumes[disk.name] = VolumeRef(medium.path, medium.format)
     domain_type = host.domain_type(domain)
     stored = metadata_of(host, job, "starting" if owner else None, owner)
-    return domain_xml.render(
+    text = domain_xml.render(
         domain,
         uuid=str(job.uuid),
         domain_type=domain_type,
@@ -69,6 +71,11 @@ def final_xml(host: Host, job: Job, owner: Owner | None) -> str:
         metadata=metadata.to_element(stored),
         log_path=f"{_LOG_FOLDER}/{domain.name}-console.log",
     )
+    if host.settings.leftovers is None:
+        return text
+    root = _lxml.parse(text, f"domain {domain.name}")
+    leftovers.merge(root, host.settings.leftovers, VM, host.settings.requested)
+    return _lxml.tostring(root)
 
 
 def metadata_of(host: Host, job: Job, phase: str | None, owner: Owner | None) -> Metadata:

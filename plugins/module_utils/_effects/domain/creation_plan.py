@@ -268,9 +268,13 @@ def _sources(host: Host, job: Job) -> list[str]:
 
 
 def _require_valid(host: Host, job: Job) -> None:
-    if job.domain.xml is None:
+    leftovers = host.settings.leftovers
+    if job.domain.xml is None and leftovers is None:
         return
-    from . import schema  # few VMs have a fragment
+    from . import schema  # few VMs have a fragment, or are copies
 
     draft = dataclasses.replace(job, uuid=job.uuid or str(uuids.uuid4()))
-    schema.require_valid(job.domain, creation_definition.final_xml(host, draft, None))
+    whose = f"the fragment xml of {job.domain.name!r}"
+    if leftovers is not None:
+        whose = f"what {job.domain.name!r} has of {host.settings.clone_of!r} beside its settings"
+    schema.require_valid(whose, creation_definition.final_xml(host, draft, None))

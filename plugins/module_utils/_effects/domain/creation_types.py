@@ -63,7 +63,9 @@ class Settings:
     (None for those a real run would fetch). ``observe`` is how long, in seconds, a claim between
     two steps of another run must not change before it is taken over. ``seen`` is the fleet as it
     was when the VMs were placed (``fleet_seen``), empty if claims are not to be finished at once.
-    Without ``converge`` a VM that exists and differs is refused.
+    Without ``converge`` a VM that exists and differs is refused. ``leftovers`` are what a copy gets
+    of its source beside its settings, without what is at the places of those that were
+    ``requested`` for the copy.
     """
 
     run: str
@@ -78,6 +80,8 @@ class Settings:
     converge: bool = True
     seen: t.Sequence[Seen] = ()
     clone_of: str | None = None
+    leftovers: str | None = None
+    requested: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import typing as t
 import uuid
 
 from ..._errors import SpecError
-from ..._pure.base.json_values import as_mapping
+from ..._pure.base.json_values import as_list, as_mapping, as_text
 from ..._pure.domain import request
 from ..._pure.domain.domain import Domain, many
 from ..._pure.images.source import ImageSource
@@ -62,6 +62,7 @@ class Options(OfAll):
     _fleet_seen: list[Seen]
     _images: dict[str, _Image]
     _clone_of: str | None
+    _leftovers: dict[str, object]
     _passwords: dict[str, str]
     _seeds: str
 
@@ -89,6 +90,8 @@ def read_options(params: Options) -> tuple[list[Domain], Settings]:
         limits=params["limits"],
         converge=params["converge"],
         clone_of=params["_clone_of"],
+        leftovers=as_text(params["_leftovers"].get("carried")),
+        requested=tuple(map(str, as_list(params["_leftovers"].get("requested")))),
         machine=params["_fleet_machine"],
         seen=params["_fleet_seen"],
         facts={

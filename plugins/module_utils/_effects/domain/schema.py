@@ -25,18 +25,16 @@ if t.TYPE_CHECKING:
 SCHEMA = Path("/usr/share/libvirt/schemas/domain.rng")
 
 
-def require_valid(domain: Domain, xml: str) -> None:
-    """Raise PlanRefused if the definition ``xml``, with a fragment in it, violates its schema.
+def require_valid(whose: str, xml: str) -> None:
+    """Raise PlanRefused if the definition ``xml`` violates its schema; ``whose`` part may.
 
     Where the schemas are not installed, libvirt itself reports it when the VM is defined.
     """
-    if domain.xml is None or not SCHEMA.exists():
+    if not SCHEMA.exists():
         return
     problem = _lxml.schema_problem(SCHEMA, xml)
     if problem is not None:
-        raise PlanRefused(
-            f"the fragment xml of {domain.name!r} does not match libvirt's schema: {problem}"
-        )
+        raise PlanRefused(f"{whose} does not match libvirt's schema: {problem}")
 
 
 def require_kept(connection: Connection, dom: VirDomain, domain: Domain) -> None:

@@ -33,6 +33,7 @@ if t.TYPE_CHECKING:
     from ..._pure.machine.snapshot import (
         DefinedEntry,
         HostEntry,
+        NetworkInfo,
         OffersEntry,
         PlacementEntry,
         PoolEntry,
@@ -61,7 +62,7 @@ def read(
     text = connection.call("read capabilities", connection.conn.getCapabilities)
     machine_types = host_info.capabilities(text)["machines"]
     firmwares, tpms, secure_boot = _offered(connection, host, machine_types)
-    tagging_bridges = _tagging_bridges(connection)
+    tagging_bridges, networks = _tagging_bridges(connection), _networks(connection, host)
     facts: PlacementEntry = {
         **host,
         "vms": [{**_entry(*one), "active": one[1] in active} for one in domains],
@@ -69,8 +70,15 @@ def read(
         "firmwares": firmwares,
         "tpms": tpms,
         "tagging_bridges": tagging_bridges,
-        "tagging_networks": _tagging_networks(connection, host, tagging_bridges),
-        "offers": _offers(connection, secure_boot, files),
+        "tagging_networks": sorted(
+            name
+            for name, info in networks.items()
+            if info["tags"] or info["bridge"] in tagging_bridges
+        ),
+        "offers": {
+            **_offers(connection, secure_boot, files),
+            "portgroups": {name: info["portgroups"] for name, info in networks.items()},
+        },
         "images": [],
     }
     listed: set[str] = set()
@@ -126,7 +134,8 @@ def _offered(
 def _offers(
     connection: Connection, secure_boot: bool | None, files: t.Collection[str]
 ) -> OffersEntry:
-    """Features that not every hypervisor has; ``volumes`` are filled in later."""
+    """Features that not every hypervisor has; ``volumes`` and ``portgroups`` are filled in
+    later."""
     local = connection.local
     there = paths.probe(files, connection.timeout).files if local and files else {}
     return {
@@ -135,6 +144,7 @@ def _offers(
         "devices": placement_devices.block_devices() if local else None,
         "interfaces": placement_devices.interfaces() if local else None,
         "openvswitch": placement_devices.openvswitch_bridges() if local else None,
+        "portgroups": {},
         "hugepages": placement_devices.hugepages() if local else None,
         "virtiofs": placement_devices.has_virtiofs() if local else None,
         "secure_boot": secure_boot,
@@ -154,22 +164,21 @@ def _tagging_bridges(connection: Connection) -> list[str]:
     return sorted(found)
 
 
-def _tagging_networks(
-    connection: Connection, host: HostEntry, tagging_bridges: list[str]
-) -> list[str]:
-    def read(network: VirNetwork) -> bool:
-        info = network_info.network(network.XMLDesc(0), f"network {network.name()}")
-        return bool(info["tags"]) or info["bridge"] in tagging_bridges
+def _networks(connection: Connection, host: HostEntry) -> dict[str, NetworkInfo]:
+    """What is known of libvirt's networks, without those that cannot be read."""
+
+    def read(network: VirNetwork) -> NetworkInfo:
+        return network_info.network(network.XMLDesc(0), f"network {network.name()}")
 
     if not host["networks"]:
-        return []
+        return {}
     networks = connection.call("list networks", connection.conn.listAllNetworks, 0)
     outcomes = connection.each(read, networks, lambda network: f"read network {network.name()}")
-    return sorted(
-        str(network.name())
+    return {
+        str(network.name()): outcome.value
         for network, outcome in zip(networks, outcomes)
-        if not isinstance(outcome, Failed) and outcome.value
-    )
+        if not isinstance(outcome, Failed)
+    }
 
 
 def defined(connection: Connection) -> list[DefinedEntry]:

@@ -28,6 +28,7 @@ from ..domain import difference, settings, settings_devices
 from ..domain.devices import Disk
 from ..domain.domain import Defaults, Domain, from_options
 from ..hardware import settings_sources as sources
+from ..hardware.leftovers import Leftovers
 from . import undescribed
 
 if t.TYPE_CHECKING:
@@ -70,11 +71,13 @@ class Found:
 @dataclass(frozen=True)
 class Description:
     """``options`` are what a user would have written, None with ``problems``; ``left`` lists what
-    exists and is not in them."""
+    exists, is not in them, and is not carried over into a copy either. ``leftovers`` are what a
+    copy gets beside them, and what it cannot have."""
 
     options: Options | None = None
     domain: Domain | None = None
     left: tuple[str, ...] = ()
+    leftovers: Leftovers = field(default_factory=Leftovers)
     problems: tuple[str, ...] = ()
 
 
@@ -93,9 +96,9 @@ def describe(found: Found, host: Host) -> Description:
     domain = writer.read(writer.options)
     if domain is None:
         raise AssertionError("a specification that was read is read again")
-    written = undescribed.rendered(domain, root)
-    left = (*writer.left, *undescribed.beside(root, written))
-    return Description(writer.options, domain, tuple(dict.fromkeys(left)))
+    leftovers = undescribed.leftovers_of(domain, root, _ADOPTED)
+    left = dict.fromkeys((*writer.left, *leftovers.refused))
+    return Description(writer.options, domain, tuple(left), leftovers=leftovers)
 
 
 class _Writer:

@@ -2,42 +2,28 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a domain has beyond its specification: elements that a VM made from it would not have.
+"""What a domain has beyond its specification: what a VM made from it would not have.
 
 This file is private to the collection.
 """
 
 from __future__ import annotations
 
-import re
 import typing as t
 
 from ... import _lxml
+from ..base.metadata import Metadata
 from ..base.xml_values import attribute
-from ..domain import domain_xml
+from ..domain import difference_devices, domain_xml, settings
 from ..domain.domain import Domain
 from ..domain.domain_xml import VolumeRef
+from ..hardware import leftovers
+from ..hardware.leftovers import Leftovers
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
 
 _UUID = "00000000-0000-0000-0000-000000000000"
-# What libvirt adds to every VM, or what differs between any two
-_PASSED_OVER = re.compile(
-    r"name|uuid|metadata|resource|seclabel|id|.*/alias|.*/address|devices/emulator"
-    r"|devices/controller|devices/memballoon|devices/input|devices/audio|devices/serial"
-    r"|devices/console|devices/channel|devices/video|devices/rng|devices/graphics/listen"
-    r"|memory|currentMemory|vcpu|cpu|iothreads|os/type|os/loader|os/nvram|os/firmware"
-    r"|features/(acpi|apic|tcg)|pm"
-)
-# Devices that are listed as a whole if they are not described; here only their contents
-_LISTED = ("devices/disk", "devices/interface", "devices/graphics", "devices/watchdog")
-_OWN_ATTRIBUTES = re.compile(
-    r"(devices/disk|devices/interface)@type|devices/disk/(source|target|backingStore).*"
-    r"|devices/disk/driver@(name|type)|devices/interface/(source|mac|target).*"
-    r"|devices/graphics@(port|autoport|type|listen|tlsPort)|.*/boot@order"
-    r"|devices/tpm/backend@(persistent_state|debug)|os@firmware"
-)
 
 
 def rendered(domain: Domain, root: Element) -> Element:
@@ -58,41 +44,24 @@ def rendered(domain: Domain, root: Element) -> Element:
     return _lxml.parse(text, "specification")
 
 
-def beside(root: Element, written: Element) -> list[str]:
-    """``features/hyperv``, ``clock@offset: localtime``: what of ``root`` is not ``written``."""
-    known = set(_facts(written))
-    tags = {path for path, _name, _value in known}
-    owned = {(path, name) for path, name, _value in known}
-    found: list[str] = []
-    for path, name, value in _facts(root):
-        if any(path == one or path.startswith(f"{one}/") for one in found):
-            continue  # it is part of what was listed as a whole
-        shown = f"{path}@{name}" if name else path
-        if _PASSED_OVER.fullmatch(path) or _is_below(path) or _OWN_ATTRIBUTES.fullmatch(shown):
-            continue
-        if path not in tags:
-            if path not in _LISTED:
-                found.append(path)
-        elif (path, name, value) not in known:
-            device = path.startswith(("devices/disk", "devices/interface"))
-            if not (device and (path, name) in owned):
-                found.append(f"{shown}: {value}")
-    return list(dict.fromkeys(found))
+def leftovers_of(domain: Domain, root: Element, stored: Metadata) -> Leftovers:
+    """What of the definition ``root`` its specification ``domain`` does not describe."""
+    written = rendered(domain, root)
+    return leftovers.leftovers(
+        root, written, settings.VM, list(_same(domain, root, written, stored))
+    )
 
 
-def _is_below(path: str) -> bool:
-    """Whether it is within something that is ignored."""
-    parts = path.split("/")
-    ways = ("/".join(parts[:count]) for count in range(1, len(parts)))
-    return any(_PASSED_OVER.fullmatch(way) for way in ways)
-
-
-def _facts(element: Element, path: str = "") -> t.Iterator[tuple[str, str, str]]:
-    """Every element by its path, its attributes, and its text without a name."""
-    for child in element.iterchildren("*"):
-        way = f"{path}/{child.tag}" if path else child.tag
-        text = (child.text or "").strip()
-        yield way, "", text
-        for name, value in child.attrib.items():
-            yield way, str(name), str(value)
-        yield from _facts(child, way)
+def _same(
+    domain: Domain, root: Element, written: Element, stored: Metadata
+) -> t.Iterator[tuple[Element, Element]]:
+    """The disks and NICs of the definition, each with the one that the specification results in."""
+    disks, nics = written.findall("devices/disk"), written.findall("devices/interface")
+    for disk, other in zip(domain.disks, disks):
+        element = difference_devices.disk_element(root, domain, disk, stored)
+        if element is not None:
+            yield element, other
+    for nic, other in zip(domain.nics, nics):
+        element = difference_devices.nic_with(root, nic.mac)
+        if element is not None:
+            yield element, other

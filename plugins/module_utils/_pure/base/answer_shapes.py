@@ -308,6 +308,8 @@ SHAPES: t.Mapping[str, Fields] = {
                 "phase": _TEXT,
                 "specification": (dict, _NONE),
                 "problems": _TEXTS,
+                "carried": _TEXT,
+                "refused": _TEXTS,
                 "request": (dict, _NONE),
                 "clone_of": _TEXT,
             }

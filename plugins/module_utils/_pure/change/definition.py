@@ -36,7 +36,7 @@ from ..domain.difference_devices import (
 )
 from ..domain.domain import Domain
 from ..domain.request import made_as, with_drive
-from ..hardware import fragment, settings_sources
+from ..hardware import fragment, settings_sources, settings_tuning
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
@@ -47,6 +47,8 @@ _OTHER_FAMILY = never(
 )
 _KINDS = ("disks", "nics")
 _LIMITS = [row for row in settings_devices.DISK if str(row.xml).startswith("iotune/")]
+# What goes with the place that a NIC is attached to: another network has other port groups
+_OF_THE_SOURCE = (settings_tuning.Nic.portgroup, settings_tuning.Nic.mode)
 LIMITS = tuple(row.name for row in _LIMITS)
 
 
@@ -210,6 +212,8 @@ def rewrite(element: Element, device: Device, wanted: Wanted) -> None:
         element.attrib.pop("type", "")
         settings_devices.Nic.type.write(element, spec)
         settings_devices.Nic.source.write(element, spec)
+        for one in _OF_THE_SOURCE:
+            one.write(element, spec)
     elif isinstance(spec, Disk) and device.key == "image":
         _drop(element.find("source"))
         _drop(element.find("backingStore"))

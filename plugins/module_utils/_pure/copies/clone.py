@@ -16,7 +16,7 @@ import copy
 import re
 import typing as t
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..._errors import PlanRefused
 from ..._units import MIB
@@ -25,6 +25,8 @@ from ..base.json_values import as_list, as_mapping, as_mappings, as_text
 from ..base.names import require_named
 from ..base.outcomes import Answer, outcomes
 from ..base.results import GENERATED
+from ..domain.settings import VM
+from ..hardware import leftovers
 from ..lifecycle import located
 from ..machine import base_name
 from .clone_options import MODES
@@ -127,10 +129,18 @@ def _vms(answer: Answer) -> tuple[Vm, ...]:
     )
 
 
-def decide(name: str, clone_of: str, mode: str | None, seen: Fleet, token: str) -> Decision:
+def decide(
+    name: str,
+    clone_of: str,
+    mode: str | None,
+    seen: Fleet,
+    token: str,
+    requested: t.Collection[str] = (),
+) -> Decision:
     """What has to be done; raises PlanRefused with everything that is unproven.
 
-    ``token`` tells the images of this run from those of another.
+    ``token`` tells the images of this run from those of another. ``requested`` are the settings
+    whose value was requested for the copy.
     """
     require_named([name, clone_of])
     if name == clone_of:
@@ -149,7 +159,8 @@ def decide(name: str, clone_of: str, mode: str | None, seen: Fleet, token: str) 
         decided = _existing(name, clone_of, mode, *there)
         if decided.state == "there":
             return decided
-        return Decision("begun", _source(clone_of, seen), decided.mode, "", decided.volumes)
+        source = _source(clone_of, seen, requested)
+        return Decision("begun", source, decided.mode, "", decided.volumes)
     taken = [
         f"{vm.name!r} is on {host}; VM names are unique, ignoring case: choose another"
         for host, vms in seen.there.items()
@@ -158,11 +169,11 @@ def decide(name: str, clone_of: str, mode: str | None, seen: Fleet, token: str) 
     ]
     if taken:
         raise PlanRefused("; ".join(taken))
-    host = _source(clone_of, seen)
+    host = _source(clone_of, seen, requested)
     return Decision("new", host, mode or MODES[0], f"{clone_of}{_COPY}{token}")
 
 
-def _source(clone_of: str, seen: Fleet) -> str:
+def _source(clone_of: str, seen: Fleet, requested: t.Collection[str]) -> str:
     """The hypervisor of the VM that is copied."""
     found = located.locate([clone_of], seen.there, seen.silent)
     problems = list(found.problems)
@@ -174,7 +185,29 @@ def _source(clone_of: str, seen: Fleet) -> str:
     if vm.source.get("specification") is None:
         why = "; ".join(map(str, as_list(vm.source.get("problems")))) or "it cannot be described"
         raise PlanRefused(f"{clone_of!r} on {host} cannot be copied: {why}")
+    _require_copyable(vm, host, requested)
     return host
+
+
+def _require_copyable(vm: Vm, host: str, requested: t.Collection[str]) -> None:
+    """Raise PlanRefused if the copy would lack something of its source without a word."""
+    refused = leftovers.not_at(map(str, as_list(vm.source.get("refused"))), VM, requested)
+    spec = as_mapping(vm.source.get("specification"))
+    if "serials" not in requested:
+        refused += [
+            f"devices/serial[@type='{one.get('type')}']"
+            for one in as_mappings(spec.get("serials"))
+            if one.get("type") == "file" or one.get("mode") == "bind"
+        ]
+    if not refused:
+        return
+    names = dict.fromkeys(f"vm_{one}" for one in leftovers.settings_at(refused, VM))
+    own = f", or request the copy's own with {' and '.join(names)}" if names else ""
+    raise PlanRefused(
+        f"{vm.name!r} on {host} cannot be copied: the copy would lack"
+        f" {', '.join(dict.fromkeys(refused))} of its definition, which two VMs cannot share, or"
+        f" which is not known here; remove that from it (virsh edit {vm.name}){own}"
+    )
 
 
 def _existing(name: str, clone_of: str, mode: str | None, host: str, vm: Vm) -> Decision:
@@ -205,11 +238,13 @@ def _existing(name: str, clone_of: str, mode: str | None, host: str, vm: Vm) -> 
 @dataclass(frozen=True)
 class Wanted:
     """What is requested instead: ``vms`` is one VM, ``images`` describe its images for all
-    hypervisors, ``intermediate`` ones are removed once a full copy exists."""
+    hypervisors, ``intermediate`` ones are removed once a full copy exists. ``leftovers`` are what
+    it gets of its source's definition beside its settings."""
 
     vms: list[dict[str, object]]
     images: dict[str, dict[str, object]]
     intermediate: list[str]
+    leftovers: dict[str, object] = field(default_factory=dict)
 
 
 def wanted(
@@ -242,7 +277,13 @@ def wanted(
     spec = _of_source(_described(source, decision.host), source.source, volumes, decision.mode)
     if any(seen.alone.values()) and "host" not in overrides:
         spec["host"] = decision.host  # where the images are: they cannot travel
-    return Wanted([{**spec, **overrides, "name": name}], images, _intermediate(decision, volumes))
+    carried = as_text(source.source.get("carried"))
+    return Wanted(
+        [{**spec, **overrides, "name": name}],
+        images,
+        _intermediate(decision, volumes),
+        {"carried": carried, "requested": sorted(overrides)} if carried else {},
+    )
 
 
 def _intermediate(decision: Decision, volumes: Mapping[str, str]) -> list[str]:

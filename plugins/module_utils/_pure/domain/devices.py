@@ -78,6 +78,7 @@ class Nic:
     mac: str = ""
     vlan: int | None = None
     virtualport: str | None = None
+    portgroup: str | None = None
 
     @property
     def bridge(self) -> str | None:
@@ -304,6 +305,7 @@ def nic_from(entry: Entry, problems: list[Problem], *, fleet: str, vm: str) -> N
         mac=_mac(reader) or mac_address(fleet, vm, entry.name),
         vlan=settings.Nic.vlan.read(reader),
         virtualport=tuning.Nic.virtualport.read(reader),
+        portgroup=tuning.Nic.portgroup.read(reader),
         **further(Nic, reader),
     )
     _nic_rules(reader, nic)
@@ -324,6 +326,8 @@ def _nic_rules(reader: Reader, nic: Nic) -> None:
         reader.problem("virtualport", f"it is for a bridge, not for type {nic.type}; leave it out")
     if nic.type == "direct" and nic.vlan is not None:
         reader.problem("vlan", "libvirt tags no host interface; give the interface of that VLAN")
+    if reader.given("portgroup") and nic.type != "network":
+        reader.problem("portgroup", f"only a network has port groups; give network, not {nic.type}")
     if reader.given("isolated") and nic.type != "bridge":
         reader.problem("isolated", "only a NIC on a bridge can be isolated; leave it out")
 

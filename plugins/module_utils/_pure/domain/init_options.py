@@ -49,6 +49,7 @@ INTERNAL: Spec = {
     "_earlier": {"type": "dict", "default": {}},
     "_images": {"type": "dict", "default": {}},
     "_clone_of": {"type": "str"},
+    "_leftovers": {"type": "dict", "default": {}},
     "_passwords": {"type": "dict", "default": {}, "no_log": True},
     "_seeds": {"type": "str", "default": "", "no_log": True},
 }

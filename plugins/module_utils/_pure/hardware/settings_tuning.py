@@ -154,6 +154,19 @@ class Nic:
         change=AT_BOOT,
         choices=("openvswitch",),
     )
+    portgroup = Text(
+        "portgroup",
+        "Port group of the O(network), which decides on VLAN, bandwidth and virtual port. Without"
+        " it libvirt takes the network's default one. A hypervisor whose network lacks it is not"
+        " considered.",
+        default=None,
+        xml="source/@portgroup",
+        change=LIVE,
+        pattern=r"[A-Za-z0-9][^/\\\\<>&\"']{0,127}",
+        rule=(
+            "1 to 128 characters without '/', quotes or angle brackets, the first a letter or digit"
+        ),
+    )
     mtu = Integer(
         "mtu",
         "MTU in bytes, which is also announced to the guest if O(model) is V(virtio).",

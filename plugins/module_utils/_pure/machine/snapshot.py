@@ -487,6 +487,7 @@ class OffersEntry(t.TypedDict):
     devices: list[str] | None
     interfaces: list[str] | None
     openvswitch: list[str] | None
+    portgroups: dict[str, list[str]]
     hugepages: list[HugepagesEntry] | None
     virtiofs: bool | None
     secure_boot: bool | None

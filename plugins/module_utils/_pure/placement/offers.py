@@ -23,13 +23,15 @@ _MIB_KIB = 1024
 
 @dataclass(frozen=True)
 class Wants:
-    """``hugepages`` are the size in KiB (0: the default) and MiB in all, None for none."""
+    """``portgroups`` are networks with the name of a port group of theirs. ``hugepages`` are the
+    size in KiB (0: the default) and MiB in all, None for none."""
 
     volumes: tuple[tuple[str, str], ...] = ()
     files: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     interfaces: tuple[str, ...] = ()
     openvswitch: tuple[str, ...] = ()
+    portgroups: tuple[tuple[str, str], ...] = ()
     hugepages: tuple[int, int] | None = None
     virtiofs: bool = False
     secure_boot: bool = False
@@ -48,6 +50,7 @@ class Offers:
     devices: frozenset[str] | None = None
     interfaces: frozenset[str] | None = None
     openvswitch: frozenset[str] | None = None
+    portgroups: Mapping[str, frozenset[str]] | None = None
     hugepages: tuple[tuple[int, int, int], ...] | None = None
     virtiofs: bool | None = None
     secure_boot: bool | None = None
@@ -74,6 +77,9 @@ def wants_of(domain: Domain) -> Wants:
         devices=tuple(disk.dev for disk in disks if disk.dev is not None),
         interfaces=tuple(nic.source for nic in domain.nics if nic.type == "direct"),
         openvswitch=tuple(nic.source for nic in domain.nics if nic.virtualport == "openvswitch"),
+        portgroups=tuple(
+            (nic.source, nic.portgroup) for nic in domain.nics if nic.portgroup is not None
+        ),
         hugepages=pages,
         virtiofs=any(one.driver == "virtiofs" for one in domain.filesystems),
         secure_boot=bool(getattr(domain, "secure_boot", False)),
@@ -88,15 +94,13 @@ def offers_from(value: object) -> Offers:
     if not isinstance(value, Mapping):
         return Offers()
     pages = value.get("hugepages")
-    volumes = value.get("volumes")
     return Offers(
-        volumes=None
-        if not isinstance(volumes, Mapping)
-        else {str(pool): _names(names) or frozenset() for pool, names in volumes.items()},
+        volumes=_names_of_each(value.get("volumes")),
         absent_files=_names(value.get("absent_files")) or frozenset(),
         devices=_names(value.get("devices")),
         interfaces=_names(value.get("interfaces")),
         openvswitch=_names(value.get("openvswitch")),
+        portgroups=_names_of_each(value.get("portgroups")),
         hugepages=None
         if not isinstance(pages, (list, tuple))
         else tuple(
@@ -113,6 +117,12 @@ def _names(value: object) -> frozenset[str] | None:
     if not isinstance(value, (list, tuple, set, frozenset)):
         return None
     return frozenset(str(entry) for entry in value)
+
+
+def _names_of_each(value: object) -> dict[str, frozenset[str]] | None:
+    if not isinstance(value, Mapping):
+        return None
+    return {str(key): _names(names) or frozenset() for key, names in value.items()}
 
 
 def _number(value: object) -> int:
@@ -164,6 +174,23 @@ def interfaces(wants: Wants, offers: Offers) -> str | None:
             return (
                 f"has no Open vSwitch bridge {', '.join(gone)}, it has {known}; create it there"
                 " (ovs-vsctl add-br)"
+            )
+    return _portgroups(wants, offers)
+
+
+def _portgroups(wants: Wants, offers: Offers) -> str | None:
+    """libvirt ignores a port group that the network lacks: the NIC would be in another segment."""
+    if not wants.portgroups:
+        return None
+    if offers.portgroups is None:
+        return "needs port groups; which its networks have is not known"
+    for network, portgroup in wants.portgroups:
+        there = offers.portgroups.get(network, frozenset())
+        if portgroup not in there:
+            known = ", ".join(sorted(there)) or "none"
+            return (
+                f"network {network!r} has no port group {portgroup!r}, it has {known}; add it there"
+                f" (virsh net-update {network} add portgroup)"
             )
     return None
 

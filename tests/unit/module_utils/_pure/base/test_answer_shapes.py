@@ -356,6 +356,8 @@ GOOD: dict[str, Answer] = {
                 "phase": None,
                 "specification": {"name": "web1", "vcpus": 1, "disks": [{"name": "vda"}]},
                 "problems": ["x"],
+                "carried": "<domain><pm/></domain>",
+                "refused": [],
                 "request": None,
                 "clone_of": None,
             },
@@ -364,6 +366,8 @@ GOOD: dict[str, Answer] = {
                 "phase": None,
                 "specification": {"name": "web2", "vcpus": 1},
                 "problems": [],
+                "carried": None,
+                "refused": ["devices/shmem"],
                 "clone_of": "web1",
                 "request": {
                     "disks": [
@@ -602,7 +606,7 @@ def read_clone_look(answer: Answer) -> None:
     seen = clone.fleet({"hv2": answer}, None, [])
     for name in ("web2", "web3"):
         with contextlib.suppress(FleetVirtError):
-            found = clone.decide(name, "web1", None, seen, "01234567")
+            found = clone.decide(name, "web1", None, seen, "01234567", ["xml"])
             clone.wanted(name, "web1", found, seen, {"hv2": GOOD["templated"]}, {})
 
 

@@ -73,7 +73,7 @@ def _copy_of(value: str = _VALUE, overlay: bool = True, **more: t.Any) -> dict[s
 
 
 def _wanted(seen: clone.Fleet, mode: str | None = None, **overrides: t.Any) -> clone.Wanted:
-    decision = clone.decide("web2", "web1", mode, seen, _TOKEN)
+    decision = clone.decide("web2", "web1", mode, seen, _TOKEN, overrides)
     again = clone.decision_of(decision.as_dict())
     assert again.as_dict() == decision.as_dict()
     return clone.wanted("web2", "web1", again, seen, _COPIED, overrides)
@@ -105,6 +105,38 @@ def test_a_copy_has_nothing_that_makes_its_source() -> None:
         }
     }
     assert found.intermediate == []
+
+
+def test_copy_gets_what_its_source_has_beside_its_settings() -> None:
+    seen = _fleet(_source("web1", carried="<domain><pm/></domain>"))
+    found = _wanted(seen, memory=1024)
+    assert found.leftovers == {"carried": "<domain><pm/></domain>", "requested": ["memory"]}
+    assert _wanted(_fleet(_source("web1"))).leftovers == {}
+    begun = _fleet(_source("web1", carried="<domain><pm/></domain>"), _copy_of(phase="creating"))
+    assert _wanted(begun).leftovers
+    there = _fleet(_source("web1", refused=["devices/shmem"]), _copy_of(carried="<domain/>"))
+    assert _wanted(there).leftovers == {}  # it has its definition
+
+
+_SERIAL = {"type": "unix", "path": "/run/a", "mode": "bind"}
+
+
+def test_what_a_copy_cannot_have_is_refused_with_what_to_request_instead() -> None:
+    refused = ["devices/shmem", "devices/interface[@type='ethernet']"]
+    spec = {**_SPEC, "name": "web1", "serials": [_SERIAL, {"type": "pty"}]}
+    seen = _fleet(_source("web1", refused=refused, specification=spec))
+    with pytest.raises(PlanRefused) as caught:
+        _wanted(seen)
+    assert str(caught.value) == (
+        "'web1' on hv1 cannot be copied: the copy would lack devices/shmem,"
+        " devices/interface[@type='ethernet'], devices/serial[@type='unix'] of its definition,"
+        " which two VMs cannot share, or which is not known here; remove that from it (virsh edit"
+        " web1), or request the copy's own with vm_nics and vm_serials"
+    )
+    with pytest.raises(PlanRefused, match=r"would lack devices/shmem of .*edit web1\)$"):
+        _wanted(seen, nics=[], serials=[])
+    with pytest.raises(PlanRefused, match="devices/shmem"):
+        _wanted(_fleet(_source("web1", refused=refused), _copy_of(phase="creating")))
 
 
 def test_a_full_copy_keeps_the_format_and_no_image() -> None:

@@ -187,6 +187,20 @@ REJECTED: list[tuple[dict[str, t.Any], dict[str, t.Any], str, str]] = [
         "has no Open vSwitch bridge ovs0, it has ovs1; create it there",
     ),
     (
+        {"offers": Offers(portgroups={"lan": frozenset({"office", "guests"})})},
+        {"wants": Wants(portgroups=(("lan", "guests"), ("lan", "dmz")))},
+        "interfaces",
+        "network 'lan' has no port group 'dmz', it has guests, office; add it there (virsh"
+        " net-update lan add portgroup",
+    ),
+    (
+        {"offers": Offers(portgroups={})},
+        {"wants": Wants(portgroups=(("lan", "dmz"),))},
+        "interfaces",
+        "network 'lan' has no port group 'dmz', it has none",
+    ),
+    ({}, {"wants": Wants(portgroups=(("lan", "dmz"),))}, "interfaces", "is not known"),
+    (
         {"offers": Offers(hugepages=((2048, 100, 31),))},
         {"wants": Wants(hugepages=(0, 64))},
         "hugepages",
@@ -273,6 +287,7 @@ ACCEPTED: list[tuple[dict[str, t.Any], dict[str, t.Any]]] = [
                 devices=frozenset({"/dev/vg/a"}),
                 interfaces=frozenset({"eth1"}),
                 openvswitch=frozenset({"ovs0"}),
+                portgroups={"lan": frozenset({"dmz"})},
                 hugepages=((2048, 100, 32), (1048576, 0, 0)),
                 virtiofs=True,
                 secure_boot=True,
@@ -285,6 +300,7 @@ ACCEPTED: list[tuple[dict[str, t.Any], dict[str, t.Any]]] = [
                 devices=("/dev/vg/a",),
                 interfaces=("eth1",),
                 openvswitch=("ovs0",),
+                portgroups=(("lan", "dmz"),),
                 hugepages=(2048, 64),
                 virtiofs=True,
                 secure_boot=True,
