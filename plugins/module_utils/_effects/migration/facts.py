@@ -49,7 +49,7 @@ from ..machine.pools import describe_volume, list_handles, list_pools
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
     from ..._lxml import Element
-    from ..._pure.machine.snapshot import Capabilities, DiskEntry, DomainInfo
+    from ..._pure.machine.snapshot import Capabilities, DiskEntry, DomainInfo, NetworkInfo
 
 _JOBS = {DOMAIN_JOB_BOUNDED: "bounded", DOMAIN_JOB_UNBOUNDED: "unbounded"}
 _MAX_DEPTH = 16  # of a chain that is followed
@@ -105,6 +105,10 @@ def read_source(connection: Connection, dom: VirDomain, host: str) -> Source:
         macs=tuple(str(nic["mac"]).lower() for nic in info["nics"] if nic["mac"]),
         bridges=tuple(str(nic["source"]) for nic in info["nics"] if nic["type"] == "bridge"),
         networks=tuple(str(nic["source"]) for nic in info["nics"] if nic["type"] == "network"),
+        portgroups=tuple(
+            (str(one.get("network")), str(one.get("portgroup")))
+            for one in live.iterfind("devices/interface[@type='network']/source[@portgroup]")
+        ),
         interfaces=tuple(str(nic["source"]) for nic in info["nics"] if nic["type"] == "direct"),
         hostdevs=tuple(f"{one['type']} {one['source']}" for one in info["hostdevs"]),
         cpu=None if cpu is None else _lxml.tostring(cpu),
@@ -233,6 +237,7 @@ def read_target(
     capabilities = _capabilities(connection)
     pools = read_pools(connection)
     marks = {f"{pool.path}/{MAINTENANCE_VOLUME}" for pool in pools if pool.name == base_pool}
+    networks = _networks(connection)
     return Target(
         destination=destination,
         host_uuid=str(capabilities["uuid"]),
@@ -242,7 +247,8 @@ def read_target(
         free_mib=_free(connection),
         domains=tuple(read_defined(connection, {one.name: one.path for one in pools})),
         pools=tuple(pools),
-        networks=tuple(_networks(connection)),
+        networks=tuple(networks),
+        portgroups={name: info["portgroups"] for name, info in networks.items()},
         bridges=_bridges(connection),
         maintenance=any(marks & set(pool.volumes) for pool in pools),
         cpu_problem=_cpu_problem(connection, source),
@@ -324,10 +330,15 @@ def read_pools(connection: Connection, *, refresh: bool = False) -> list[Pool]:
     return found
 
 
-def _networks(connection: Connection) -> list[str]:
+def _networks(connection: Connection) -> dict[str, NetworkInfo]:
+    """The active networks by their names."""
     active = CONNECT_LIST_NETWORKS_ACTIVE
     listed = connection.call("list networks", connection.conn.listAllNetworks, active)
-    return sorted(str(one.name()) for one in listed)
+    found = {
+        str(one.name()): network_info.network(connection.call("read network", one.XMLDesc, 0))
+        for one in listed
+    }
+    return dict(sorted(found.items()))
 
 
 def _bridges(connection: Connection) -> tuple[str, ...] | None:

@@ -214,6 +214,14 @@ def _host(source: Source, target: Target) -> list[str]:
         if network not in target.networks:
             there = ", ".join(target.networks) or "none"
             found.append(f"network {network} is not active on {where}; active are: {there}")
+    for network, portgroup in dict.fromkeys(source.portgroups):
+        groups = target.portgroups.get(network)
+        if groups is not None and portgroup not in groups:  # libvirt would take none of them
+            there = ", ".join(groups) or "none"
+            found.append(
+                f"network {network} on {where} has no port group {portgroup}, it has: {there}; add"
+                f" it there (virsh net-update {network} add portgroup)"
+            )
     if target.free_mib is not None and target.free_mib < source.memory_mib:
         found.append(
             f"{where} has {target.free_mib} MiB of memory free, {source.name!r} needs"

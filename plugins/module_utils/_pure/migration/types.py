@@ -117,6 +117,7 @@ class Source:
     macs: tuple[str, ...] = ()
     bridges: tuple[str, ...] = ()
     networks: tuple[str, ...] = ()
+    portgroups: tuple[tuple[str, str], ...] = ()  # with the network of each
     interfaces: tuple[str, ...] = ()
     hostdevs: tuple[str, ...] = ()
     cpu: str | None = None
@@ -182,6 +183,7 @@ class Target:
     domains: tuple[Defined, ...] = ()
     pools: tuple[Pool, ...] = ()
     networks: tuple[str, ...] = ()
+    portgroups: t.Mapping[str, t.Sequence[str]] = field(default_factory=dict)
     bridges: tuple[str, ...] | None = None
     maintenance: bool = False
     cpu_problem: str | None = None

@@ -116,5 +116,5 @@ def request_of(domain: Domain, images: t.Mapping[str, ImageFacts]) -> Request:
         anti_affinity=domain.placement.anti_affinity,
         image=facts.digest if facts else None,
         image_mib=facts.virtual_mib if facts else 0,
-        wants=wants_of(domain),
+        wants=wants_of(domain, images),
     )

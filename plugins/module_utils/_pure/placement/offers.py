@@ -10,7 +10,7 @@ This file is private to the collection.
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from ..base.json_values import as_mappings
@@ -60,10 +60,11 @@ class Offers:
 NOTHING_WANTED, NOTHING_KNOWN = Wants(), Offers()
 
 
-def wants_of(domain: Domain) -> Wants:
-    """What the VM demands."""
+def wants_of(domain: Domain, transferred: Collection[str] = ()) -> Wants:
+    """What the VM demands; ``transferred`` are images that are brought to any hypervisor."""
     disks = [disk for disk in domain.disks if disk.exists]
     images = [disk.image for disk in domain.disks if disk.image is not None]
+    images = [one for one in images if one.value not in transferred]
     backing = domain.memory_backing
     pages = None
     if backing is not None and (backing.hugepages or backing.page_size):

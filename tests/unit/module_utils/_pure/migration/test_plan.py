@@ -69,6 +69,7 @@ SOURCE = Source(
     macs=("52:54:00:00:00:01",),
     bridges=("br0",),
     networks=("lan",),
+    portgroups=(("lan", "guests"),),
     host_uuid="host-1",
 )
 POOL = Pool("images", "/pool", True, 4 * GIB)
@@ -376,6 +377,10 @@ HOST_REFUSED: dict[str, tuple[Target, str]] = {
         "bridge br0 is not on hv2; it has: none",
     ),
     "network": (target(networks=()), "network lan is not active on hv2"),
+    "port group": (
+        target(portgroups={"lan": ["office"]}),
+        "network lan on hv2 has no port group guests, it has: office; add it there",
+    ),
     "memory": (target(free_mib=511), "511 MiB of memory free, 'web1' needs 512"),
     "name": (
         target(domains=(Defined("web1", "other", False, "shutoff"),)),

@@ -96,3 +96,10 @@ def test_images_of_hypervisors_are_demanded_of_every_disk() -> None:
     wants = demand.request_of(domain, {"small.img": _IMAGE}).wants
     assert set(wants.files) == {"/srv/a.qcow2", "/srv/cd.iso"}
     assert wants.volumes == (("iso", "tools.iso"),)
+
+
+def test_image_that_the_run_brings_is_demanded_of_no_hypervisor() -> None:
+    """A clone's images were made on one hypervisor, and others get them from it."""
+    domain = _domain(image="base/small.qcow2")
+    assert demand.request_of(domain, {}).wants.volumes == (("base", "small.qcow2"),)
+    assert demand.request_of(domain, {"base/small.qcow2": _IMAGE}).wants.volumes == ()
