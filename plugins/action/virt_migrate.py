@@ -231,7 +231,7 @@ class ActionModule(FleetAction):
     def _destination(name: str, answers: t.Mapping[str, MigrateLook], task_vars: Values) -> Answer:
         found: Answer = {"name": name, "address": _peers.address(name, task_vars)}
         found["expired"] = answers[name].get("expired") or []
-        found["missing_keys"] = answers[name].get("missing_keys") or []
+        found["missing_certificates"] = answers[name].get("missing_certificates") or []
         host = answers[name].get("host")
         bridges = None if host is None else host.get("bridges")
         return found if bridges is None else {**found, "bridges": bridges}

@@ -727,7 +727,7 @@ options:
     elements: str
   zone:
     description:
-      - Zone the hypervisor must be in.
+      - Zone of the hypervisor.
       - In an existing VM, a change takes effect at once where libvirt supports that.
     type: str
   tags:
@@ -754,7 +754,7 @@ options:
         type: str
       zone:
         description:
-          - Zone the hypervisor must be in.
+          - Zone of the hypervisor.
           - In an existing VM, a change takes effect at once where libvirt supports that.
         type: str
       tags:

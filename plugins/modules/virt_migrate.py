@@ -93,7 +93,7 @@ options:
             type: list
             elements: str
             default: []
-          missing_keys:
+          missing_certificates:
             description:
               - Descriptions of certificates that QEMU would need there and that do not exist. They
                 are reasons against the move.
@@ -309,7 +309,7 @@ expired:
   returned: in playbooks of this collection
   type: list
   elements: str
-missing_keys:
+missing_certificates:
   description: Descriptions of certificates that QEMU needs when a VM arrives and that do not exist.
   returned: in playbooks of this collection
   type: list

@@ -149,7 +149,7 @@ class MigrateLook(Placing, total=False):
     vms: list[ThereVm] | None
     claims: list[IncompleteMove] | None
     expired: list[str] | None
-    missing_keys: list[str] | None
+    missing_certificates: list[str] | None
 
 
 class NamedVmMore(t.TypedDict, total=False):

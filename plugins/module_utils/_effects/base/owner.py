@@ -15,8 +15,8 @@ from __future__ import annotations
 import contextlib
 import os
 
-from ..._pure.base.leases import Holder
 from ..._pure.base.metadata import Owner
+from ..._pure.plan.leases import Holder
 from . import locks, processes
 
 

@@ -52,13 +52,13 @@ class Brought:
 
 def alone() -> str:
     """Why this hypervisor and others cannot exchange images; empty if they can."""
-    missing = _missing_keys()
+    missing = _missing_certificates()
     if not missing and not listeners.is_open(TLS_PORT):
         return f"nothing listens on port {TLS_PORT} here (role libvirtd)"
     return missing
 
 
-def _missing_keys() -> str:
+def _missing_certificates() -> str:
     missing = [path for path in CONTROL.values() if not os.path.exists(path)]
     return f"missing keys: {', '.join(missing)} (role libvirt_keys)" if missing else ""
 
@@ -93,8 +93,8 @@ def take(
             base = images.find_base(connection, pool, digest, volume) if pool else None
             if base is not None:
                 return Brought(base, ())
-            if uris and _missing_keys():
-                return Brought(None, (not_queried(_missing_keys()),))
+            if uris and _missing_certificates():
+                return Brought(None, (not_queried(_missing_certificates()),))
             for peer, uri in uris.items():
                 try:
                     with connect(uri, connection.timeout) as far:
@@ -128,8 +128,8 @@ def look(
     would return."""
     steps: list[str] = []
     uris = peer_uris(peers)
-    if uris and _missing_keys():
-        return None, [not_queried(_missing_keys())]
+    if uris and _missing_certificates():
+        return None, [not_queried(_missing_certificates())]
     for peer, uri in uris.items():
         try:
             with connect(uri, timeout) as far:

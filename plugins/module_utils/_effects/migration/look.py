@@ -91,7 +91,7 @@ def look(
             if one.stored.move is not None
         ],
         "expired": migration_keys.for_incoming(),
-        "missing_keys": migration_keys.missing_for_incoming(),
+        "missing_certificates": migration_keys.missing_for_incoming(),
     }
 
 

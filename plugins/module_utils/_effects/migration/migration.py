@@ -219,7 +219,7 @@ class _Mover:
         source = dataclasses.replace(
             source,
             expired=tuple(migration_keys.for_outgoing()),
-            missing_keys=tuple(migration_keys.missing_for_outgoing()),
+            missing_certificates=tuple(migration_keys.missing_for_outgoing()),
         )
         return migration_plan.without_seed_medium(source) if spent else source
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from ..base import leases
-from ..base.leases import Holder
 from ..base.metadata import Metadata, OwnVolume, metadata_problems
 from ..base.names import check_vm_name, playbook_command, valid_vm_name
 from ..domain import request
 from ..machine import base_name
+from ..plan import leases
+from ..plan.leases import Holder
 from ..plan.steps import Plan, Step
 from .described import Description
 

@@ -352,7 +352,7 @@ SHAPES: t.Mapping[str, Fields] = {
         "vms": [(_MOVING, _UNREAD)],
         "claims": [{"name": _NAME, **_ENDS}],
         "expired": ([str], _NONE),
-        "missing_keys": ([str], _NONE),
+        "missing_certificates": ([str], _NONE),
     },
     "moved": {"vms": [_MOVED]},
     "named": {"vms": [{"name": _NAME, "address?": _TEXT}]},

@@ -19,13 +19,13 @@ import typing as t
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..base import leases
-from ..base.leases import Holder
 from ..base.metadata import BEGUN, MADE, NOT_MADE, Metadata, Owner, OwnVolume, metadata_problems
 from ..base.names import playbook_command
 from ..base.results import GENERATED
 from ..domain import request
 from ..domain.domain import Domain
+from ..plan import leases
+from ..plan.leases import Holder
 from ..plan.steps import Effect, Plan, Step
 
 CREATING, STARTING = "creating", "starting"

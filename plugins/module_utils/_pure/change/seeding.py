@@ -19,11 +19,11 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ..base import leases
-from ..base.leases import Holder
 from ..base.metadata import BEGUN, MADE, Metadata, OwnVolume, metadata_problems
 from ..base.results import GENERATED
 from ..domain import request, seed_domain
+from ..plan import leases
+from ..plan.leases import Holder
 from ..plan.steps import Effect, Plan, Step
 from ..seed import first_boot
 from ..seed.types import Seed

@@ -20,8 +20,8 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ..base import leases
-from ..base.leases import Holder
+from ..plan import leases
+from ..plan.leases import Holder
 from ..plan.steps import Effect, Plan, Step
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

@@ -177,12 +177,7 @@ ANTI_AFFINITY = Words(
     change=LIVE,
 )
 ZONE = Text(
-    "zone",
-    "Zone the hypervisor must be in.",
-    default=None,
-    pattern=_TAG,
-    rule=_TAG_RULE,
-    change=LIVE,
+    "zone", "Zone of the hypervisor.", default=None, pattern=_TAG, rule=_TAG_RULE, change=LIVE
 )
 TAGS = Words("tags", "Tags the hypervisor must have.", pattern=_TAG, rule=_TAG_RULE, change=LIVE)
 HOST = Text(
@@ -241,11 +236,7 @@ INITRD = Text(
     rule=_PATH_RULE,
 )
 CMDLINE = Text(
-    "cmdline",
-    "Command line of O(kernel).",
-    default=None,
-    xml="os/cmdline",
-    change=AT_BOOT,
+    "cmdline", "Command line of O(kernel).", default=None, xml="os/cmdline", change=AT_BOOT
 )
 BOOT_MENU = Boolean(
     "boot_menu",

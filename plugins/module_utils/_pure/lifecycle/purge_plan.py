@@ -14,10 +14,10 @@ import shlex
 import typing as t
 from dataclasses import dataclass, field
 
-from ..base import leases
-from ..base.leases import Holder
 from ..base.metadata import Metadata, OwnVolume, metadata_problems
 from ..base.names import playbook_command
+from ..plan import leases
+from ..plan.leases import Holder
 from ..plan.steps import Effect, Step
 
 _WHERE = "virsh -c qemu:///system"

@@ -21,10 +21,10 @@ import shlex
 import typing as t
 from dataclasses import dataclass
 
-from ..base import leases
-from ..base.leases import Holder
 from ..base.metadata import Metadata, Owner, OwnVolume, metadata_problems
 from ..base.names import check_vm_name, playbook_command, snapshot_removal
+from ..plan import leases
+from ..plan.leases import Holder
 from ..plan.steps import Effect, Plan, Step
 
 PHASE = "renaming"

@@ -13,8 +13,8 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ..._errors import PlanRefused
-from ..base import leases
-from ..base.leases import Holder
+from ..plan import leases
+from ..plan.leases import Holder
 from ..plan.steps import Effect, Plan, Step
 
 RUNNING = ("running", "blocked")  # blocked: it runs, and waits for a resource of the host

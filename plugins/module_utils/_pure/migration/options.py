@@ -26,7 +26,7 @@ VM: Spec = {
             "bridges": {"type": "list", "elements": "str"},
             "marked": {"type": "bool", "default": False},
             "expired": {"type": "list", "elements": "str", "default": []},
-            "missing_keys": {"type": "list", "elements": "str", "default": []},
+            "missing_certificates": {"type": "list", "elements": "str", "default": []},
             "needed": {"type": "dict", "default": {}},
             "coming": {"type": "list", "elements": "str", "default": []},
         },

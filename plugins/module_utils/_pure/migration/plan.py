@@ -13,9 +13,9 @@ import dataclasses
 import typing as t
 import uuid as uuids
 
-from ..base import leases
 from ..base.metadata import Metadata, Owner, metadata_problems
 from ..base.names import CLAIM, snapshot_removal
+from ..plan import leases
 from .plan_disks import is_seed, lacking_space, volume_of
 from .types import DEPLOY, RENEW, Defined, Options, Plan, Source, Target
 
@@ -235,7 +235,7 @@ def _keys(source: Source, target: Target) -> list[str]:
     there = target.destination
     found = []
     for where, end in ((source.host, source), (there.name, there)):
-        found += [f"{text} on {where}; {DEPLOY}" for text in end.missing_keys]
+        found += [f"{text} on {where}; {DEPLOY}" for text in end.missing_certificates]
         found += [f"{text} on {where}; {RENEW}" for text in end.expired]
     return found
 

@@ -34,7 +34,7 @@ class DestinationOptions(DestinationOption, total=False):
     bridges: list[str] | None
     marked: bool | None
     expired: list[str] | None
-    missing_keys: list[str] | None
+    missing_certificates: list[str] | None
     needed: dict[str, object] | None
     coming: list[str] | None
 
@@ -117,7 +117,7 @@ def moves(
             known,
             marked=bool(to.get("marked")),
             expired=tuple(str(text) for text in to.get("expired") or ()),
-            missing_keys=tuple(str(text) for text in to.get("missing_keys") or ()),
+            missing_certificates=tuple(str(text) for text in to.get("missing_certificates") or ()),
             needed={key: as_number(size) or 0 for key, size in (to.get("needed") or {}).items()},
             coming=tuple(str(path) for path in to.get("coming") or ()),
         )

@@ -12,8 +12,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ..base.leases import Holder
 from ..base.metadata import Metadata, Move, OwnVolume
+from ..plan.leases import Holder
 
 if t.TYPE_CHECKING:
     from ..machine.snapshot import MoveEntry, PlacementEntry
@@ -33,8 +33,8 @@ class Destination:
 
     ``listen`` is its IP address as resolved by the source: the destination itself may resolve its
     own name to 127.0.1.1. ``marked``: it may have the maintenance mark. ``expired`` and
-    ``missing_keys`` describe its expired and missing certificates for incoming VMs. ``coming`` are
-    paths of base images that do not exist there yet, as in check mode, and will; ``needed`` the
+    ``missing_certificates`` describe its certificates for incoming VMs. ``coming`` are paths of
+    base images that do not exist there yet, as in check mode, and will; ``needed`` the
     bytes that they will take of pools there, by the pools' folders.
     """
 
@@ -44,7 +44,7 @@ class Destination:
     listen: str = ""
     marked: bool = False
     expired: tuple[str, ...] = ()
-    missing_keys: tuple[str, ...] = ()
+    missing_certificates: tuple[str, ...] = ()
     coming: tuple[str, ...] = ()
     needed: t.Mapping[str, int] = field(default_factory=dict)
 
@@ -97,7 +97,7 @@ class Disk:
 
 @dataclass(frozen=True)
 class Source:
-    """The VM where it is. ``expired`` and ``missing_keys`` describe the expired and missing
+    """The VM where it is. ``expired`` and ``missing_certificates`` describe the expired and missing
     certificates there for outgoing VMs."""
 
     name: str
@@ -129,7 +129,7 @@ class Source:
     host_uuid: str = ""
     qemu: int = 0
     expired: tuple[str, ...] = ()
-    missing_keys: tuple[str, ...] = ()
+    missing_certificates: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -282,7 +282,7 @@ class ClaimEntry(t.TypedDict):
 
 
 class LookAnswer(t.TypedDict):
-    """What a hypervisor answers before moves; ``expired`` and ``missing_keys`` describe its
+    """What a hypervisor answers before moves; ``expired`` and ``missing_certificates`` describe its
     expired and missing certificates for incoming VMs."""
 
     changed: bool
@@ -290,7 +290,7 @@ class LookAnswer(t.TypedDict):
     vms: list[UnreadEntry | MovingEntry]
     claims: list[ClaimEntry]
     expired: list[str] | None
-    missing_keys: list[str] | None
+    missing_certificates: list[str] | None
 
 
 __all__ = [

@@ -12,8 +12,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ..base.leases import Holder
 from ..base.metadata import Metadata
+from ..plan.leases import Holder
 
 PRESENT, REVERTED, ABSENT = "present", "reverted", "absent"
 INTERNAL, EXTERNAL = "internal", "external"

@@ -21,9 +21,9 @@ import dataclasses
 import shlex
 import typing as t
 
-from ..base import leases
 from ..base.metadata import Metadata, metadata_problems
 from ..base.names import playbook_command
+from ..plan import leases
 from ..plan.steps import Plan, Step
 from . import files
 from .facts import ABSENT, EXTERNAL, REVERTED, Facts, Snapshot, Wanted, below, ordered

@@ -19,12 +19,12 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connectio
     connect,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._effects.plan import lease
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base import leases
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import (
     NAMESPACE,
     Metadata,
     Owner,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._pure.plan import leases
 from ansible_collections.fleet.virt.tests.unit._crash import living
 
 _DOMAIN = """

@@ -19,11 +19,11 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.adoption.adopt_pl
     Facts,
     Options,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.leases import Holder
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import (
     Metadata,
     OwnVolume,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._pure.plan.leases import Holder
 from ansible_collections.fleet.virt.plugins.module_utils._pure.plan.steps import (
     interrupted,
     predict,

@@ -405,7 +405,7 @@ GOOD: dict[str, Answer] = {
         "vms": [MOVING, UNREAD],
         "claims": [CLAIM],
         "expired": [],
-        "missing_keys": [],
+        "missing_certificates": [],
     },
     "moved": {"vms": [MOVED]},
     "named": {"vms": [{"name": "web1", "address": None}]},

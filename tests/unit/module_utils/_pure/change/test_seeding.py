@@ -11,8 +11,6 @@ import json
 import typing as t
 
 import pytest
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base import leases
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.leases import Holder
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import (
     BEGUN,
     Metadata,
@@ -28,6 +26,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.change.seeding im
     plan,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain import seed_domain
+from ansible_collections.fleet.virt.plugins.module_utils._pure.plan import leases
+from ansible_collections.fleet.virt.plugins.module_utils._pure.plan.leases import Holder
 from ansible_collections.fleet.virt.plugins.module_utils._pure.plan.steps import (
     Step,
     interrupted,

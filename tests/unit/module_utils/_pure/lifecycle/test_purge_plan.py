@@ -10,7 +10,6 @@ import dataclasses
 import typing as t
 
 import pytest
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.leases import Holder
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import (
     Metadata,
     Owner,
@@ -25,6 +24,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.purge_p
     plan,
     steps,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._pure.plan.leases import Holder
 from ansible_collections.fleet.virt.plugins.module_utils._pure.plan.steps import (
     interrupted,
     predict,

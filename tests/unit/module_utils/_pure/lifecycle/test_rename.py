@@ -11,7 +11,6 @@ import typing as t
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.leases import Holder
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import (
     Metadata,
     Owner,
@@ -25,6 +24,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.rename_
     Facts,
     File,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._pure.plan.leases import Holder
 from ansible_collections.fleet.virt.plugins.module_utils._pure.plan.steps import (
     interrupted,
     predict,

@@ -11,7 +11,6 @@ import re
 import typing as t
 
 import pytest
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.leases import Holder
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import (
     Metadata,
     Move,
@@ -41,6 +40,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.types i
     Target,
     Volume,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._pure.plan.leases import Holder
 
 GIB, MIB = 1024**3, 1024**2
 UUID = "5a8c7ad0-3d5e-4f0e-9a39-0d5f8f8f0001"
@@ -189,8 +189,8 @@ def test_keys_that_have_expired() -> None:
 
 
 def test_keys_missing_on_either_end_are_refused_with_the_role() -> None:
-    vm = source(missing_keys=("QEMU's certificates client-key.pem are not in /a",))
-    there = target(destination=Destination("hv2", "a", missing_keys=("Q are not in /b",)))
+    vm = source(missing_certificates=("QEMU's certificates client-key.pem are not in /a",))
+    there = target(destination=Destination("hv2", "a", missing_certificates=("Q are not in /b",)))
     remedy = (
         "bring them there with the playbook fleet.virt.setup_hypervisors"
         " (role fleet.virt.libvirt_keys)"
