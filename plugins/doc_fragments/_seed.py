@@ -75,8 +75,9 @@ options:
   network:
     description:
       - NICs that need more than DHCP. A list, or a mapping from NIC names to the other options.
-      - A NIC is matched by its MAC address, whatever its name in the guest. The boot waits for the
-        NIC with a gateway, else for the first one.
+      - A NIC is matched by its MAC address. cloud-init gives it its name in the guest too, or
+        C(eth0), C(eth1)... by its place if it is called so, or if that can be no device name. The
+        boot waits for the NIC with a gateway, else for the first one.
     type: raw
     suboptions:
       name:
@@ -310,8 +311,9 @@ options:
       network:
         description:
           - NICs that need more than DHCP. A list, or a mapping from NIC names to the other options.
-          - A NIC is matched by its MAC address, whatever its name in the guest. The boot waits for
-            the NIC with a gateway, else for the first one.
+          - A NIC is matched by its MAC address. cloud-init gives it its name in the guest too, or
+            C(eth0), C(eth1)... by its place if it is called so, or if that can be no device name.
+            The boot waits for the NIC with a gateway, else for the first one.
         type: raw
         suboptions:
           name:

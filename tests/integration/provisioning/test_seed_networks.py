@@ -21,6 +21,7 @@ from .conftest import Fleet
 from .test_seed import metadata, ssh
 
 _NAT = Nat("seednat", "virbr8", "192.168.151")
+_NAMES = "ls /sys/class/net | grep -v lo"
 _WHO = (
     "cat /etc/machine-id /proc/sys/kernel/random/boot_id; hostname -f; ip -j -4 address;"
     " ip -j -6 address show scope global; ip -j -4 route show default; sudo cat /etc/token;"
@@ -40,7 +41,7 @@ if "FLEET_VIRT_TRIALS" in os.environ:
                     "addresses": [f"{address}/24"],
                     "gateway": str(fleet.lab.gateway),
                 },
-                {"name": "eth1", "addresses": ["192.0.2.10/24", "2001:db8::10/64"]},
+                {"name": "lan", "addresses": ["192.0.2.10/24", "2001:db8::10/64"]},
             ],
             "users": [{"name": "alice", "groups": ["adm"]}],
             "files": [{"path": "/etc/token", "content": "HUSH\n", "mode": "0600"}],
@@ -48,8 +49,8 @@ if "FLEET_VIRT_TRIALS" in os.environ:
         }
         nics = [
             {"name": "eth0", "bridge": "br0"},
-            {"name": "eth1", "bridge": "br0"},
-            {"name": "eth2", "network": _NAT.name},
+            {"name": "lan", "bridge": "br0"},
+            {"name": "eth1", "network": _NAT.name},
         ]
         vm = {"name": "three", "vcpus": 2, "memory": 512, "image": "debian12.qcow2"}
         vm.update(host="hv1", nics=nics, seed=seed)
@@ -70,6 +71,7 @@ if "FLEET_VIRT_TRIALS" in os.environ:
                 "/var/tmp/last",
             ]
             before = said(_WHO).splitlines()
+            assert said(_NAMES).split() == ["eth0", "eth2", "lan"]
             _check(before, address, str(fleet.lab.gateway))
             ssh(fleet, address, key, "sudo systemctl reboot")
 
@@ -79,6 +81,8 @@ if "FLEET_VIRT_TRIALS" in os.environ:
 
             wait_for(rebooted, 600, "another boot", pause=3)
             after = said(_WHO).splitlines()
+            # cloud-init has not run, and the NICs keep their names; the kernel would call lan eth1
+            assert said(_NAMES).split() == ["eth0", "eth2", "lan"]
             _check(after, address, str(fleet.lab.gateway))
             assert (after[0], after[2]) == (before[0], before[2])
             marker = "/etc/cloud/cloud-init.disabled"

@@ -27,6 +27,8 @@ if t.TYPE_CHECKING:
 
 # What JSON allows unescaped, and YAML refuses or reads as a line break
 _NOT_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+# A name of a network device that the kernel, udev and netplan accept, and the kernel gives to none
+_DEVICE = re.compile(r"(?!(?:lo|all|default|eth[0-9]+)$)[A-Za-z][A-Za-z0-9_-]{0,14}")
 _ROUTES = {4: "0.0.0.0/0", 6: "::/0"}
 _DISABLED = "/etc/cloud/cloud-init.disabled"
 # Until cloud-init is disabled: otherwise a boot without the medium would be a new instance
@@ -60,6 +62,7 @@ def nocloud(
     hostname, fqdn = host_names(seed, name)
     meta = {"instance-id": uuid, "local-hostname": fqdn or hostname}
     data = _user_data(seed, hostname, fqdn, uuid, host_key, entropy)
+    data["write_files"] = _files(seed, links(nics))
     if seed.user_data is not None:
         data = merged(data, json.loads(seed.user_data))
     commands = data.pop("runcmd")
@@ -125,7 +128,7 @@ def _user_data(
         "ssh_keys": {"ed25519_private": host_key.private, "ed25519_public": host_key.public},
         "ssh_pwauth": False,
         "users": [_user(user, lock=lock) for user, lock in logins(seed)],
-        "write_files": _files(seed),
+        "write_files": [],
     }
     if fqdn is not None:
         data["fqdn"] = fqdn
@@ -173,16 +176,17 @@ def _user(user: User, *, lock: bool) -> dict[str, Json]:
     return entry
 
 
-def _files(seed: Seed) -> list[dict[str, Json]]:
-    trust = b"# Made by fleet.virt: this VM stays the instance it was seeded as.\n"
-    files: list[dict[str, Json]] = [
+def _files(seed: Seed, own: Mapping[str, str]) -> list[Json]:
+    trust = "# Made by fleet.virt: this VM stays the instance it was seeded as.\n"
+    files: list[Json] = [
         {
-            "path": _TRUST,
-            "content": base64.b64encode(trust + b"manual_cache_clean: true\n").decode("ascii"),
+            "path": path,
+            "content": base64.b64encode(text.encode()).decode("ascii"),
             "encoding": "b64",
             "owner": "root:root",
             "permissions": "0644",
         }
+        for path, text in {_TRUST: trust + "manual_cache_clean: true\n", **own}.items()
     ]
     for file in seed.files:
         entry: dict[str, Json] = {
@@ -240,15 +244,47 @@ def configured_nics(seed: Seed, nics: t.Sequence[SeededNic]) -> list[ConfiguredN
 def network(seed: Seed, nics: t.Sequence[SeededNic]) -> dict[str, Json]:
     """Version 2 network configuration: every NIC is matched by its MAC address.
 
+    It is given a name, too: without one, cloud-init before 22.2 writes the entry's key as the name
+    into what it makes for ifupdown, sysconfig and systemd-networkd, and the guest may call the NIC
+    otherwise. cloud-init renames it at this boot, :func:`links` at the following ones.
+
     The DHCP client identifies itself by the MAC address: by default it would use the machine id,
     so that a VM recreated with the same address would get a different lease, and two VMs of one
     image might get the same one.
     """
-    ethernets: dict[str, Json] = {}
+    ethernets: dict[str, dict[str, Json]] = {}
     for nic, config, first in configured_nics(seed, nics):
         optional = {} if first else {"optional": True}
         ethernets[nic.name] = {**_ethernet(nic, config), **optional}
-    return {"version": 2, "ethernets": ethernets}
+    for nic, name in guest_names(nics):
+        ethernets[nic.name]["set-name"] = name
+    return {"version": 2, "ethernets": {**ethernets}}
+
+
+def guest_names(nics: t.Sequence[SeededNic]) -> list[tuple[SeededNic, str]]:
+    """Each NIC with its name in the guest: its own, or else eth0, eth1... by its place.
+
+    So is one that is called ethN itself: the kernel counts NICs by their places, and udev renames
+    none to a name that another has meanwhile.
+    """
+    return [
+        (nic, nic.name if _DEVICE.fullmatch(nic.name) else f"eth{place}")
+        for place, nic in enumerate(nics)
+    ]
+
+
+def links(nics: t.Sequence[SeededNic]) -> dict[str, str]:
+    """Files for systemd's udev, by path, that keep the names at boots without cloud-init.
+
+    ``Path`` excludes what has the MAC address of a NIC below it, such as a bridge or a VLAN.
+    """
+    return {
+        f"/etc/systemd/network/10-fleet-virt-{name}.link": (
+            f"# Made by fleet.virt.\n[Match]\nMACAddress={nic.mac}\nPath=?*\n\n"
+            f"[Link]\nName={name}\nAlternativeNamesPolicy=database onboard slot path\n"
+        )
+        for nic, name in guest_names(nics)
+    }
 
 
 def _ethernet(nic: SeededNic, config: NicConfig) -> dict[str, Json]:

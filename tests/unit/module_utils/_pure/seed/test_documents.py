@@ -91,7 +91,8 @@ def test_a_later_boot_without_the_medium_is_the_same_instance() -> None:
     machine_id, report = data["bootcmd"]
     assert machine_id[3] == "machine-id"
     assert report[2:] == [first_boot.REPORT, "first-boot", "/etc/cloud/cloud-init.disabled"]
-    (file,) = data["write_files"]
+    file, *links = data["write_files"]
+    assert [one["path"] for one in links] == list(seed_documents.links(NICS))
     assert file["path"].startswith("/etc/cloud/cloud.cfg.d/")
     assert yaml.safe_load(base64.b64decode(file["content"])) == {"manual_cache_clean": True}
 
@@ -147,7 +148,7 @@ def test_everything_at_once() -> None:
     assert (data["timezone"], data["locale"]) == ("Europe/Berlin", "de_DE.UTF-8")
     assert data["ca_certs"] == {"trusted": ["PEM\n"]}
     assert data["packages"] == ["nginx"]
-    first, second = data["write_files"][1:]
+    first, second = data["write_files"][1 + len(NICS) :]
     assert first == {
         "path": "/a", "content": "QQ==", "encoding": "b64", "owner": "root:root",
         "permissions": "0600",

@@ -211,6 +211,7 @@ def test_two_static_nics_and_one_by_dhcp() -> None:
         "ethernets": {
             "eth0": {
                 "match": {"macaddress": MAC},
+                "set-name": "eth0",
                 "dhcp4": False,
                 "addresses": ["192.0.2.10/24"],
                 "optional": True,
@@ -218,6 +219,7 @@ def test_two_static_nics_and_one_by_dhcp() -> None:
             # the one with the gateway is waited for, and asks the names
             "eth1": {
                 "match": {"macaddress": NICS[1].mac},
+                "set-name": "eth1",
                 "dhcp4": False,
                 "addresses": ["198.51.100.2/24", "2001:db8::2/64"],
                 "routes": [
@@ -230,6 +232,7 @@ def test_two_static_nics_and_one_by_dhcp() -> None:
             },
             "eth2": {
                 "match": {"macaddress": NICS[2].mac},
+                "set-name": "eth2",
                 "dhcp4": True,
                 "dhcp-identifier": "mac",
                 "optional": True,
@@ -242,7 +245,37 @@ def test_without_a_word_every_nic_has_dhcp_and_the_first_is_waited_for() -> None
     ethernets = seed_documents.network(Seed(), NICS[:2])["ethernets"]
     dhcp = {"dhcp4": True, "dhcp-identifier": "mac"}
     assert ethernets == {
-        "eth0": {"match": {"macaddress": MAC}, **dhcp},
-        "eth1": {"match": {"macaddress": NICS[1].mac}, **dhcp, "optional": True},
+        "eth0": {"match": {"macaddress": MAC}, "set-name": "eth0", **dhcp},
+        "eth1": {
+            **{"match": {"macaddress": NICS[1].mac}, "set-name": "eth1"},
+            **{**dhcp, "optional": True},
+        },
     }
     assert seed_documents.network(Seed(), []) == {"version": 2, "ethernets": {}}
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["eth0", "lan"], ["eth0", "lan"]),
+        (["a-name-that-is-too-long", "eth0"], ["eth0", "eth1"]),
+        (["eth0", "lan", "eth1"], ["eth0", "lan", "eth2"]),
+        (["lo", "all", "1"], ["eth0", "eth1", "eth2"]),
+        (["management.net", "default"], ["eth0", "eth1"]),
+        (["exactly-15-long", "sixteen-is-much-"], ["exactly-15-long", "eth1"]),
+    ],
+)
+def test_nic_is_named_in_the_guest_by_every_version_of_cloud_init(
+    names: list[str], expected: list[str]
+) -> None:
+    """Before 22.2, cloud-init takes the key for the name where there is no set-name."""
+    nics = [SeededNic(name, f"52:54:00:00:00:{number:02x}") for number, name in enumerate(names)]
+    ethernets = seed_documents.network(Seed(), nics)["ethernets"]
+    assert isinstance(ethernets, dict)
+    assert [ethernets[name]["set-name"] for name in names] == expected
+    links = seed_documents.links(nics)
+    assert list(links) == [f"/etc/systemd/network/10-fleet-virt-{name}.link" for name in expected]
+    for nic, name in zip(nics, expected):
+        text = links[f"/etc/systemd/network/10-fleet-virt-{name}.link"]
+        assert f"MACAddress={nic.mac}\n" in text
+        assert f"\nName={name}\n" in text
