@@ -254,12 +254,17 @@ def _disk_rules(reader: Reader, bus: str) -> None:
             )
     sizes = {}
     for key in ("logical_block_size", "physical_block_size"):
-        size = sizes[key] = reader.integer(key, None, 512, 32768)
-        if size is not None and size & (size - 1):
+        size = sizes[key] = reader.integer(key, None, 512, 32768) or 512
+        if size & (size - 1):
             reader.problem(key, f"{size} is not a power of two; use for example 512 or 4096")
+            return
     logical, physical = sizes["logical_block_size"], sizes["physical_block_size"]
-    if physical is not None and physical < (logical or 512):
-        reader.problem("physical_block_size", "it is smaller than the logical one; increase it")
+    if physical < logical:
+        reader.problem(
+            "physical_block_size",
+            f"QEMU has no disk whose physical blocks, of {physical} bytes, are smaller than its"
+            f" logical ones; give at least {logical}",
+        )
 
 
 def _image(value: t.Any, path: str, problems: list[Problem]) -> ImageSource | None:

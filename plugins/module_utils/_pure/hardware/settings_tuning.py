@@ -162,10 +162,8 @@ class Nic:
         default=None,
         xml="source/@portgroup",
         change=LIVE,
-        pattern=r"[A-Za-z0-9][^/\\\\<>&\"']{0,127}",
-        rule=(
-            "1 to 128 characters without '/', quotes or angle brackets, the first a letter or digit"
-        ),
+        pattern=r"[A-Za-z0-9_.:/-]{1,128}",  # what libvirt's schema has for it (deviceName)
+        rule="1 to 128 letters, digits or '_.:/-'",
     )
     mtu = Integer(
         "mtu",

@@ -82,7 +82,7 @@ _VALUES: dict[str, list[t.Any]] = {
     "machine": ["pc", "q35", "pc-q35-7.2"],
     "network": ["default", "a b"],
     "password": ["s3cret&<"],
-    "portgroup": ["lan", "VLAN 7"],
+    "portgroup": ["lan", "VLAN_7:a/b.c-d"],
     "serial": ["A.b_1"],
     "source": ["br7"],
     "title": ["One & <two>"],
@@ -115,6 +115,7 @@ _WITH: dict[tuple[str, t.Any], dict[str, t.Any]] = {
         for key in ("source_name", "hosts", "auth_user", "auth_secret")
     },
     ("disks.physical_block_size", None): {"logical_block_size": 512},
+    ("disks.logical_block_size", 4096): {"physical_block_size": 4096},
     ("nics.inbound_peak", None): {"inbound_average": 1},
     ("nics.inbound_burst", None): {"inbound_average": 1},
     ("nics.outbound_peak", None): {"outbound_average": 1},

@@ -116,8 +116,9 @@ REFUSED: list[tuple[dict[str, t.Any], str, str]] = [
     (
         _disk(logical_block_size=4096, physical_block_size=512),
         "disks[0].physical_block_size",
-        "smaller than the logical one",
+        "smaller than its logical ones; give at least 4096",
     ),
+    (_disk(logical_block_size=4096), "disks[0].physical_block_size", "give at least 4096"),
     (_nic(queues=2, model="e1000"), "nics[0].queues", "only virtio has queues"),
     (_nic(inbound_peak=2), "nics[0].inbound_peak", "it needs inbound_average"),
     (
