@@ -72,7 +72,9 @@ class ActionModule(FleetAction):
         unusable = self._unusable(there, task_vars)
         entries = fleet_plan.compare(names, answers, places, proofs.named(silent), unusable)
         cut = [
-            f"{name}: {silent[name].why}" for name in silent if outcomes.is_cut(given.get(name, {}))
+            f"{name}: {one.why}; {proofs.remedy({name: one})}"
+            for name, one in silent.items()
+            if outcomes.is_cut(given.get(name, {}))
         ]
         return self._shown(options, entries, silent, cut)
 

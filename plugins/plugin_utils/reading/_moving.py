@@ -23,7 +23,7 @@ from ansible_collections.fleet.virt.plugins.module_utils import _errors, _units
 from ansible_collections.fleet.virt.plugins.module_utils._effects.base import files, locks
 from ansible_collections.fleet.virt.plugins.module_utils._effects.migration import progress
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base import tables
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import results, tables
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
     as_list,
     as_mappings,
@@ -40,7 +40,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _sent, _ssh
 _SECONDS = 10.0  # for connecting
 _POLL = 0.2
 _PATIENCE = 1.0  # seconds that the end of the task may wait for a connection being opened
-_MODULES = (_errors, _units, tables, files, locks, migration_progress, progress)
+_MODULES = (_errors, _units, results, tables, files, locks, migration_progress, progress)
 
 
 class Moving:

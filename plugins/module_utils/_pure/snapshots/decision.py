@@ -120,7 +120,9 @@ def listing(names: t.Sequence[str], seen: Fleet) -> tuple[str, list[str]]:
     lines += [f"{clean(host)}: no answer: {clean(one.why)}" for host, one in seen.silent.items()]
     unknown = [name for name in dict.fromkeys(names) if name not in there]
     more = f" (not all did: {proofs.named(seen.silent)})" if seen.silent else ""
-    problems = [f"on no hypervisor that answered{more}: {', '.join(unknown)}"] if unknown else []
+    remedy = f". Remedy: {proofs.remedy(seen.silent)}" if seen.silent else ""
+    text = f"on no hypervisor that answered{more}: {', '.join(unknown)}{remedy}"
+    problems = [text] if unknown else []
     return "\n".join(lines) + "\n", problems
 
 
