@@ -359,6 +359,9 @@ host:
           description: Open vSwitch bridges.
           type: list
           elements: str
+        portgroups:
+          description: Names of the port groups of each libvirt network that has some, by its name.
+          type: dict
         hugepages:
           description: Huge pages of each size, those of the default size first.
           type: list
