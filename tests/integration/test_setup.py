@@ -145,7 +145,7 @@ def test_guests_go_on(newcomers: Newcomers, all_guests: Guests) -> None:
         assert all_guests.state(host.name, GUEST).startswith("running")
 
 
-def test_a_screen_is_seen_by_the_guides_command(newcomers: Newcomers, all_guests: Guests) -> None:
+def test_screen_is_seen_through_ssh(newcomers: Newcomers, all_guests: Guests) -> None:
     """To the first frame, from a controller that has no certificate; and on loopback only."""
     screen = "<graphics type='vnc'/><video><model type='vga'/></video>"
     for host in newcomers.hosts[:2]:

@@ -1,36 +1,30 @@
 # Copyright (c) 2026 Fleet Virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A viewer of a screen (VNC, RFC 6143) up to its first frame, through the guide's SSH tunnel."""
+"""A viewer of a screen (VNC, RFC 6143) up to its first frame, through an SSH tunnel."""
 
 from __future__ import annotations
 
 import contextlib
-import re
-import shlex
 import socket
 import struct
 import subprocess
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from .waiting import wait_for
 
-_GUIDE = Path(__file__).resolve().parents[3] / "docs" / "docsite" / "rst" / "creating.rst"
-_COMMAND = re.compile(r"^ +(ssh -N -L \d+:127\.0\.0\.1:\d+) \S+$", re.MULTILINE)
 _NO_AUTHENTICATION = 1
 
 
 @contextlib.contextmanager
 def tunnel(login: Sequence[str], port: int) -> Iterator[int]:
-    """The guide's command to a hypervisor, whose screen is on ``port``; a port here."""
-    (command,) = _COMMAND.findall(_GUIDE.read_text(encoding="utf-8"))
+    """A tunnel to a hypervisor's loopback, where the screen is on ``port``; a port here."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         here = free.getsockname()[1]
-    _ssh, *words = shlex.split(command)
-    words[-1] = re.sub(r"^\d+:(.*):\d+$", rf"{here}:\1:{port}", words[-1])
     ssh, *rest = login
-    process = subprocess.Popen([ssh, *words, *rest], stdin=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [ssh, "-N", "-L", f"{here}:127.0.0.1:{port}", *rest], stdin=subprocess.DEVNULL
+    )
 
     def is_open() -> bool:
         with socket.socket() as tried:
