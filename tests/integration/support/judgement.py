@@ -70,6 +70,7 @@ class Judge:
                 "_fleet_seen": [],
                 "_images": {},
                 "_clone_of": None,
+                "_leftovers": {},
                 "_passwords": passwords,
                 "_seeds": "",
             }
