@@ -24,7 +24,7 @@ _PURGE = "ansible-playbook fleet.virt.purge_vm"
 # Each with what it must print
 COMMANDS = {
     f"{_STATE} 'name=web1 state=running'": r"hv1 \| (CHANGED|SUCCESS)",
-    f"{_STATES} -e virt_names=web1,db1 -e vm_state=saved": r"db1 +hv1 +shutoff +changed +save",
+    f"{_STATES} -e virt_names=web1,db1 -e vm_state=saved": r"db1 +hv1 +saved +changed +save",
     f"{_STATES} -e virt_group=shop -e vm_state=running": r"web1 +hv1 +running +changed +start from",
     f"{_STATES} -e virt_group=shop -e vm_reboot=true": r"db1 +hv1 +running +changed +shut down",
     f"{_STATES} -e vm_name=web1 -e vm_state=running": r"web1 +hv1 +running +unchanged",
