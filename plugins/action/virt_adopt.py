@@ -59,17 +59,17 @@ class ActionModule(FleetAction):
 
     def _report(self, options: Options, task_vars: Values) -> Answer:
         answers = registered(task_vars, options["_results"], "adopted")
-        found = adopt_decision.report(
+        report = adopt_decision.report(
             shares(options["_shares"]), answers, options["_refused"], check=self.check
         )
-        _output.say(found.text)
-        result: Answer = {"changed": False, "output": found.text, "virt_vms": found.vms}
-        if found.vms:
-            text, path = _vms_file.render(found.vms), options["_output_file"]
+        _output.say(report.text)
+        result: Answer = {"changed": False, "output": report.text, "virt_vms": report.vms}
+        if report.vms:
+            text, path = _vms_file.render(report.vms), options["_output_file"]
             if path:
-                _vms_file.require_nothing_lost(path, found.vms)
+                _vms_file.require_nothing_lost(path, report.vms)
             diff = bool(self._task.diff)
             result.update(_output.deliver(text, path, check=self.check, diff=diff))
-        if found.failures:
-            result.update(failed=True, msg="\n".join(found.failures))
+        if report.failures:
+            result.update(failed=True, msg="\n".join(report.failures))
         return result

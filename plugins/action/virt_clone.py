@@ -52,7 +52,7 @@ class ActionModule(FleetAction):
             )
             return {"changed": False, **decided.as_dict()}
         decision = clone.decision_of(options["_decision"])
-        found = clone.wanted(
+        wanted = clone.wanted(
             name,
             clone_of,
             decision,
@@ -60,12 +60,12 @@ class ActionModule(FleetAction):
             registered(task_vars, options["_copied"], "templated"),
             self._overrides(task_vars),
         )
-        vms: Answer = {"vms": found.vms, "images": found.images}
+        vms: Answer = {"vms": wanted.vms, "images": wanted.images}
         return {
             "changed": False,
             **vms,
-            "leftovers": found.leftovers,
-            "intermediate": found.intermediate,
+            "leftovers": wanted.leftovers,
+            "intermediate": wanted.intermediate,
         }
 
     def _overrides(self, task_vars: Values) -> Answer:

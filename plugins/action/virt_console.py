@@ -15,7 +15,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.console i
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered, sound
 from ansible_collections.fleet.virt.plugins.plugin_utils.console import _console
 from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _become, _ssh
@@ -63,7 +63,6 @@ class ActionModule(FleetAction):
         except FleetVirtError as error:
             remedy = _become.remedy(str(error), chosen.host)
             raise FleetVirtError(f"{error}{remedy}") from None
-        found: Answer = {"changed": False, "output": held.output}
         if held.problem is not None:
             raise PlanRefused(f"{name}: {held.problem}")
-        return found
+        return {"changed": False, "output": held.output}

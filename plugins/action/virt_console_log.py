@@ -46,17 +46,19 @@ class ActionModule(FleetAction):
             return self._read(options, task_vars)
         given = registered(task_vars, options["_results"], "consoles")
         answers, silent = located.sort(given, "consoles", options["_expected"], options["_lost"])
-        found: list[report.Console] = []
+        consoles: list[report.Console] = []
         for host, answer in answers.items():
-            found += report.read_consoles(host, answer)
-        text = report.consoles_text(found, {host: one.why for host, one in silent.items()})
-        return self.shown(text, report.problems(found, options["names"], given, silent))
+            consoles += report.read_consoles(host, answer)
+        text = report.consoles_text(
+            consoles, {host: silence.why for host, silence in silent.items()}
+        )
+        return self.shown(text, report.problems(consoles, options["names"], given, silent))
 
     def _read(self, options: Options, task_vars: Values) -> Answer:
         """Follow the consoles for the requested time; returns the end of each."""
-        found = sound(self.module(task_vars), "consoles")
+        first = sound(self.module(task_vars), "consoles")
         limit = time.monotonic() + (0 if self.check else options["follow"])
-        followed = report.followed(found)
+        followed = report.followed(first)
         while followed.read_to and time.monotonic() < limit:
             for line in followed.lines:
                 _output.say(line)
@@ -65,7 +67,7 @@ class ActionModule(FleetAction):
             if more.get("failed"):
                 return more
             followed = report.followed(more)
-        return found if not options["follow"] or self.check else self._end(options, task_vars)
+        return first if not options["follow"] or self.check else self._end(options, task_vars)
 
     def _again(self, options: Options, read_to: t.Mapping[str, int]) -> Answer:
         return {**_given(options), "names": list(read_to), "_since": dict(read_to)}

@@ -18,8 +18,10 @@ class ActionModule(FleetAction):
         arguments = self.given
         if arguments.get("networks") is None:
             group = str(arguments.get("group") or "hypervisors")
-            found = [_peers.addresses(name, task_vars) for name in _peers.names(group, task_vars)]
-            arguments["networks"] = [one for several in found for one in several]
+            names = _peers.names(group, task_vars)
+            arguments["networks"] = [
+                address for name in names for address in _peers.addresses(name, task_vars)
+            ]
             if arguments.get("controller") is None:
                 # a local connection does not come from a separate controller
                 arguments["controller"] = self._connection.transport != "local"

@@ -105,10 +105,10 @@ class ActionModule(FleetAction):
         issued: dict[str, str] = {}
         reloaded: set[str] = set()
         for _round in range(_ROUNDS):
-            found = self._on_hypervisor(options, values, "look", {})
-            if found.get("failed") or found.get("unreachable"):
-                return found
-            own = checked(plain(found), KEYS)
+            answer = self._on_hypervisor(options, values, "look", {})
+            if answer.get("failed") or answer.get("unreachable"):
+                return answer
+            own = checked(plain(answer), KEYS)
             if own.get("failed"):
                 return {**own}
             look = _keys.look_of(own)
@@ -213,8 +213,8 @@ class ActionModule(FleetAction):
             raise FleetVirtError("keys_dir: name the folder of the fleet's CAs")
         variables = Variables(values, self._templar)
         named = options["passphrase_variable"]
-        found = variables.get(named) if named else None
-        passphrase = None if found is None else str(found)
+        value = variables.get(named) if named else None
+        passphrase = None if value is None else str(value)
         handed_in = {
             "control": options["control_ca_variable"],
             "data": options["data_ca_variable"],
@@ -271,8 +271,8 @@ def _look(values: Values, host: str, variable: str | None) -> _keys.Look | None:
     """What a host of the play returned, or None."""
     if host not in hosts(values):
         return None
-    found = of_host(values, host, variable, KEYS)
-    look = None if found.get("failed") else _keys.look_of(found)
-    if look is None and found.get("msg"):
-        _output.warn(f"{host}: {found['msg']}")
+    answer = of_host(values, host, variable, KEYS)
+    look = None if answer.get("failed") else _keys.look_of(answer)
+    if look is None and answer.get("msg"):
+        _output.warn(f"{host}: {answer['msg']}")
     return look

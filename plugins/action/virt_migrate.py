@@ -229,12 +229,12 @@ class ActionModule(FleetAction):
 
     @staticmethod
     def _destination(name: str, answers: t.Mapping[str, MigrateLook], task_vars: Values) -> Answer:
-        found: Answer = {"name": name, "address": _peers.address(name, task_vars)}
-        found["expired"] = answers[name].get("expired") or []
-        found["missing_certificates"] = answers[name].get("missing_certificates") or []
+        destination: Answer = {"name": name, "address": _peers.address(name, task_vars)}
+        destination["expired"] = answers[name].get("expired") or []
+        destination["missing_certificates"] = answers[name].get("missing_certificates") or []
         host = answers[name].get("host")
         bridges = None if host is None else host.get("bridges")
-        return found if bridges is None else {**found, "bridges": bridges}
+        return destination if bridges is None else {**destination, "bridges": bridges}
 
     def _report(self, options: Options, task_vars: Values) -> Answer:
         problems = [*_unmarked(options, task_vars), *options["_problems"]]
@@ -253,8 +253,8 @@ class ActionModule(FleetAction):
 
 def _limits(values: Values) -> Answer:
     """The settings of a hypervisor that placement looks at."""
-    found = {key: to_plain(values.get(key)) for key in LIMITS}
-    return {key: value for key, value in found.items() if value is not None}
+    limits = {key: to_plain(values.get(key)) for key in LIMITS}
+    return {key: value for key, value in limits.items() if value is not None}
 
 
 def _limit(
@@ -277,7 +277,7 @@ def _with_incoming(
     vms: list[t.Mapping[str, object]], variable: str, task_vars: Values
 ) -> list[Answer]:
     """The VMs, their destinations with the base images that check mode would transfer there."""
-    found = []
+    with_incoming = []
     for vm in vms:
         destination = as_mapping(vm.get("destination"))
         predicted = of_host(task_vars, str(destination.get("name")), variable)
@@ -285,8 +285,8 @@ def _with_incoming(
             "coming": predicted.get("bases") or [],
             "needed": predicted.get("needed") or {},
         }
-        found.append({**vm, "destination": {**destination, **incoming}})
-    return found
+        with_incoming.append({**vm, "destination": {**destination, **incoming}})
+    return with_incoming
 
 
 def _marked(options: Options, task_vars: Values, *, check: bool) -> str:

@@ -80,10 +80,10 @@ class ActionModule(FleetAction):
 
     def _defaults(self, module: str) -> Answer:
         """The play's ``module_defaults`` of a module, which Ansible applies to tasks only."""
-        found: Answer = {}
-        for one in self._task.module_defaults or ():
-            found.update(one.get(module) or {})
-        return {**as_mapping(self._templar.template(found))}
+        defaults: Answer = {}
+        for by_module in self._task.module_defaults or ():
+            defaults.update(by_module.get(module) or {})
+        return {**as_mapping(self._templar.template(defaults))}
 
     def _facts(self, module: str, arguments: t.Mapping[str, object]) -> Answer:
         answer, facts = self._done(module, arguments, "read")
@@ -94,19 +94,19 @@ class ActionModule(FleetAction):
     def _done(self, module: str, arguments: t.Mapping[str, object], kind: str) -> Foreign:
         """What a module returns, within the limit of its kind of work."""
         with _alive.limited(_LIMITS[kind], module):
-            found = self.foreign(module, arguments)
-        self._noted.append(found.answer)
-        return found
+            result = self.foreign(module, arguments)
+        self._noted.append(result.answer)
+        return result
 
 
 def _beside(answers: list[Answer]) -> Answer:
     """What Ansible needs from several results: warnings, and the Python it discovered."""
-    found: Answer = {}
+    extras: Answer = {}
     for key in ("warnings", "deprecations"):
         texts = [text for answer in answers for text in as_list(answer.get(key))]
         if texts:
-            found[key] = texts
+            extras[key] = texts
     for answer in answers:
         if "ansible_facts" in answer:
-            found["ansible_facts"] = answer["ansible_facts"]
-    return found
+            extras["ansible_facts"] = answer["ansible_facts"]
+    return extras

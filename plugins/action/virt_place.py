@@ -137,23 +137,23 @@ class _Work:
             # others were faster, perhaps in step with us: controllers have no order
             time.sleep(random.uniform(0.2, 1.5) * self.options["_attempt"])  # noqa: S311
         seen = _placing.hosts_of(self.answers, self.limits, lost)
-        found = _placing.place(self.domains, self.images, seen, self.policy)
+        placements = _placing.place(self.domains, self.images, seen, self.policy)
         every = Display().verbosity > 0
-        table = tables.placements([one.as_dict() for one in found], every=every)
-        if not found:
+        table = tables.placements([placed.as_dict() for placed in placements], every=every)
+        if not placements:
             table = "nothing to do: virt_vms is empty"
         _output.say(table)
-        nowhere = [one for one in found if one.host is None and not one.existing]
+        nowhere = [placed for placed in placements if placed.host is None and not placed.existing]
         if nowhere:
-            raise PlanRefused("\n".join(placement.describe(one) for one in nowhere))
-        _placing.require_own_macs(self.domains, found, self.answers)
-        up_to_date = self._up_to_date(found)
+            raise PlanRefused("\n".join(placement.describe(placed) for placed in nowhere))
+        _placing.require_own_macs(self.domains, placements, self.answers)
+        up_to_date = self._up_to_date(placements)
         done = {entry["name"] for entries in up_to_date.values() for entry in entries}
         shares: dict[str, list[str]] = {}
         requested: dict[str, list[str]] = {}
         copies: dict[str, list[str]] = {}
-        for domain, one in zip(self.domains, found):
-            host = one.host or one.existing[0]
+        for domain, placed in zip(self.domains, placements):
+            host = placed.host or placed.existing[0]
             requested.setdefault(host, []).append(domain.name)
             if domain.name in done:
                 continue
@@ -163,11 +163,11 @@ class _Work:
                 if self.images[name].digest == GENERATED:
                     continue  # in check mode: it is yet to be made
                 absent = host not in self._holders(name)
-                if absent and not one.existing and name not in copies.setdefault(host, []):
+                if absent and not placed.existing and name not in copies.setdefault(host, []):
                     copies[host].append(name)
         return {
             "changed": False,
-            "placements": [one.as_dict() for one in found],
+            "placements": [placed.as_dict() for placed in placements],
             "shares": shares,
             "images": copies,
             "peers": {
@@ -184,7 +184,7 @@ class _Work:
             "run": GENERATED if self.check else str(uuid.uuid4()),
             "refresh_inventory": self.options["_refresh_inventory"],
             "creates": bool(self.options["_earlier"].get("creates"))
-            or any(not one.existing for one in found),
+            or any(not placed.existing for placed in placements),
             "attempt": self.options["_attempt"],
             # The results of all, if the hypervisors finish what they claim
             "settled": up_to_date,
@@ -194,7 +194,7 @@ class _Work:
             "problems": [],
         }
 
-    def _up_to_date(self, found: t.Sequence[placement.Placement]) -> dict[str, list[Answer]]:
+    def _up_to_date(self, placements: t.Sequence[placement.Placement]) -> dict[str, list[Answer]]:
         """The entries of VMs that exist and are up to date, by hypervisor."""
         entries_read = {
             (host, entry["name"]): entry
@@ -202,10 +202,10 @@ class _Work:
             for entry in answer.get("vms") or ()
         }
         up_to_date: dict[str, list[Answer]] = {}
-        for domain, one in zip(self.domains, found):
-            if not one.existing:
+        for domain, placed in zip(self.domains, placements):
+            if not placed.existing:
                 continue
-            host = one.existing[0]
+            host = placed.existing[0]
             _sizes, problems = demand.disk_sizes(domain, self.images)
             entry = entries_read.get((host, domain.name))
             if entry and not (entry["changed"] or entry["failed"] or problems):
@@ -272,14 +272,16 @@ class _Work:
         claimed = registered(self.task_vars, self.options["_claims"], CLAIMS)
         if sum(bool(answer.get("host")) for answer in claimed.values()) == 1:
             # no other hypervisor of this run claimed after it read itself
-            self.answers.update({host: one for host, one in claimed.items() if one.get("host")})
+            self.answers.update(
+                {host: answer for host, answer in claimed.items() if answer.get("host")}
+            )
         unproven = self._unproven()
         permanent += self._not_brought()
-        for one in outcomes.outcomes(shares_of(self.options["_shares"]), claimed):
-            host, name, entry = one.host, one.name, one.entry
+        for outcome in outcomes.outcomes(shares_of(self.options["_shares"]), claimed):
+            host, name, entry = outcome.host, outcome.name, outcome.entry
             if entry is None:
-                permanent.append(str(one.problem))
-                ended[host, name] = outcomes.failed_entry(one, claimed.get(host) or {})
+                permanent.append(str(outcome.problem))
+                ended[host, name] = outcomes.failed_entry(outcome, claimed.get(host) or {})
                 if claimed.get(host) and not self.check:
                     refused.setdefault(host, []).append(name)  # it may have claimed it before
                 continue
@@ -287,11 +289,11 @@ class _Work:
                 confirmed.setdefault(host, []).append(name)
                 ended[host, name] = {**entry}
                 continue
-            if one.problem:
+            if outcome.problem:
                 if entry.get("refused"):
                     retry[name] = host, str(entry["msg"])
                 else:
-                    permanent.append(one.problem)
+                    permanent.append(outcome.problem)
                     ended[host, name] = {**entry}
                 continue
             reasons = self._reasons(entry, known[name], host, unproven)
@@ -342,13 +344,13 @@ class _Work:
         ended: t.Mapping[tuple[str, str], Answer],
     ) -> dict[str, list[Values]]:
         """The entries of all VMs of a batch that goes no further, by hypervisor."""
-        found = {host: [*entries] for host, entries in up_to_date.items()}
+        entries_by_host = {host: [*entries] for host, entries in up_to_date.items()}
         for host, names in shares_of(self.options["_shares"]).items():
             for name in names:
                 entry = {"name": name, "changed": False, "failed": True, "msg": _NOT_TRIED}
                 entry["not_tried"] = True
-                found.setdefault(host, []).append(ended.get((host, name)) or entry)
-        return found
+                entries_by_host.setdefault(host, []).append(ended.get((host, name)) or entry)
+        return entries_by_host
 
     def _unproven(self) -> str:
         """Why it is unproven that the VMs do not exist yet; empty if it is proven."""
@@ -360,16 +362,16 @@ class _Work:
 
     def _not_brought(self) -> list[str]:
         """Messages for images that a hypervisor did not get, with the VMs that need them."""
-        found = []
+        problems = []
         for host, answer in registered(self.task_vars, self.options["_brought"]).items():
             names = ", ".join(texts(self.options["_shares"].get(host)))
             for item in as_mappings(answer.get("results")):
                 if not isinstance(item.get("image"), dict):
                     image = item.get(str(item.get("ansible_loop_var")))
-                    found.append(
+                    problems.append(
                         f"{host}: {image} for {names} was not transferred: {outcomes.told(item)}"
                     )
-        return found
+        return problems
 
     def _conflicts(self, domain: Domain, host: str) -> list[str]:
         return _placing.conflicts(
@@ -386,15 +388,15 @@ class _Work:
         self, confirmed: t.Mapping[str, list[str]], up_to_date: t.Mapping[str, t.Sequence[Values]]
     ) -> dict[str, list[str]]:
         """The VMs requested in this round and before it, by hypervisor."""
-        found = shares_of(self.options["_earlier"].get("requested"))
+        requested = shares_of(self.options["_earlier"].get("requested"))
         host_by_name = {
-            str(one["name"]): host for host, entries in up_to_date.items() for one in entries
+            str(entry["name"]): host for host, entries in up_to_date.items() for entry in entries
         }
         host_by_name.update({name: host for host, names in confirmed.items() for name in names})
         for domain in self.domains:
             if domain.name in host_by_name:
-                found.setdefault(host_by_name[domain.name], []).append(domain.name)
-        return found
+                requested.setdefault(host_by_name[domain.name], []).append(domain.name)
+        return requested
 
     def _done(self, up_to_date: t.Mapping[str, t.Sequence[Values]]) -> dict[str, list[Answer]]:
         """The results of earlier rounds, and of VMs up to date in this one, by hypervisor."""
@@ -405,9 +407,11 @@ class _Work:
         }
         if self.options["_created"]:
             answers = registered(self.task_vars, self.options["_created"], MADE)
-            for one in outcomes.outcomes(shares_of(earlier.get("confirmed")), answers):
-                entry = one.entry or outcomes.failed_entry(one, answers.get(one.host) or {})
-                done.setdefault(one.host, []).append(dict(entry))
+            for outcome in outcomes.outcomes(shares_of(earlier.get("confirmed")), answers):
+                entry = outcome.entry or outcomes.failed_entry(
+                    outcome, answers.get(outcome.host) or {}
+                )
+                done.setdefault(outcome.host, []).append(dict(entry))
         for host, entries in up_to_date.items():
             done.setdefault(host, []).extend({**entry} for entry in entries)
         return done

@@ -82,15 +82,15 @@ class ActionModule(FleetAction):
         """Why images of VMs that exist cannot be used, by VM; provisioning reads them as well."""
         variables = _batch.Variables(task_vars, self._templar)
         known: dict[frozenset[str], str | None] = {}
-        found = {}
+        problems = {}
         for domain in domains:
             values = frozenset(disk.image.value for disk in domain.disks if disk.image is not None)
             if values not in known:
                 known[values] = _image_problem(domain, variables)
             problem = known[values]
             if problem is not None:
-                found[domain.name] = problem
-        return found
+                problems[domain.name] = problem
+        return problems
 
     def _places(
         self,
@@ -108,14 +108,16 @@ class ActionModule(FleetAction):
         )
         try:
             local = _batch.controller_images(domains, variables, check=True)
-            images = {name: _batch.image_facts(one) for name, one in local.items()}
+            images = {name: _batch.image_facts(image) for name, image in local.items()}
             hosts = _placing.hosts_of(answers, limits, lost)
-            found = _placing.place(domains, images, hosts, policy)
+            placements = _placing.place(domains, images, hosts, policy)
         except FleetVirtError as error:
             return {domain.name: Place(None, str(error)) for domain in domains}
         return {
-            one.name: Place(one.host, placement.describe(one).removeprefix(f"{one.name} "))
-            for one in found
+            placed.name: Place(
+                placed.host, placement.describe(placed).removeprefix(f"{placed.name} ")
+            )
+            for placed in placements
         }
 
     def _shown(

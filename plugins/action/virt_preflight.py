@@ -77,8 +77,8 @@ class ActionModule(FleetAction):
         ((_name, answer),) = _judged({own: checked(plain(read), FACTS)}).items()
         facts = answer.get("facts")
         reason = None if facts else str(answer.get("msg"))
-        one = preflight.Answer(own, _complete(facts) if facts else None, reason)
-        return {**read, **self._findings([one], [own], options)}
+        own_answer = preflight.Answer(own, _complete(facts) if facts else None, reason)
+        return {**read, **self._findings([own_answer], [own], options)}
 
     def _read(self, options: Options, variables: Values) -> Answer:
         own = str(variables.get("inventory_hostname"))
@@ -105,12 +105,12 @@ class ActionModule(FleetAction):
         arguments = self.given
         if options["_cpus"] is None and options["_results"]:
             own = _facts(variables, options["_results"]).get(str(variables["inventory_hostname"]))
-            found = {
-                (one.get("cpu") or {}).get("xml")
-                for one in _facts(variables, options["_results"]).values()
-                if own is not None and one.get("arch") == own.get("arch")
+            models = {
+                (facts.get("cpu") or {}).get("xml")
+                for facts in _facts(variables, options["_results"]).values()
+                if own is not None and facts.get("arch") == own.get("arch")
             }
-            arguments["_cpus"] = sorted(xml for xml in found if xml)
+            arguments["_cpus"] = sorted(xml for xml in models if xml)
         return self.module(variables, arguments)
 
     def _report(self, options: Options, variables: Values) -> Answer:
@@ -149,22 +149,23 @@ class ActionModule(FleetAction):
             clock_seconds=options["clock_seconds"],
         )
         findings = preflight.judge(answers, expected, limits)
-        entries, summary = [one.as_dict() for one in findings], preflight.summary(findings)
-        found: Answer = {"findings": entries, "summary": summary}
+        entries, summary = [finding.as_dict() for finding in findings], preflight.summary(findings)
+        report: Answer = {"findings": entries, "summary": summary}
         text = _output.render(
             options["output"],
-            found,
+            report,
             lambda: tables.findings(entries),
             lambda: tables.finding_records(entries),
         )
         delivered = _output.deliver(
             text, options["output_file"], check=self.check, diff=bool(self._task.diff)
         )
-        result = {**found, "output": text, **delivered}
+        result = {**report, "output": text, **delivered}
         if summary["error"]:
-            errors = [one for one in findings if one.severity == "error"]
+            errors = [finding for finding in findings if finding.severity == "error"]
             message = "; ".join(
-                f"{one.id} ({', '.join(one.hosts)}): {one.message}" for one in errors
+                f"{finding.id} ({', '.join(finding.hosts)}): {finding.message}"
+                for finding in errors
             )
             result.update(failed=True, msg=message)
         return result

@@ -55,20 +55,20 @@ class ActionModule(FleetAction):
             return answer
         host = str(task_vars.get("inventory_hostname"))
         entries = as_mappings(answer["screens"])
-        screens = [self._written(one, host, options["dest"]) for one in entries]
-        found: Answer = {
+        screens = [self._written(entry, host, options["dest"]) for entry in entries]
+        result: Answer = {
             **answer,
             "screens": screens,
-            "changed": any(one["changed"] for one in screens),
+            "changed": any(screen["changed"] for screen in screens),
         }
-        problems = [f"{one['name']}: {one['msg']}" for one in screens if one["failed"]]
+        problems = [f"{screen['name']}: {screen['msg']}" for screen in screens if screen["failed"]]
         if problems:
-            found.update(failed=True, msg="\n".join(problems))
-        return found
+            result.update(failed=True, msg="\n".join(problems))
+        return result
 
     def _written(self, entry: t.Mapping[str, object], host: str, folder: str) -> Answer:
         name = str(entry["name"])
-        found: Answer = {
+        screen: Answer = {
             "name": name,
             "uuid": as_text(entry.get("uuid")),
             "path": None,
@@ -80,7 +80,7 @@ class ActionModule(FleetAction):
             "msg": entry["msg"],
         }
         if entry.get("content") is None:
-            return found
+            return screen
         try:
             picture = png.checked(base64.b64decode(str(entry["content"]), validate=True))
             below = _below(host, name)
@@ -97,9 +97,9 @@ class ActionModule(FleetAction):
                     is not None
                 )
         except (FleetVirtError, binascii.Error) as error:
-            found.update(failed=True, msg=f"its screenshot was not saved: {error}")
-            return found
-        found.update(
+            screen.update(failed=True, msg=f"its screenshot was not saved: {error}")
+            return screen
+        screen.update(
             path=str(path),
             file=below,
             width=picture.width,
@@ -108,7 +108,7 @@ class ActionModule(FleetAction):
             failed=False,
             msg=None,
         )
-        return found
+        return screen
 
     def _report(self, options: Options, task_vars: Values) -> Answer:
         given = registered(task_vars, options["_results"], "screens")

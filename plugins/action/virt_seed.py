@@ -38,7 +38,7 @@ class ActionModule(FleetAction):
         defaults = _batch.defaults(_batch.Variables(task_vars, self._templar))
         keys = defaults.ssh_public_keys
         given = {key: value for key, value in options.items() if value is not None}
-        found = seed.from_options(given, "", keys, problems, defaults.read_yaml)
+        parsed = seed.from_options(given, "", keys, problems, defaults.read_yaml)
         if problems:
             raise SpecError(problems)
-        return {**as_mapping(_seeds.plain(given)), "ssh_public_keys": list(found.ssh_public_keys)}
+        return {**as_mapping(_seeds.plain(given)), "ssh_public_keys": list(parsed.ssh_public_keys)}

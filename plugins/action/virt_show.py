@@ -121,15 +121,15 @@ class ActionModule(FleetAction):
         if view == "vms":
             hypervisors, failures = _made(task_vars, options, check=check)
         else:
-            found = registered(task_vars, options["results"], _KINDS.get(view))
-            found.update(self._read_here(task_vars, options, found))
-            hypervisors = _collect(found, view)
+            answers = registered(task_vars, options["results"], _KINDS.get(view))
+            answers.update(self._read_here(task_vars, options, answers))
+            hypervisors = _collect(answers, view)
             if view in ("list", "query"):
                 hypervisors = in_move.once(hypervisors)
             failures = _problems(hypervisors, options["names"])
-            failures += _cut(found, failures)
+            failures += _cut(answers, failures)
             if view == "maintenance":
-                failures = _unmarked(found)
+                failures = _unmarked(answers)
             if view == "images" and not failures:
                 failures = _damage(hypervisors)
         problems += failures
@@ -151,10 +151,10 @@ class ActionModule(FleetAction):
         self,
         task_vars: Values,
         options: Options,
-        found: t.Mapping[str, Answer],
+        read: t.Mapping[str, Answer],
     ) -> dict[str, Answer]:
         """The results of hypervisors that the controller reads itself, in the order of the play."""
-        names = [name for name, answer in found.items() if answer.get("direct")]
+        names = [name for name, answer in read.items() if answer.get("direct")]
         seconds = options["_direct"]
         if not names or seconds is None:
             return {}
@@ -229,12 +229,17 @@ def _collect(answers: t.Mapping[str, Answer], view: str) -> list[Answer]:
     key = _VIEWS[view]
     entries: list[Answer] = []
     for name, answer in answers.items():
-        found = answer.get(key)
+        content = answer.get(key)
         error = None
-        if found is None:
+        if content is None:
             error = outcomes.reason(answer)
-        entry: Answer = {"name": name, "answered": found is not None, "error": error, key: found}
-        if key == "domains" and found is None:
+        entry: Answer = {
+            "name": name,
+            "answered": content is not None,
+            "error": error,
+            key: content,
+        }
+        if key == "domains" and content is None:
             entry[key] = []
         entries.append(entry)
     return entries
@@ -243,13 +248,13 @@ def _collect(answers: t.Mapping[str, Answer], view: str) -> list[Answer]:
 def _undone(task_vars: Values, options: Options) -> list[str]:
     """Messages for hypervisors, except lost ones, that returned no result of a step."""
     names = [name for name in hosts(task_vars) if name not in options["lost"]]
-    found: dict[str, list[str]] = {}  # names by what is said of them
+    names_by_problem: dict[str, list[str]] = {}  # names by what is said of them
     for step in options["acted"]:
         answers = registered(task_vars, step["results"])
         for name in outcomes.unheard(names, answers, step["returns"]):
             said = f"{step['undone']}: {outcomes.told(answers[name])}"
-            found.setdefault(said, []).append(name)
-    return [f"{', '.join(those)}: {said}" for said, those in found.items()]
+            names_by_problem.setdefault(said, []).append(name)
+    return [f"{', '.join(those)}: {said}" for said, those in names_by_problem.items()]
 
 
 def _unmarked(answers: t.Mapping[str, Answer]) -> list[str]:
@@ -287,10 +292,10 @@ def _problems(hypervisors: t.Sequence[Answer], names: t.Sequence[str]) -> list[s
     if len(silent) == len(hypervisors):
         reasons = "; ".join(f"{entry['name']}: {entry['error']}" for entry in hypervisors)
         return [f"no hypervisor answered: {reasons}"]
-    found = {
+    known = {
         domain["name"] for entry in hypervisors for domain in as_mappings(entry.get("domains"))
     }
-    unknown = [name for name in names if name not in found]
+    unknown = [name for name in names if name not in known]
     if unknown:
         which = ", ".join(unknown)
         if silent:

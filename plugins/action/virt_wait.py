@@ -144,8 +144,8 @@ class ActionModule(FleetAction):
         for internal in _INTERNAL:
             arguments.pop(internal)
         answer = self.module(task_vars, arguments)
-        found = checked(plain(answer), WAIT)
-        return {**found} if found.get("failed") else answer
+        validated = checked(plain(answer), WAIT)
+        return {**validated} if validated.get("failed") else answer
 
     def _say(self, options: Options, lines: t.Sequence[str]) -> None:
         for line in () if options["_quiet"] else lines:

@@ -114,15 +114,17 @@ def main() -> None:
     module = create_module(LOG_ARGUMENTS, LOG_INTERNAL)
     params = module.options
 
-    def said() -> dict[str, object]:
+    def answer() -> dict[str, object]:
         wanted = wanted_lines(params)
         with connect(params["uri"], params["timeout"]) as connection:
             consoles = read(connection, wanted)
-        failed = [f"{one['name']}: {one['msg']}" for one in consoles if one["failed"]]
-        found: dict[str, object] = {"changed": False, "consoles": consoles}
-        return {**found, "failed": True, "msg": "\n".join(failed)} if failed else found
+        failed = [
+            f"{console['name']}: {console['msg']}" for console in consoles if console["failed"]
+        ]
+        result: dict[str, object] = {"changed": False, "consoles": consoles}
+        return {**result, "failed": True, "msg": "\n".join(failed)} if failed else result
 
-    run(module, said)
+    run(module, answer)
 
 
 if __name__ == "__main__":

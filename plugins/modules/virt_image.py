@@ -307,9 +307,9 @@ def main() -> None:
         check = module.check_mode
         with connect(params["uri"], params["timeout"]) as connection:
             if params["state"] != "present":
-                one = str(params["image"]) if params["state"] == "absent" else None
+                name = str(params["image"]) if params["state"] == "absent" else None
                 sole = params["_sole_pool_ids"]
-                return image_users.removed(connection, one, *place, sole, check=check)
+                return image_users.removed(connection, name, *place, sole, check=check)
             return image_state.present(
                 connection,
                 with_checksum(params["image"], params["checksum"]),

@@ -176,8 +176,8 @@ def main() -> None:
 
     def work() -> dict[str, object]:
         if params["_stage"] == "compare":
-            found = preflight.compare(params["uri"], params["timeout"], params["_cpus"] or [])
-            return {"changed": False, "baseline": found}
+            baseline = preflight.compare(params["uri"], params["timeout"], params["_cpus"] or [])
+            return {"changed": False, "baseline": baseline}
         settings = preflight.Settings(
             uri=params["uri"],
             timeout=params["timeout"],
