@@ -279,21 +279,29 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             requirements.require()
             with tempfile.TemporaryDirectory(prefix="fleet-virt-") as folder:
                 hypervisors = self._hypervisors(Path(folder), path)
-                found, near = self._read(hypervisors, path, cache)
+                guests_by_host, near = self._read(hypervisors, path, cache)
         except FleetVirtError as error:
             raise AnsibleParserError(f"{path}: {error}") from None
         self.machines = _machines.known(hypervisors, self.inventory.hosts.values(), near)
         self.taken = _machines.names(hypervisors, self.inventory.hosts.values())
-        guests = [(one.name, guest) for one in hypervisors for guest in found.get(one.name, ())]
+        guests = [
+            (hypervisor.name, guest)
+            for hypervisor in hypervisors
+            for guest in guests_by_host.get(hypervisor.name, ())
+        ]
         problems = _claims.settle(guests, self.machines, self._is_pinned)
         chosen, more = _guests.choose(guests)
         for problem in (*problems, *more):
             _output.warn(problem)
-        self._add_all(chosen, {one.name: one for one in hypervisors}, path)
-        lost = [one.name for one in hypervisors if one.lost]
+        self._add_all(chosen, {hypervisor.name: hypervisor for hypervisor in hypervisors}, path)
+        lost = [hypervisor.name for hypervisor in hypervisors if hypervisor.lost]
         if lost:
             _output.warn(_guests.not_contacted(lost))
-        silent = [one.name for one in hypervisors if one.name not in found and not one.lost]
+        silent = [
+            hypervisor.name
+            for hypervisor in hypervisors
+            if hypervisor.name not in guests_by_host and not hypervisor.lost
+        ]
         if silent:
             hosts = map(self.inventory.hosts.get, (guest["name"] for _name, guest in chosen))
             known = {group.name for host in hosts if host for group in host.get_groups()}
@@ -315,23 +323,23 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 " it must be in a file that sorts before this one"
             )
             return []
-        found = []
+        hypervisors = []
         lost = _alive.named(self.get_option("lost"))
         for number, host in enumerate(self.inventory.groups[group].get_hosts()):
             variables = self._connection_variables(host, path)
             reached = _ssh.reach(host.name, variables, self._text("uri"), timeout, folder, number)
             name = str(host.name)
             known = (variables.get("ansible_host") or name, variables.get("virt_migration_address"))
-            found.append(
+            hypervisors.append(
                 _reading.Hypervisor(
                     name,
                     reached,
                     variables.get("virt_zone"),
-                    tuple(str(one) for one in known if one),
+                    tuple(str(address) for address in known if address),
                     lost=name in lost | _alive.named(variables.get(_LOST)),
                 )
             )
-        return found
+        return hypervisors
 
     def _connection_variables(self, host: Host, path: str) -> dict[str, Json]:
         """Return the variables for connecting to a hypervisor, with templates resolved."""
@@ -343,13 +351,13 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         given = {key: extra[key] for key in _become.PASSWORDS if key in extra}
         raw = {**raw, **given}
         self.templar.available_variables = raw
-        found = {}
+        templated = {}
         for key, value in raw.items():
             if _ssh.is_for_connecting(key) or key in _WANTED:
                 # one that cannot be templated here is left out: sudo may ask for no password
                 with contextlib.suppress(*((AnsibleError,) if key in _become.PASSWORDS else ())):
-                    found[key] = to_plain(self.templar.template(value))
-        return found
+                    templated[key] = to_plain(self.templar.template(value))
+        return templated
 
     def _groups_of(self, host: Host) -> list[Group]:
         """Return a host's groups and ``all``, which Ansible adds only after reading everything."""
@@ -385,7 +393,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         key = self.get_cache_key(path)
         # results read with other settings are of no use
         request = {"settings": asdict(settings), "uri": self._text("uri"), "format": 2}
-        found: dict[str, list[_guests.Guest]] = {}
+        guests_by_host: dict[str, list[_guests.Guest]] = {}
         near: _machines.Kept = {}
         if use_cache and cache:
             try:
@@ -393,26 +401,27 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             except KeyError:
                 stored = {}
             if isinstance(stored, dict) and stored.get("asked") == request:
-                found, near = dict(stored["guests"]), dict(stored["near"])
-        for one in hypervisors:
-            if one.lost:
-                found.pop(one.name, None)
-                self._set_unreachable(one.name, _alive.lost(one.name))
-        alive = [one for one in hypervisors if not one.lost]
-        missing = [one for one in alive if one.name not in found]
-        for one, outcome in zip(missing, _reading.read_all(missing, settings)):
+                guests_by_host, near = dict(stored["guests"]), dict(stored["near"])
+        for hypervisor in hypervisors:
+            if hypervisor.lost:
+                guests_by_host.pop(hypervisor.name, None)
+                self._set_unreachable(hypervisor.name, _alive.lost(hypervisor.name))
+        alive = [hypervisor for hypervisor in hypervisors if not hypervisor.lost]
+        missing = [hypervisor for hypervisor in alive if hypervisor.name not in guests_by_host]
+        for hypervisor, outcome in zip(missing, _reading.read_all(missing, settings)):
             if isinstance(outcome, Failed):
-                self._mark(one.name, str(outcome.error))
+                self._mark(hypervisor.name, str(outcome.error))
             else:
-                found[one.name] = outcome.value
+                guests_by_host[hypervisor.name] = outcome.value
         if missing:
             claimed = {
-                name: _machines.doubtful(guests, self._is_pinned) for name, guests in found.items()
+                name: _machines.doubtful(guests, self._is_pinned)
+                for name, guests in guests_by_host.items()
             }
             near = _machines.ask(alive, claimed, settings)
         if use_cache and missing:
-            self._cache[key] = {"asked": request, "guests": found, "near": near}
-        return found, near
+            self._cache[key] = {"asked": request, "guests": guests_by_host, "near": near}
+        return guests_by_host, near
 
     def _is_pinned(self, guest: _guests.Guest) -> bool:
         """Whether only a server with the guest's own host key is accepted."""
@@ -433,7 +442,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _add_all(
         self,
-        chosen: list[_guests.Found],
+        chosen: list[_guests.HostedGuest],
         hypervisors: dict[str, _reading.Hypervisor],
         path: str,
     ) -> None:
@@ -607,9 +616,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             name: self.templar.template(inherited[name]) for name in names if name in inherited
         }
         try:
-            found = _ssh.configured_args(given)
+            arguments = _ssh.configured_args(given)
         except FleetVirtError as error:
             raise AnsibleParserError(visible(f"{path}: {host.name}: {error}")) from None
         if not composed:
-            known[key] = found
-        return found
+            known[key] = arguments
+        return arguments

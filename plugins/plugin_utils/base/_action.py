@@ -96,10 +96,10 @@ class FleetAction(ActionBase):
     def shown(self, text: str, failures: Sequence[str], *, changed: bool = False) -> Answer:
         """Display the outcome; returns the result, failed if there are failures."""
         _output.say(text)
-        found: Answer = {"changed": changed, "output": text}
+        result: Answer = {"changed": changed, "output": text}
         if failures:
-            found.update(failed=True, msg="\n".join(failures))
-        return found
+            result.update(failed=True, msg="\n".join(failures))
+        return result
 
     def options(
         self,
@@ -115,7 +115,7 @@ class FleetAction(ActionBase):
         """
         given, own = self.given, dict(internal or {})
         internal_given = {name: given.pop(name) for name in own if name in given}
-        found: Answer = {}
+        options: Answer = {}
         for spec, values in (({**arguments, **_CONNECTION}, given), (own, internal_given)):
             validated = ArgumentSpecValidator(spec).validate(values)
             if validated.error_messages:
@@ -123,8 +123,8 @@ class FleetAction(ActionBase):
                 if validated.unsupported_parameters:
                     problem = f"Unsupported parameters for ({self._task.action}) module: {problem}"
                 raise AnsibleActionFail(visible(problem))
-            found.update(validated.validated_parameters)
-        return t.cast("Options", to_plain(found))  # the type that validation ensures
+            options.update(validated.validated_parameters)
+        return t.cast("Options", to_plain(options))  # the type that validation ensures
 
     @property
     def given(self) -> Answer:

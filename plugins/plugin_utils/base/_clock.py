@@ -21,7 +21,7 @@ def measure(ask: t.Callable[[], str], now: t.Callable[[], float]) -> dict[str, f
     The clock was read at an unknown time between request and response, so the offset is accurate to
     half of that time. The quickest of several tries is the most accurate.
     """
-    found: list[tuple[float, float]] = []
+    samples: list[tuple[float, float]] = []
     for _dummy in range(TRIES):
         before = now()
         output = ask().strip()
@@ -30,8 +30,8 @@ def measure(ask: t.Callable[[], str], now: t.Callable[[], float]) -> dict[str, f
             remote = float(output.splitlines()[-1])
         except (IndexError, ValueError):
             continue
-        found.append(((after - before) / 2, remote - (before + after) / 2))
-    if not found:
+        samples.append(((after - before) / 2, remote - (before + after) / 2))
+    if not samples:
         return None
-    uncertainty, offset = min(found)
+    uncertainty, offset = min(samples)
     return {"offset": offset, "uncertainty": uncertainty}

@@ -87,25 +87,26 @@ def _folder() -> Path | None:
 
 def _key() -> str:
     """A digest that changes with any file that may be packed, and with the packer."""
-    found = hashlib.sha256(f"{__version__} {sys.version} {sys.flags.optimize}".encode())
+    digest = hashlib.sha256(f"{__version__} {sys.version} {sys.flags.optimize}".encode())
     folders = [_PLUGINS / "modules", _PLUGINS / "module_utils", Path(basic.__file__).parent]
     folders += [Path(path) for path in module_utils_loader._get_paths(subdirs=False)]
-    found.update(_seen(_PLUGINS.parent / "meta" / "runtime.yml"))
+    digest.update(_seen(_PLUGINS.parent / "meta" / "runtime.yml"))
     for folder in dict.fromkeys(folders):
         for place, below, names in os.walk(folder):
             below[:] = sorted(name for name in below if name != "__pycache__")
             for name in sorted(names):
-                found.update(_seen(Path(place, name)))
-    return found.hexdigest()
+                digest.update(_seen(Path(place, name)))
+    return digest.hexdigest()
 
 
 def _seen(path: Path) -> bytes:
     """The identity of a file; writing or replacing it changes its ctime."""
     try:
-        one = os.stat(path)
+        status = os.stat(path)
     except FileNotFoundError:
         return b""
-    return f"{path} {one.st_ino} {one.st_size} {one.st_mtime_ns} {one.st_ctime_ns}\n".encode()
+    times = f"{status.st_mtime_ns} {status.st_ctime_ns}"
+    return f"{path} {status.st_ino} {status.st_size} {times}\n".encode()
 
 
 def _copy(file: Path, folder: Path, name: str, expected: str | None = None) -> None:
@@ -133,6 +134,6 @@ def _copy(file: Path, folder: Path, name: str, expected: str | None = None) -> N
 def _forget(folder: Path) -> None:
     """Remove cached modules of old versions, except a few that may alternate."""
     with contextlib.suppress(OSError):
-        cached = sorted(folder.parent.iterdir(), key=lambda one: one.stat().st_mtime)
+        cached = sorted(folder.parent.iterdir(), key=lambda entry: entry.stat().st_mtime)
         for old in cached[:-_MOST_KEPT]:
             shutil.rmtree(old, ignore_errors=True)

@@ -33,21 +33,21 @@ def hypervisors(task_vars: Values) -> list[str]:
 
 def of_host(name: str, task_vars: Values) -> Values:
     """The variables of a host of the inventory; refuses those that facts override."""
-    found = as_mapping(as_mapping(task_vars["hostvars"])[name])
-    _answers.require_own(name, found)
-    return found
+    variables = as_mapping(as_mapping(task_vars["hostvars"])[name])
+    _answers.require_own(name, variables)
+    return variables
 
 
 def address(name: str, task_vars: Values) -> str:
     """The address for other hosts: the migration address, else its own, else its name."""
-    found = _variable(name, "virt_migration_address", task_vars)
-    return found or _variable(name, "ansible_host", task_vars) or name
+    migration = _variable(name, "virt_migration_address", task_vars)
+    return migration or _variable(name, "ansible_host", task_vars) or name
 
 
 def addresses(name: str, task_vars: Values) -> list[str]:
     """Every address a host may connect from; its name if it has none."""
-    found = [_variable(name, key, task_vars) for key in ("ansible_host", "virt_migration_address")]
-    return list(dict.fromkeys(one for one in found if one)) or [name]
+    listed = [_variable(name, key, task_vars) for key in ("ansible_host", "virt_migration_address")]
+    return list(dict.fromkeys(address for address in listed if address)) or [name]
 
 
 def _variable(name: str, variable: str, task_vars: Values) -> str | None:

@@ -117,20 +117,25 @@ def _python(view: str) -> str:
         return sys.executable
     package, folder, file = _DRAWING[view]
     missing = [] if (folder / file).is_file() else [package]
-    found = None
-    for one in dict.fromkeys([sys.executable, _SYSTEM]):
+    python = None
+    for candidate in dict.fromkeys([sys.executable, _SYSTEM]):
         with contextlib.suppress(OSError):
-            if programs.execute([one, "-I", "-c", "import websockify.websocketserver"]).status == 0:
-                found = one
+            if (
+                programs.execute(
+                    [candidate, "-I", "-c", "import websockify.websocketserver"]
+                ).status
+                == 0
+            ):
+                python = candidate
                 break
-    if found is None:
+    if python is None:
         missing.append("python3-websockify")
-    if missing or found is None:
+    if missing or python is None:
         raise FleetVirtError(
             f"a console in the browser needs {' and '.join(missing)} on the controller: apt-get"
             f" install {' '.join(missing)}; -e virt_console=viewer and serial need neither"
         )
-    return found
+    return python
 
 
 def _terminal() -> str:

@@ -170,10 +170,10 @@ def _watch_holder(session: Session, holder: Far) -> None:
 
 def _reason(message: bytes) -> str | None:
     try:
-        found = json.loads(message)
+        ending = json.loads(message)
     except ValueError:
         return None
-    return str(found.get("ended"))[:300] if isinstance(found, dict) else None
+    return str(ending.get("ended"))[:300] if isinstance(ending, dict) else None
 
 
 def _browser(session: Session, order: Order) -> None:

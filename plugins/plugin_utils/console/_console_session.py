@@ -177,11 +177,11 @@ class _Words(_Plain):
 
 def _join(viewer: Viewer, far: Far, gate: Gate) -> None:
     waiting = select.poll()
-    for one in (viewer.fileno(), far.output):
-        waiting.register(one, select.POLLIN)
+    for descriptor in (viewer.fileno(), far.output):
+        waiting.register(descriptor, select.POLLIN)
     while True:
-        for one, _event in waiting.poll():
-            if one == far.output:
+        for descriptor, _event in waiting.poll():
+            if descriptor == far.output:
                 data = far.read()
                 if not data:
                     raise FleetVirtError(far.why())

@@ -51,13 +51,13 @@ def _joined(
 ) -> t.Literal["it was closed", "the time limit was reached", "it was interrupted"]:
     shown = terminal.Filter()
     waiting = select.poll()
-    for one in (descriptor, far.output):
-        waiting.register(one, select.POLLIN)
+    for source in (descriptor, far.output):
+        waiting.register(source, select.POLLIN)
     while not over.is_set():
         if time.monotonic() > limit:
             return "the time limit was reached"
-        for one, _event in waiting.poll(_LOOK):
-            if one == far.output:
+        for source, _event in waiting.poll(_LOOK):
+            if source == far.output:
                 data = far.read()
                 if not data:
                     raise FleetVirtError(far.why())

@@ -78,14 +78,14 @@ class _Page:
         return int(self._link.fileno())
 
     def receive(self) -> bytes | None:
-        found = b""
+        message = b""
         while True:
             part = self._link.recv()
             if part is None:
                 return None
-            found += bytes(part)
+            message += bytes(part)
             if not self._link.pending():
-                return found
+                return message
 
     def deliver(self, data: bytes) -> None:
         self._link.send(data)
@@ -147,8 +147,8 @@ class Handler(WebSocketRequestHandlerMixIn, BaseHTTPRequestHandler):  # type: ig
         if path is None:
             return
         if path == "password" and self.headers.get("Origin"):
-            found = {"password": self.server.session.wanted.password}
-            self._answer(200, "application/json", json.dumps(found).encode())
+            secret = {"password": self.server.session.wanted.password}
+            self._answer(200, "application/json", json.dumps(secret).encode())
         else:
             self._answer(404, "text/plain", b"")
 

@@ -78,13 +78,13 @@ def _verify(source: ImageSource, path: Path, *, remember: bool) -> None:
     with path.open("rb") as file:
         if algorithm == "sha256":  # read once for all hypervisors, until the file changes
             cache = DigestCache(cache_folder() / "digests.json", remember=remember)
-            found = cache.digest(file.fileno(), str(path))
+            digest = cache.digest(file.fileno(), str(path))
         else:
             summed = hashlib.new(algorithm)
             for block in sparse.blocks(file.fileno()):
                 summed.update(block)
-            found = summed.hexdigest()
-    if found != checksum:
+            digest = summed.hexdigest()
+    if digest != checksum:
         raise FleetVirtError(
             f"image {path} has changed since it was downloaded from {source.url}; remove it, and it"
             " will be downloaded again"

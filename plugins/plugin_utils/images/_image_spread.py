@@ -46,10 +46,10 @@ class _State(t.TypedDict):
 
 
 def _read(stored: object) -> _State:
-    found = as_mapping(stored)
-    taking = as_mapping(found.get("taking"))
+    state = as_mapping(stored)
+    taking = as_mapping(state.get("taking"))
     return {
-        "sources": [str(one) for one in as_list(found.get("sources"))],
+        "sources": [str(source) for source in as_list(state.get("sources"))],
         "taking": {str(who): str(what) for who, what in taking.items()},
     }
 
@@ -94,10 +94,10 @@ class Spread:
             with self._state() as state:
                 self._leave(state)
                 state["sources"] = [*state["sources"], *known]
-                found = self._choose(state, refused)
-                if found is not None:
-                    state["taking"][self._me] = found
-                    return found
+                source = self._choose(state, refused)
+                if source is not None:
+                    state["taking"][self._me] = source
+                    return source
             time.sleep(_POLL)
         raise PlanRefused(
             f"other hypervisors have been fetching this image for {_WAIT_SECONDS:g} seconds; find"
@@ -106,11 +106,15 @@ class Spread:
 
     def _choose(self, state: _State, refused: t.Collection[str]) -> str | None:
         load = collections.Counter(state["taking"].values())
-        sources = [one for one in state["sources"] if one not in refused and one not in self._own]
+        sources = [
+            source
+            for source in state["sources"]
+            if source not in refused and source not in self._own
+        ]
         if not sources:
             # the controller's link is slow: it sends once, unless no other source is left
             return CONTROLLER if refused or not load[CONTROLLER] else None
-        best = min(sources, key=lambda one: load[one])
+        best = min(sources, key=lambda source: load[source])
         return best if load[best] < _SERVES else None
 
     def _leave(self, state: _State) -> None:

@@ -112,7 +112,7 @@ def local_image(
             and shutil.which("qemu-img")
         ):
             check_structure(descriptor, read_format(descriptor, str(path)), str(path))
-        digest, found = read_content(descriptor, str(path), cache, limit)
+        digest, content = read_content(descriptor, str(path), cache, limit)
     except OSError as error:
         raise PlanRefused(f"image {path}: {error.strerror}") from None
     finally:
@@ -122,8 +122,8 @@ def local_image(
         name=name,
         digest=digest,
         size=status.st_size,
-        format=found.format,
-        virtual_bytes=found.virtual_bytes,
+        format=content.format,
+        virtual_bytes=content.virtual_bytes,
     )
 
 
@@ -211,8 +211,8 @@ def ensure_on_host(
 
 def _listed(peers: object) -> list[str]:
     """A list option as the module reads it: a list or comma-separated text."""
-    found = peers.split(",") if isinstance(peers, str) else as_list(peers)
-    return [str(peer).strip() for peer in found]
+    given = peers.split(",") if isinstance(peers, str) else as_list(peers)
+    return [str(peer).strip() for peer in given]
 
 
 def _steps(result: Answer) -> list[str]:
@@ -252,10 +252,10 @@ class _Transfer:
         try:
             while True:
                 peer = spread.next(peers, refused)
-                found = self._from_peer(peer) if peer else self._from_here()
-                if found is not None:
-                    done = not found.get("failed") and not found.get("unreachable")
-                    return found
+                result = self._from_peer(peer) if peer else self._from_here()
+                if result is not None:
+                    done = not result.get("failed") and not result.get("unreachable")
+                    return result
                 refused.add(peer)
         finally:
             (spread.have if done else spread.give_up)()

@@ -102,12 +102,12 @@ class KeyStore:
     def refused(self) -> dict[str, int]:
         """Names that get no certificate, with the time they were revoked."""
         path = self.folder / "refused.json"
-        found = _read_json(path)
-        if found is None:
+        refused = _read_json(path)
+        if refused is None:
             return {}
-        if not isinstance(found, dict):
+        if not isinstance(refused, dict):
             raise _damaged(path)
-        return {name: _number(since, path) for name, since in found.items()}
+        return {name: _number(since, path) for name, since in refused.items()}
 
     def save_refused(self, names: t.Mapping[str, int]) -> None:
         """Store the refused names."""
@@ -127,23 +127,23 @@ class KindStore:
     def rotation(self) -> Rotation | None:
         """Which generation is in use; None while there is no CA."""
         path = self.folder / "state.json"
-        found = _read_json(path)
-        if found is None:
+        state = _read_json(path)
+        if state is None:
             if self.folder.is_dir():
                 raise FleetVirtError(
                     f"{self.folder} has no state.json, which says which CA is in use; restore it"
                     " from a backup"
                 )
             return None
-        if not isinstance(found, dict) or found.get("phase") not in _PHASES:
+        if not isinstance(state, dict) or state.get("phase") not in _PHASES:
             raise _damaged(path)
-        old = found.get("old")
+        old = state.get("old")
         if not isinstance(old, list):
             raise _damaged(path)
         return Rotation(
-            str(found["phase"]),
-            _number(found.get("new"), path),
-            tuple(_number(one, path) for one in old),
+            str(state["phase"]),
+            _number(state.get("new"), path),
+            tuple(_number(generation, path) for generation in old),
         )
 
     def save(self, rotation: Rotation) -> None:
@@ -244,28 +244,31 @@ class KindStore:
 
     def protect(self, *, check: bool) -> bool:
         """Encrypt unencrypted keys if there is a passphrase; returns whether there were any."""
-        found = False
+        unencrypted = False
         for number in self.generations() if self._store.passphrase else ():
             path = self.folder / str(number) / "ca.key"
             if path.exists() and not _x509.is_encrypted(path.read_bytes()):
-                found = True
+                unencrypted = True
                 if not check:
                     key = self.signer(number).signing_key
                     write(path, _x509.key_bytes(key, self._store.passphrase), 0o600)
-        return found
+        return unencrypted
 
     # What was issued and revoked
 
     def issued(self, number: int) -> dict[str, list[Issued]]:
         """The issued certificates by name."""
         path = self.folder / str(number) / "issued.json"
-        found = _read_json(path)
-        if found is None:
+        certificates = _read_json(path)
+        if certificates is None:
             return {}
-        if not isinstance(found, dict) or not all(isinstance(one, list) for one in found.values()):
+        if not isinstance(certificates, dict) or not all(
+            isinstance(entries, list) for entries in certificates.values()
+        ):
             raise _damaged(path)
         return {
-            name: [_issued(entry, path) for entry in entries] for name, entries in found.items()
+            name: [_issued(entry, path) for entry in entries]
+            for name, entries in certificates.items()
         }
 
     def save_issued(self, number: int, issued: t.Mapping[str, list[Issued]], now: float) -> None:
@@ -307,12 +310,12 @@ def _json(value: object) -> bytes:
 def _read_json(path: Path) -> object:
     """The content of the file; None if it does not exist."""
     try:
-        found: object = json.loads(path.read_text(encoding="utf-8"))
+        content: object = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
         raise FleetVirtError(f"{path}: {error}; restore it from a backup") from None
-    return found
+    return content
 
 
 def _damaged(path: Path) -> FleetVirtError:

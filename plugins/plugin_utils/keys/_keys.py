@@ -394,11 +394,11 @@ class Preparation:
                 if name in refused:
                     revoked.update((entry["serial"], int(self.now)) for entry in entries)
             text = part.crl(number)
-            found = _x509.read_revocation_list(text) if text else None
+            current = _x509.read_revocation_list(text) if text else None
             if (
-                found is not None
-                and found.revoked == frozenset(revoked)
-                and found.next_update - self.now >= self.settings.renew_days * DAY
+                current is not None
+                and current.revoked == frozenset(revoked)
+                and current.next_update - self.now >= self.settings.renew_days * DAY
             ):
                 continue
             self._list_changes(part, ca.name)
@@ -406,7 +406,7 @@ class Preparation:
                 new = _x509.revocation_list(
                     part.signer(number),
                     part.revoked(number),
-                    found.number + 1 if found else 1,
+                    current.number + 1 if current else 1,
                     self.settings.days,
                     self.now,
                 )

@@ -70,12 +70,12 @@ class Applied:
         """The task's result."""
         if self.failure is not None:
             return self.failure
-        found: dict[str, object] = {
+        result: dict[str, object] = {
             "changed": self.changed,
             "issued": self.issued,
             "reloaded": self.reloaded,
         }
-        return found if self.diff is None else {**found, "diff": self.diff}
+        return result if self.diff is None else {**result, "diff": self.diff}
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def _part(job: Job, kind: str, now: float) -> Part:
     rotation = part.rotation()
     known = [part.ca(number) for number in part.generations()]
     entry = job.look["kinds"][kind]
-    found = _keys.seen(job.look, kind, part.own())
+    seen = _keys.seen(job.look, kind, part.own())
     names = {**_common_names(entry["ca"]), **{ca.id: ca.name for ca in known}}
     if rotation is None:
         if not job.check:
@@ -150,15 +150,15 @@ def _part(job: Job, kind: str, now: float) -> Part:
         trust, ca, crl = [issuer], "", ""
     else:
         chosen = _keys_signing.authority(part, rotation)
-        reason = keys.reason_to_issue(found, chosen, job.wanted, now)
+        reason = keys.reason_to_issue(seen, chosen, job.wanted, now)
         ca, crl = _keys_signing.bundles(part, rotation)
         issuer = part.ca(rotation.signing).name
         trust = [names[identity] for identity in chosen.trust]
     predicted = job.check and kind in job.prepared.pending
     differs = reason is not None or predicted or (ca, crl) != (entry["ca"], entry["crl"])
     have = "none"
-    if found.certificate is not None:
-        has = found.certificate
+    if seen.certificate is not None:
+        has = seen.certificate
         by = names.get(has.issuer or "", "an unknown CA")
         days = int((has.not_after - now) // DAY)
         have = keys.certificate_words(has.organization, has.common_name, has.names, by, days)
@@ -170,11 +170,11 @@ def _part(job: Job, kind: str, now: float) -> Part:
         )
         want += f", {'with a new key' if reason.new_key else 'for the same key'}: {reason.text}"
     before = keys.describe(
-        kind, have, [names[i] for i in found.trust], "present" if entry["crl"] else "none"
+        kind, have, [names[i] for i in seen.trust], "present" if entry["crl"] else "none"
     )
     changes = predicted or crl != entry["crl"]
     after = keys.describe(kind, want, trust, "new" if changes else "present")
-    return Part(kind, found, reason, ca, crl, differs, before, after)
+    return Part(kind, seen, reason, ca, crl, differs, before, after)
 
 
 def _common_names(text: str) -> dict[str, str]:

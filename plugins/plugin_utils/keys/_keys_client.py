@@ -56,12 +56,12 @@ def ensure(
     key = None
     if have["key"]:
         key = _x509.load_key(have["key"].encode("ascii"), None, str(folder / "clientkey.pem"))
-    found = Seen(
+    seen = Seen(
         tuple(_x509.trusted(have["ca"])),
         _x509.read(have["certificate"], part.own()),
         _x509.key_id(key.public_key()) if key is not None else None,
     )
-    reason = keys.reason_to_issue(found, chosen, wanted, now)
+    reason = keys.reason_to_issue(seen, chosen, wanted, now)
     ca, crl = bundles(part, rotation)
     same = (ca, crl) == (have["ca"], have["crl"])
     if reason is None and same and not pending:
@@ -82,11 +82,11 @@ def ensure(
 
 
 def _texts(folder: Path) -> dict[str, str]:
-    found = {}
+    content = {}
     for name, file in CLIENT_FILES.items():
         path = folder / file
-        found[name] = path.read_text(encoding="ascii") if path.is_file() else ""
-    return found
+        content[name] = path.read_text(encoding="ascii") if path.is_file() else ""
+    return content
 
 
 def _write(store: KeyStore, texts: t.Mapping[str, str]) -> None:

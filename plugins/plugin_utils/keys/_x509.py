@@ -92,12 +92,12 @@ def to_pem(value: x509.Certificate | x509.CertificateRevocationList) -> str:
 
 def split(text: str) -> list[str]:
     """The certificates in a text, each as a separate text."""
-    found = []
+    certificates = []
     for part in text.split(_BEGIN)[1:]:
         body, end, _rest = part.partition(_END)
         if end:
-            found.append(f"{_BEGIN}{body}{_END}\n")
-    return found
+            certificates.append(f"{_BEGIN}{body}{_END}\n")
+    return certificates
 
 
 def load(text: str, what: str) -> x509.Certificate:
@@ -149,7 +149,7 @@ def load_key(text: bytes, passphrase: str | None, what: str) -> PrivateKey:
     if encrypted and not passphrase:
         raise FleetVirtError(f"{what} is encrypted; give its passphrase in libvirt_keys_passphrase")
     try:
-        found = serialization.load_pem_private_key(
+        key = serialization.load_pem_private_key(
             text, str(passphrase).encode("utf-8") if encrypted else None
         )
     except (ValueError, TypeError):
@@ -159,9 +159,9 @@ def load_key(text: bytes, passphrase: str | None, what: str) -> PrivateKey:
             else "it is not a private key"
         )
         raise FleetVirtError(f"{what}: {reason}") from None
-    if not isinstance(found, _PRIVATE):
+    if not isinstance(key, _PRIVATE):
         raise FleetVirtError(f"{what} is neither an RSA nor an elliptic curve key; use RSA")
-    return found
+    return key
 
 
 # Creating and signing
@@ -342,13 +342,13 @@ def read(text: str, known: t.Sequence[Ca]) -> Certificate | None:
 
 def trusted(text: str) -> dict[str, str]:
     """The CAs in a text: their certificates by id."""
-    found = {}
+    authorities = {}
     for part in split(text):
         try:
-            found[fingerprint(x509.load_pem_x509_certificate(part.encode("utf-8")))] = part
+            authorities[fingerprint(x509.load_pem_x509_certificate(part.encode("utf-8")))] = part
         except ValueError:
             continue
-    return found
+    return authorities
 
 
 def is_signed_by(certificate: x509.Certificate, ca: x509.Certificate) -> bool:
@@ -402,15 +402,15 @@ def _names(parsed: x509.Certificate) -> tuple[str, ...]:
 
 
 def _attribute(name: x509.Name, identifier: x509.ObjectIdentifier) -> str:
-    found = name.get_attributes_for_oid(identifier)
-    return str(found[0].value) if found else ""
+    attributes = name.get_attributes_for_oid(identifier)
+    return str(attributes[0].value) if attributes else ""
 
 
 def _utc(
     value: x509.Certificate | x509.CertificateRevocationList, attribute: str
 ) -> datetime.datetime:
     """A time of a certificate or list; older releases of cryptography return it without zone."""
-    found = getattr(value, f"{attribute}_utc", None) or getattr(value, attribute)
-    if not isinstance(found, datetime.datetime):
+    moment = getattr(value, f"{attribute}_utc", None) or getattr(value, attribute)
+    if not isinstance(moment, datetime.datetime):
         raise FleetVirtError(f"a certificate or revocation list has no {attribute}")
-    return found.replace(tzinfo=datetime.timezone.utc)
+    return moment.replace(tzinfo=datetime.timezone.utc)

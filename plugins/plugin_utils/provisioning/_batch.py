@@ -270,18 +270,18 @@ def controller_images(
         if disk.image is not None
     }
     downloads = _images.downloads_by_controller(variables.get("virt_image_download_by"))
-    found = {}
+    images = {}
     for value, source in sorted(sources.items()):
         if source.kind == "file":
             folder = variables.get("virt_image_dir")
-            found[value] = _images.local_image(
+            images[value] = _images.local_image(
                 None if folder is None else str(folder), value, remember=not check
             )
         elif source.kind == "url" and downloads:
             from ansible_collections.fleet.virt.plugins.plugin_utils.images import _downloads
 
-            found[value] = _downloads.downloaded(source, Limits(), check=check)
-    return found
+            images[value] = _downloads.downloaded(source, Limits(), check=check)
+    return images
 
 
 def known_images(given: Mapping[str, object]) -> dict[str, ImageFacts]:

@@ -82,8 +82,8 @@ def require_absent(
         if isinstance(outcome, Failed):
             failed[name] = outcome.error
         else:
-            found = sorted({str(domain["name"]) for domain in outcome.value} & set(names))
-            problems += [f"{vm!r} is defined on {name}; a VM exists once" for vm in found]
+            existing = sorted({str(domain["name"]) for domain in outcome.value} & set(names))
+            problems += [f"{vm!r} is defined on {name}; a VM exists once" for vm in existing]
     if failed:
         silent = _silences(failed, task_vars)
         problems.append(
@@ -109,7 +109,7 @@ def _silences(
         more = () if port is None else (port,)
         return ports.answering(_peers.addresses(name, task_vars), *more) is not None
 
-    found = {
+    silences = {
         name: proofs.Silence(
             f"{error}{_become.remedy(str(error), name)}",
             reached=not isinstance(error, (DeadlineExceeded, HostUnreachable))
@@ -117,7 +117,7 @@ def _silences(
         )
         for name, error in failed.items()
     }
-    doubtful = [name for name, one in found.items() if not one.reached]
+    doubtful = [name for name, silence in silences.items() if not silence.reached]
     probed = deadline.each(
         reached,
         doubtful,
@@ -127,5 +127,5 @@ def _silences(
     )
     for name, outcome in zip(doubtful, probed):
         if isinstance(outcome, deadline.Ok) and outcome.value:
-            found[name] = replace(found[name], reached=True)
-    return found
+            silences[name] = replace(silences[name], reached=True)
+    return silences

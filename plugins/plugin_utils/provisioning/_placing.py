@@ -58,8 +58,8 @@ def require_all(
 def limits_of(name: str, task_vars: Values) -> dict[str, Json]:
     """The placement settings in the variables of the hypervisor ``name``."""
     values = _peers.of_host(name, task_vars)
-    found = {key: values.get(key) for key in LIMITS}
-    return {key: to_plain(value) for key, value in found.items() if value is not None}
+    limits = {key: values.get(key) for key in LIMITS}
+    return {key: to_plain(value) for key, value in limits.items() if value is not None}
 
 
 def hosts_of(
@@ -90,7 +90,7 @@ def place(
     Raises PlanRefused for a VM that exists on two hypervisors, or not on the requested one.
     """
     requests = [request_of(domain, images) for domain in domains]
-    found = []
+    placements = []
     for domain, result in zip(domains, placement.place(hosts, requests, policy)):
         there = {
             host.name: vm
@@ -108,16 +108,16 @@ def place(
                 f"{domain.name!r} exists on {result.existing[0]}, but {wanted} was requested;"
                 " migrate it, or leave out vm_host"
             )
-        found.append(result)
-    return found
+        placements.append(result)
+    return placements
 
 
 def require_own_macs(
-    domains: t.Iterable[Domain], found: t.Iterable[placement.Placement], answers: Answers
+    domains: t.Iterable[Domain], placements: t.Iterable[placement.Placement], answers: Answers
 ) -> None:
     """Raise PlanRefused if a new VM has the MAC address of an existing one.
 
-    ``found`` are the placements of ``domains``.
+    ``placements`` are those of ``domains``.
     """
     owners = {
         str(mac).lower(): f"{vm['name']!r} on {name}"
@@ -128,7 +128,7 @@ def require_own_macs(
     problems = [
         f"{domain.name}: MAC address {nic.mac} of {nic.name!r} is already used by"
         f" {owners[nic.mac]}; give the NIC another"
-        for domain, result in zip(domains, found)
+        for domain, result in zip(domains, placements)
         if not result.existing
         for nic in domain.nics
         if nic.mac in owners
@@ -161,19 +161,19 @@ def conflicts(
 ) -> list[str]:
     """Conflicts of the claim of ``domain`` on ``host`` with the rest of the fleet."""
     hosts = hosts_of(answers, limits, lost)
-    found = []
+    problems = []
     for name, answer in answers.items():
         for vm in vms_of(answer):
             if vm["name"] == domain.name and name == host:
                 continue
             if vm["name"] == domain.name:
-                found.append(f"{name} has a VM of that name too")
+                problems.append(f"{name} has a VM of that name too")
             taken = {str(mac).lower() for mac in vm["macs"]} & {nic.mac for nic in domain.nics}
             if taken:
-                found.append(
+                problems.append(
                     f"{vm['name']} on {name} has the MAC address {', '.join(sorted(taken))}"
                 )
-    if not found:
+    if not problems:
         rejected = placement.claim_conflicts(hosts, host, request_of(domain, images), policy)
-        found += [entry.reason for entry in rejected]
-    return found
+        problems += [entry.reason for entry in rejected]
+    return problems

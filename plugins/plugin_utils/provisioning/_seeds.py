@@ -44,7 +44,7 @@ _Loader.yaml_implicit_resolvers = {
 def read_yaml(text: str) -> object:
     """The content of a YAML text; raises ValueError with the position of an error."""
     try:
-        found: object = yaml.load(text, _Loader)  # noqa: S506 # nosec: it is a SafeLoader
+        content: object = yaml.load(text, _Loader)  # noqa: S506 # nosec: it is a SafeLoader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
@@ -52,10 +52,10 @@ def read_yaml(text: str) -> object:
     except (yaml.YAMLError, ValueError, RecursionError):
         raise ValueError("this is not valid YAML; correct it") from None
     try:
-        require_expandable(found)
+        require_expandable(content)
     except RecursionError:
         raise ValueError("this is not valid YAML; correct it") from None
-    return found
+    return content
 
 
 def taken_out(
@@ -83,13 +83,13 @@ def fit_for_all(vms: t.Iterable[object]) -> list[dict[str, object]]:
     """The VMs that unrelated hypervisors may see: without those whose seeds, consoles or XML
     fragments may contain secrets, and malformed ones.
     """
-    found: list[dict[str, object]] = []
+    public_vms: list[dict[str, object]] = []
     for vm in vms:
         with contextlib.suppress(ValueError):
             if isinstance(vm, Mapping) and not _may_hold_secrets(vm):
                 seed = _mapping(vm.get("seed"))
-                found.append({**vm, **({} if seed is None else {"seed": seed})})
-    return found
+                public_vms.append({**vm, **({} if seed is None else {"seed": seed})})
+    return public_vms
 
 
 def _may_hold_secrets(vm: t.Mapping[str, object]) -> bool:

@@ -78,7 +78,10 @@ def _leave(conn: VirConnect, idle: bool) -> None:
     """Close a connection; one in which a call hangs is abandoned, since closing would block."""
     if idle:
         outcome = deadline.each(
-            lambda one: one.close(), [conn], seconds=2.0, what=lambda _one: "close the connection"
+            lambda connection: connection.close(),
+            [conn],
+            seconds=2.0,
+            what=lambda _connection: "close the connection",
         )[0]
         idle = isinstance(outcome, deadline.Ok)
     if not idle:
@@ -88,9 +91,9 @@ def _leave(conn: VirConnect, idle: bool) -> None:
 def _query(conn: VirConnect, uuid: str) -> GuestInfo:
     with _libvirt.calling("ask the guest agent"):
         domain = conn.lookupByUUIDString(uuid)
-        found = addresses.from_agent(domain)
+        by_mac = addresses.from_agent(domain)
         hostname = None
         with contextlib.suppress(LibvirtFailure), _libvirt.calling("host name"):
             hostname = str(domain.hostname(_libvirt.DOMAIN_GET_HOSTNAME_AGENT))
     usable = hostname and len(hostname) <= _LONGEST_HOSTNAME and hostname.isprintable()
-    return GuestInfo(found, hostname if usable else None)
+    return GuestInfo(by_mac, hostname if usable else None)

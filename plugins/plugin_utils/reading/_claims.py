@@ -94,33 +94,33 @@ class _Claim:
 
 
 def settle(
-    found: t.Iterable[_guests.Found],
+    guests: t.Iterable[_guests.HostedGuest],
     machines: Machines,
     pinned: t.Callable[[_guests.Guest], bool],
 ) -> list[str]:
     """Remove addresses from guests that may be another machine's; returns warnings.
 
-    :param found: hypervisors and their guests.
+    :param guests: hypervisors and their guests.
     :param pinned: whether only a server with the guest's own host key will be accepted.
     """
     claims: dict[tuple[str | None, str], list[_Claim]] = collections.defaultdict(list)
-    found = list(found)
-    guests = {mac: guest["uuid"] for _hypervisor, guest in found for mac in guest["macs"]}
-    for hypervisor, guest in found:
+    guests = list(guests)
+    uuids = {mac: guest["uuid"] for _hypervisor, guest in guests for mac in guest["macs"]}
+    for hypervisor, guest in guests:
         for entry in guest["addresses"]:
-            one = _Claim(hypervisor, guest, entry, pinned(guest))
-            claims[one.behind, one.address].append(one)
+            claim = _Claim(hypervisor, guest, entry, pinned(guest))
+            claims[claim.behind, claim.address].append(claim)
     dropped: dict[tuple[str, str], list[str]] = {}
     for contenders in claims.values():
-        for one in contenders:
-            reason = _machine(one, machines) or _rival(one, contenders, machines)
-            reason = reason or _another_here(one, machines, guests)
+        for claim in contenders:
+            reason = _machine(claim, machines) or _rival(claim, contenders, machines)
+            reason = reason or _another_here(claim, machines, uuids)
             if reason is not None:
-                one.guest["addresses"].remove(one.entry)
-                dropped.setdefault((str(one), reason), []).append(one.address)
+                claim.guest["addresses"].remove(claim.entry)
+                dropped.setdefault((str(claim), reason), []).append(claim.address)
     return [
-        f"{one}: not connecting to {_listed(addresses)}: {reason}"
-        for (one, reason), addresses in dropped.items()
+        f"{claim}: not connecting to {_listed(addresses)}: {reason}"
+        for (claim, reason), addresses in dropped.items()
     ]
 
 
@@ -129,49 +129,49 @@ def _listed(addresses: t.Sequence[str]) -> str:
     return ", ".join(addresses[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _machine(one: _Claim, machines: Machines) -> str | None:
+def _machine(claim: _Claim, machines: Machines) -> str | None:
     """The reason why the address belongs to another machine than the guest, or None."""
-    name = machines.hypervisor_at(one.address, one.behind, reported=not one.pinned)
+    name = machines.hypervisor_at(claim.address, claim.behind, reported=not claim.pinned)
     if name is not None:
         return f"address of hypervisor {name}"
-    if one.pinned:
+    if claim.pinned:
         return None
-    if one.behind is None and machines.local(one.address):
+    if claim.behind is None and machines.local(claim.address):
         return "address of this controller"
-    name = machines.hosts.get(one.address)
-    if name is not None and one.behind is None and one.entry["source"] not in STRONG:
+    name = machines.hosts.get(claim.address)
+    if name is not None and claim.behind is None and claim.entry["source"] not in STRONG:
         return f"address of {name}, a host of the inventory"
-    mac = machines.owners.get(one.hypervisor, {}).get(one.address)
-    if mac is not None and mac not in one.guest["macs"]:
+    mac = machines.owners.get(claim.hypervisor, {}).get(claim.address)
+    if mac is not None and mac not in claim.guest["macs"]:
         return f"another machine has it ({mac})"
     return None
 
 
-def _another_here(one: _Claim, machines: Machines, guests: t.Mapping[str, str]) -> str | None:
+def _another_here(claim: _Claim, machines: Machines, guests: t.Mapping[str, str]) -> str | None:
     """The reason if the controller's neighbour table has another guest, which it would reach.
 
     A MAC address that no guest has may be that of a router, which responds for others.
     """
-    mac = None if one.pinned or one.behind else machines.here.get(one.address)
-    if mac is None or guests.get(mac, one.guest["uuid"]) == one.guest["uuid"]:
+    mac = None if claim.pinned or claim.behind else machines.here.get(claim.address)
+    if mac is None or guests.get(mac, claim.guest["uuid"]) == claim.guest["uuid"]:
         return None
     return f"another VM responds at it ({mac})"
 
 
-def _rival(one: _Claim, contenders: t.Sequence[_Claim], machines: Machines) -> str | None:
+def _rival(claim: _Claim, contenders: t.Sequence[_Claim], machines: Machines) -> str | None:
     """The reason if another guest has the address from a better or equal source, or None."""
     for other in contenders:
-        if one.is_same_vm(other):
+        if claim.is_same_vm(other):
             continue
-        if other.rank < one.rank:
+        if other.rank < claim.rank:
             if _machine(other, machines) is None:
                 return f"{other} has it"
             continue
-        if one.pinned:
+        if claim.pinned:
             continue
-        if other.runs and not one.runs:
+        if other.runs and not claim.runs:
             return f"the VM is not running, and {other} has it"
-        if other.rank > one.rank or other.runs < one.runs:
+        if other.rank > claim.rank or other.runs < claim.runs:
             continue
         # the guest that replies to ARP now may leave the address to the other a moment later
         return (

@@ -67,7 +67,7 @@ def answers(
     ``seconds`` is the limit for each hypervisor, 0 means none, as for Ansible's tasks; those in
     ``lost`` are not contacted.
     """
-    found: dict[str, Answer] = {}
+    answers: dict[str, Answer] = {}
     targets = []
     with tempfile.TemporaryDirectory(prefix="fleet-virt-") as folder:
         for number, name in enumerate(names):
@@ -77,15 +77,15 @@ def answers(
                     raise PlanRefused(_alive.lost(name))
                 targets.append(fleet.Target(name, _uri(name, task_vars, Path(folder), number)))
             except FleetVirtError as error:
-                found[name] = _failed(error, name)
+                answers[name] = _failed(error, name)
         outcomes = fleet.read_each(
             targets, reader, call_timeout=_CALL_SECONDS, host_timeout=seconds or _DAY
         )
     for target, outcome in zip(targets, outcomes):
-        found[target.name] = (
+        answers[target.name] = (
             _failed(outcome.error, target.name) if isinstance(outcome, Failed) else outcome.value
         )
-    return found
+    return answers
 
 
 def _failed(error: FleetVirtError, name: str) -> Answer:

@@ -62,9 +62,11 @@ class Guard:
         if group in self._closed:
             return "it contains hypervisors"
         known = self._inventory.groups.get(group)
-        for one in sorted(str(one.name) for one in (known.get_ancestors() if known else ())):
-            if one in self._closed and one != "all":
-                return f"it is part of {one!r}, which contains hypervisors"
+        for ancestor in sorted(
+            str(ancestor.name) for ancestor in (known.get_ancestors() if known else ())
+        ):
+            if ancestor in self._closed and ancestor != "all":
+                return f"it is part of {ancestor!r}, which contains hypervisors"
         return None
 
     def add_group(self, group: str) -> str:
@@ -111,10 +113,10 @@ class Guard:
 
     def warnings(self) -> list[str]:
         """Warnings about skipped groups."""
-        found = []
+        problems = []
         for (group, problem), names in self._refused.items():
             more = len(names) - _MOST_NAMED
             listed = ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
             verb = "is" if len(names) == 1 else "are"
-            found.append(f"{listed} {verb} not added to group {group!r}: {problem}")
-        return found
+            problems.append(f"{listed} {verb} not added to group {group!r}: {problem}")
+        return problems

@@ -56,7 +56,7 @@ class Guest(t.TypedDict):
     addresses: list[GuestAddress]
 
 
-Found = tuple[str, Guest]  # with the name of its hypervisor
+HostedGuest = tuple[str, Guest]  # with the name of its hypervisor
 
 
 def is_listed(metadata: MetadataEntry, unmanaged: bool) -> bool:
@@ -99,25 +99,25 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def choose(found: t.Iterable[Found]) -> tuple[list[Found], list[str]]:
+def choose(guests: t.Iterable[HostedGuest]) -> tuple[list[HostedGuest], list[str]]:
     """One guest of each name, in order, and warnings about the others.
 
     A migrating VM is on two hypervisors for a while, with one UUID: the running one counts. If it
     was shut off, it is paused on both meanwhile.
     """
-    chosen: dict[str, Found] = {}
+    chosen: dict[str, HostedGuest] = {}
     problems = []
-    for one in found:
-        name = str(one[1]["name"])
+    for guest in guests:
+        name = str(guest[1]["name"])
         problem = name_problem(name)
         if problem is not None:
-            problems.append(f"hypervisor {one[0]}: domain {name!r} is left out: {problem}")
+            problems.append(f"hypervisor {guest[0]}: domain {name!r} is left out: {problem}")
             continue
         other = chosen.get(name)
         if other is None:
-            chosen[name] = one
+            chosen[name] = guest
             continue
-        better, worse = sorted((other, one), key=_rank)
+        better, worse = sorted((other, guest), key=_rank)
         chosen[name] = better
         twice = _rank(worse) == _rank(better) and better[1]["state"] != "paused"
         if better[1]["uuid"] != worse[1]["uuid"] or twice:
@@ -146,8 +146,8 @@ def not_contacted(lost: t.Sequence[str]) -> str:
     )
 
 
-def _rank(found: Found) -> int:
-    state = found[1]["state"]
+def _rank(guest: HostedGuest) -> int:
+    state = guest[1]["state"]
     if state in ("running", "blocked"):
         return 0
     return 1 if state in states.ACTIVE_STATES else 2

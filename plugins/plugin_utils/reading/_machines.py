@@ -97,11 +97,13 @@ def known(
 ) -> _claims.Machines:
     """The machines, from the result of :func:`ask`; ``hosts`` are the inventory's so far."""
     own, reported, owners = {}, {}, {}
-    for one in hypervisors:
-        found = known_addresses.get(one.name, _NOTHING)
-        own[one.name] = set(filter(None, map(ip.usable, [*hosts_of(one), *found["names"]])))
-        reported[one.name] = set(filter(None, map(ip.usable, found["own"])))
-        owners[one.name] = {str(key): str(mac) for key, mac in found["owners"].items()}
+    for hypervisor in hypervisors:
+        kept = known_addresses.get(hypervisor.name, _NOTHING)
+        own[hypervisor.name] = set(
+            filter(None, map(ip.usable, [*hosts_of(hypervisor), *kept["names"]]))
+        )
+        reported[hypervisor.name] = set(filter(None, map(ip.usable, kept["own"])))
+        owners[hypervisor.name] = {str(key): str(mac) for key, mac in kept["owners"].items()}
     others: dict[str, str] = {}
     for host in hosts:
         usual = ip.usable(str(host.vars.get("ansible_host") or host.name))

@@ -86,10 +86,10 @@ def read_all(
 ) -> list[deadline.Outcome[list[Guest]]]:
     """The guests of every hypervisor, in the order of ``hypervisors``."""
     return deadline.each(
-        lambda one: read(one.reached, settings),
+        lambda hypervisor: read(hypervisor.reached, settings),
         hypervisors,
         seconds=settings.host_timeout,
-        what=lambda one: f"read {one.name}",
+        what=lambda hypervisor: f"read {hypervisor.name}",
         parallel=settings.parallel,
     )
 
@@ -123,7 +123,9 @@ def _domains(connection: Connection) -> list[DomainEntry]:
     """
     states = _states(connection)
     outcomes = connection.each(
-        lambda one: _described(*one), states, lambda one: f"read domain {one[0].name()}"
+        lambda domain_and_state: _described(*domain_and_state),
+        states,
+        lambda domain_and_state: f"read domain {domain_and_state[0].name()}",
     )
     entries: list[DomainEntry] = []
     for (domain, _state), outcome in zip(states, outcomes):
@@ -179,20 +181,22 @@ class _Search:
         self.connection = connection
         self.settings = settings
         self.domains = domains
-        self.found: dict[str, dict[str, list[str]]] = {}
+        self.sources: dict[str, dict[str, list[str]]] = {}
         self.hostnames: dict[str, str | None] = {}
         self.behind: dict[str, list[ipaddress.IPv4Network | ipaddress.IPv6Network]] = {}
 
     def run(self) -> None:
         """Ask in the order of SOURCES; the hypervisor's machine only if no other source knows."""
-        running = [one for one in self.domains if one["state"] in _RUNNING]
-        for one in self.domains:
-            self.found[one["uuid"]] = {"static": list(one["metadata"]["addresses"])}
-        networked = [one for one in running if any(nic["type"] == "network" for nic in one["nics"])]
+        running = [domain for domain in self.domains if domain["state"] in _RUNNING]
+        for domain in self.domains:
+            self.sources[domain["uuid"]] = {"static": list(domain["metadata"]["addresses"])}
+        networked = [
+            domain for domain in running if any(nic["type"] == "network" for nic in domain["nics"])
+        ]
         if networked:
             self._networks(networked[0])
         self._libvirts("lease", addresses.from_leases, networked)
-        self._ask_agents([one for one in running if one["agent"]])
+        self._ask_agents([domain for domain in running if domain["agent"]])
         unknown = self._unknown(running)
         if unknown and not self.connection.hanging:
             self._libvirts("arp", addresses.from_arp, unknown, quiet=True)
@@ -204,11 +208,15 @@ class _Search:
     def found_near(self, answer: t.Mapping[str, t.Mapping[str, list[str]]]) -> None:
         """Store what the hypervisor's machine knows about our guests."""
         for uuid, sources in answer.items():
-            if uuid in self.found:
-                self.found[uuid].update(sources)
+            if uuid in self.sources:
+                self.sources[uuid].update(sources)
 
     def _unknown(self, running: list[DomainEntry]) -> list[DomainEntry]:
-        return [one for one in running if one["nics"] and not any(self.found[one["uuid"]].values())]
+        return [
+            domain
+            for domain in running
+            if domain["nics"] and not any(self.sources[domain["uuid"]].values())
+        ]
 
     def _networks(self, first: DomainEntry) -> None:
         def read() -> list[str]:
@@ -235,26 +243,26 @@ class _Search:
         """Ask libvirt about each of ``guests``; ``quiet`` ignores failures."""
         conn = self.connection.conn
         outcomes = self.connection.each(
-            lambda one: ask(conn.lookupByUUIDString(one["uuid"])),
+            lambda guest: ask(conn.lookupByUUIDString(guest["uuid"])),
             guests,
-            lambda one: f"addresses of {one['name']} ({source})",
+            lambda guest: f"addresses of {guest['name']} ({source})",
         )
-        for one, outcome in zip(guests, outcomes):
+        for guest, outcome in zip(guests, outcomes):
             if isinstance(outcome, deadline.Ok):
-                self.found[one["uuid"]][source] = _of_nics(one, outcome.value)
+                self.sources[guest["uuid"]][source] = _of_nics(guest, outcome.value)
             elif not quiet:
-                _note(one, str(outcome.error))
+                _note(guest, str(outcome.error))
 
     def _ask_agents(self, guests: list[DomainEntry]) -> None:
         if not guests or self.connection.hanging:
             return
-        outcomes = _agents.ask(self.connection, [one["uuid"] for one in guests])
-        for one, outcome in zip(guests, outcomes):
+        outcomes = _agents.ask(self.connection, [guest["uuid"] for guest in guests])
+        for guest, outcome in zip(guests, outcomes):
             if isinstance(outcome, deadline.Failed):
-                _note(one, str(outcome.error).replace(one["uuid"], one["name"]))
+                _note(guest, str(outcome.error).replace(guest["uuid"], guest["name"]))
             else:
-                self.found[one["uuid"]]["agent"] = _of_nics(one, outcome.value.addresses)
-                self.hostnames[one["uuid"]] = outcome.value.hostname
+                self.sources[guest["uuid"]]["agent"] = _of_nics(guest, outcome.value.addresses)
+                self.hostnames[guest["uuid"]] = outcome.value.hostname
 
     def guest(self, entry: DomainEntry) -> Guest:
         """The facts of a domain, with its addresses."""
@@ -277,23 +285,23 @@ class _Search:
 
         A network without router advertisements has only IPv4.
         """
-        by_source = self.found.get(entry["uuid"], {})
+        by_source = self.sources.get(entry["uuid"], {})
         networks = [
             network
             for nic in entry["nics"]
             if nic["type"] == "network"
             for network in self.behind.get(str(nic["source"]), ())
         ]
-        found: dict[str, GuestAddress] = {}
+        by_address: dict[str, GuestAddress] = {}
         for source in SOURCES:
             some = filter(None, map(usable, by_source.get(source, ())))
-            for address in sorted(some, key=lambda one: ":" in one):
+            for address in sorted(some, key=lambda address: ":" in address):
                 behind = not self.reached.local and any(
                     ipaddress.ip_address(address) in network for network in networks
                 )
                 new: GuestAddress = {"address": address, "source": source, "behind": behind}
-                found.setdefault(address, new)
-        return list(found.values())
+                by_address.setdefault(address, new)
+        return list(by_address.values())
 
 
 def _of_nics(entry: DomainEntry, by_mac: t.Mapping[str, list[str]]) -> list[str]:

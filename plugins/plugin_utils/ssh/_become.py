@@ -66,8 +66,8 @@ _kept: dict[tuple[int, str], int] = {}  # the file in memory by process and pass
 
 def password_of(variables: t.Mapping[str, object]) -> str | None:
     """The password for sudo that the variables of a host have."""
-    found = [variables[name] for name in PASSWORDS if variables.get(name) not in (None, "")]
-    return str(found[-1]) if found else None
+    passwords = [variables[name] for name in PASSWORDS if variables.get(name) not in (None, "")]
+    return str(passwords[-1]) if passwords else None
 
 
 def there(command: str) -> str:

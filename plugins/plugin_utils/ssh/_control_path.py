@@ -84,7 +84,7 @@ def apart(
     ``control_path_dir`` are Ansible's settings. Control sockets stay in the same folder. There is
     none if only ssh's own configuration files could enable them.
     """
-    words = [word for one in arguments for word in shlex.split(one)]
+    words = [word for argument in arguments for word in shlex.split(argument)]
     given = [*reversed(without_socket(words)[1]), *without_path(words)[1]][:1]
     if not given and "controlpersist" in " ".join(words).lower():
         own = control_path or _ANSIBLES  # written with % of Python
@@ -92,9 +92,9 @@ def apart(
         if _fits(folder.replace("%(directory)s", control_path_dir), name):
             return [], {"ansible_control_path": os.path.join(folder, f"{name}-%%r-%%p")}
     path = "none"
-    for one in given:
-        folder = os.path.dirname(one)
-        if one.lower() != "none" and '"' not in one and _fits(folder, name):
+    for socket in given:
+        folder = os.path.dirname(socket)
+        if socket.lower() != "none" and '"' not in socket and _fits(folder, name):
             path = os.path.join(folder, f"{name}-%r-%p")
     return ["-o", f'ControlPath="{path}"'], {}
 

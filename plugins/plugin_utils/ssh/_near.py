@@ -162,12 +162,12 @@ def _answer(output: str) -> dict[str, dict[str, list[str]]]:
         return {}
     if not isinstance(answer, dict):
         return {}
-    found: dict[str, dict[str, list[str]]] = {}
+    addresses: dict[str, dict[str, list[str]]] = {}
     for uuid, sources in answer.items():
         if isinstance(sources, dict):
-            found[str(uuid)] = {
-                source: [str(one) for one in sources[source]]
+            addresses[str(uuid)] = {
+                source: [str(address) for address in sources[source]]
                 for source in SOURCES
                 if isinstance(sources.get(source), list)
             }
-    return found
+    return addresses

@@ -114,12 +114,12 @@ def connection_variables(hostvars: t.Mapping[str, object]) -> dict[str, object]:
 
     A password that cannot be templated is left out: sudo may ask for none.
     """
-    found: dict[str, object] = {}
+    variables: dict[str, object] = {}
     for key in map(str, hostvars):
         if is_for_connecting(key):
             with contextlib.suppress(*((AnsibleError,) if key in _become.PASSWORDS else ())):
-                found[key] = to_plain(hostvars[key])
-    return found
+                variables[key] = to_plain(hostvars[key])
+    return variables
 
 
 def ansible_options(variables: t.Mapping[str, object]) -> dict[str, object]:
@@ -163,21 +163,21 @@ def configured_args(variables: t.Mapping[str, object]) -> Arguments:
     """
     plugin = connection_loader.get("ssh", PlayContext())
     plugin.set_options(var_options=dict(variables))
-    found = {}
+    arguments = {}
     for variable in ARGUMENTS:
         name = variable.partition("_")[2]
         value, origin = plugin.get_option_and_origin(name, hostvars=dict(variables))
         if not str(origin).startswith("var:"):
             value = context.CLIARGS.get(name) or value
-        found[variable] = str(value or "")
+        arguments[variable] = str(value or "")
         try:
-            shlex.split(found[variable])
+            shlex.split(arguments[variable])
         except ValueError as error:
             raise FleetVirtError(
-                f"{name}: {found[variable]!r} is not a valid argument list for ssh: {error}"
+                f"{name}: {arguments[variable]!r} is not a valid argument list for ssh: {error}"
             ) from None
-    paths = [found.pop(f"ansible_{name}") for name in ("control_path", "control_path_dir")]
-    return Arguments(found, *paths)
+    paths = [arguments.pop(f"ansible_{name}") for name in ("control_path", "control_path_dir")]
+    return Arguments(arguments, *paths)
 
 
 def from_options(
