@@ -400,7 +400,7 @@ def problem(answer: t.Mapping[str, object], kind: str) -> str | None:
     """
     for key, shape in SHAPES[kind].items():
         if answer.get(key) is not None:
-            found = shape_problem(answer[key], shape, key)
-            if found:
-                return found
+            mismatch = shape_problem(answer[key], shape, key)
+            if mismatch:
+                return mismatch
     return None

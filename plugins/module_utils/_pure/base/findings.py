@@ -156,11 +156,14 @@ class Finding:
 def merged(findings: t.Iterable[Finding]) -> list[Finding]:
     """Merge findings that several hosts share into one."""
     hosts: dict[tuple[str, str], dict[str, None]] = {}
-    for one in findings:
-        hosts.setdefault((one.id, one.message), {}).update(dict.fromkeys(one.hosts))
+    for finding in findings:
+        hosts.setdefault((finding.id, finding.message), {}).update(dict.fromkeys(finding.hosts))
     return [Finding(kind, tuple(names), message) for (kind, message), names in hosts.items()]
 
 
 def ordered(findings: t.Iterable[Finding]) -> list[Finding]:
     """Errors first, then by id and host."""
-    return sorted(findings, key=lambda one: (SEVERITIES.index(one.severity), one.id, one.hosts))
+    return sorted(
+        findings,
+        key=lambda finding: (SEVERITIES.index(finding.severity), finding.id, finding.hosts),
+    )

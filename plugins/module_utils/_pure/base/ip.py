@@ -57,24 +57,24 @@ def usable(text: object) -> str | None:
     (``::ffff:127.0.0.1``, ``2002:7f00:1::``) is checked as the IPv4 address that it leads to.
     """
     try:
-        found = interface(str(text)).ip
+        address = interface(str(text)).ip
     except ValueError:
         return None
-    if isinstance(found, ipaddress.IPv6Address):
-        inner = found.ipv4_mapped
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = address.ipv4_mapped
         if inner is not None:
             return usable(str(inner))
-        inside = found.sixtofour or (found.teredo or (None, None))[1]
+        inside = address.sixtofour or (address.teredo or (None, None))[1]
         if inside is not None and usable(str(inside)) is None:
             return None
-    elif found in _THIS_NETWORK:
+    elif address in _THIS_NETWORK:
         return None
     if (
-        found.is_loopback
-        or found.is_link_local
-        or found.is_multicast
-        or found.is_unspecified
-        or found.is_reserved  # with the broadcast address, and old forms of IPv4 in IPv6
+        address.is_loopback
+        or address.is_link_local
+        or address.is_multicast
+        or address.is_unspecified
+        or address.is_reserved  # with the broadcast address, and old forms of IPv4 in IPv6
     ):
         return None
-    return str(found)
+    return str(address)

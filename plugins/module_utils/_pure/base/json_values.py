@@ -41,7 +41,7 @@ def as_list(value: object) -> list[object]:
 
 def as_mappings(value: object) -> list[Mapping[str, object]]:
     """The mappings in a list; anything else in it is left out."""
-    return [one for one in as_list(value) if isinstance(one, Mapping)]
+    return [mapping for mapping in as_list(value) if isinstance(mapping, Mapping)]
 
 
 def as_text(value: object) -> str | None:
@@ -150,9 +150,9 @@ Fields = t.Mapping[str, Shape]
 def shape_problem(value: object, shape: Shape, path: str) -> str | None:
     """The first part of ``value`` that does not match ``shape``; ``path`` names it."""
     if isinstance(shape, tuple):
-        if any(shape_problem(value, one, path) is None for one in shape):
+        if any(shape_problem(value, alternative, path) is None for alternative in shape):
             return None
-        nested = [one for one in shape if not isinstance(one, type)]
+        nested = [alternative for alternative in shape if not isinstance(alternative, type)]
         return shape_problem(value, nested[0], path) if nested else _wrong(value, path)
     if isinstance(shape, NotEmpty):
         return None if isinstance(value, str) and value.strip() else _wrong(value, path)
@@ -161,7 +161,9 @@ def shape_problem(value: object, shape: Shape, path: str) -> str | None:
             return _wrong(value, path)
         if not shape:
             return f"{path} is not empty" if value else None
-        return _first(shape_problem(one, shape[0], f"{path}[{i}]") for i, one in enumerate(value))
+        return _first(
+            shape_problem(element, shape[0], f"{path}[{i}]") for i, element in enumerate(value)
+        )
     if isinstance(shape, Every):
         if not isinstance(value, Mapping):
             return _wrong(value, path)
@@ -169,7 +171,7 @@ def shape_problem(value: object, shape: Shape, path: str) -> str | None:
         if missing:
             return f"{path}.{missing[0]} is missing"
         return _first(
-            shape_problem(one, shape.value, f"{path}.{key}") for key, one in value.items()
+            shape_problem(member, shape.value, f"{path}.{key}") for key, member in value.items()
         )
     if isinstance(shape, Mapping):
         if not isinstance(value, Mapping):
@@ -198,8 +200,8 @@ def _keys(shape: Fields) -> t.Iterator[tuple[str, bool, Shape]]:
         yield key.rstrip("?"), key.endswith("?"), inner
 
 
-def _first(found: t.Iterable[str | None]) -> str | None:
-    return next((one for one in found if one), None)
+def _first(problems: t.Iterable[str | None]) -> str | None:
+    return next((problem for problem in problems if problem), None)
 
 
 def _wrong(value: object, path: str) -> str:

@@ -36,14 +36,14 @@ def newest_common(machines: t.Sequence[t.Collection[str]], wanted: str | None) -
         return wanted if wanted in common else None
     families = _PREFERRED if wanted is None else (_FAMILIES[wanted],)
     for family in families:
-        found = [
+        versions = [
             (int(match["major"]), int(match["minor"]), name)
             for name in common
             for match in [_VERSIONED.fullmatch(name)]
             if match and match["family"] == family
         ]
-        if found:
-            return max(found)[2]
+        if versions:
+            return max(versions)[2]
     return None
 
 

@@ -173,9 +173,11 @@ def settled(
     """
     volumes = (
         replace(
-            one, pool=pools.get(one.path, one.pool), made="" if one.path in copies else one.made
+            volume,
+            pool=pools.get(volume.path, volume.pool),
+            made="" if volume.path in copies else volume.made,
         )
-        for one in metadata.volumes
+        for volume in metadata.volumes
     )
     return replace(
         metadata,
@@ -282,8 +284,10 @@ def remedy(name: str, broken: str) -> str:
 
 def metadata_problems(name: str, *stored: Metadata | None) -> list[str]:
     """Why nothing may be done to the VM ``name`` with this metadata; empty if all can be used."""
-    broken = dict.fromkeys(one.broken for one in stored if one is not None and one.broken)
-    return [f"{name!r}: {remedy(name, one)}" for one in broken if one]
+    broken = dict.fromkeys(
+        metadata.broken for metadata in stored if metadata is not None and metadata.broken
+    )
+    return [f"{name!r}: {remedy(name, reason)}" for reason in broken if reason]
 
 
 def to_element(metadata: Metadata) -> Element:

@@ -69,14 +69,14 @@ def require_named(names: Iterable[str]) -> None:
 
 
 def _findings(value: str, *, host_name: bool) -> list[str]:
-    found: list[str] = []
+    problems: list[str] = []
     shown = show(value)
     allowed = "letters a-z, digits, '-' and '.'" if host_name else "letters a-z, digits, '-_.'"
     bad = sorted(set(re.sub(r"[A-Za-z0-9.-]" if host_name else r"[A-Za-z0-9._-]", "", value)))
     if bad:
         remedy = "rename it, or set seed.hostname" if host_name and bad == ["_"] else "rename it"
         listed = " ".join(show(character) for character in bad[:8])
-        found.append(
+        problems.append(
             f"{shown} has characters that are not allowed ({listed}); "
             f"a name is made of {allowed}: {remedy}"
         )
@@ -84,18 +84,18 @@ def _findings(value: str, *, host_name: bool) -> list[str]:
     if len(value) > limit:
         remedy = "shorten it, or set seed.hostname" if host_name else "shorten it"
         why = " as the guest's host name" if host_name else ""
-        found.append(
+        problems.append(
             f"{shown} has {len(value)} characters; at most {limit} are allowed{why}: {remedy}"
         )
     if value[0] in "-._":
-        found.append(
+        problems.append(
             f"{shown} starts with {value[0]!r}; the first character is a letter or a "
             "digit (a leading '-' is read as an option, a leading '.' hides the file): "
             "rename it"
         )
     labels = value.split(".")
     if ".." in value or value.endswith("."):
-        found.append(
+        problems.append(
             f"{shown} has an empty part between or after dots; "
             "each part has at least one character: rename it"
         )
@@ -104,24 +104,24 @@ def _findings(value: str, *, host_name: bool) -> list[str]:
         and any(part[:1] == "-" or part[-1:] == "-" for part in labels)
         and (value[0] != "-")
     ):
-        found.append(
+        problems.append(
             f"{shown} has a part that starts or ends with '-'; "
             "each part of a host name starts and ends with a letter or digit: rename it"
         )
     if re.fullmatch(r"[0-9.]+", value):
-        found.append(
+        problems.append(
             f"{shown} has no letter; virsh reads it as an ID, ssh as an address: add a letter"
         )
     if value.lower().endswith(CLAIM):
-        found.append(
+        problems.append(
             f"{shown} ends in {CLAIM!r}; that ending is reserved for the claim of a VM on the"
             " destination of a move: rename it"
         )
     if value.lower() in _RESERVED:
-        found.append(
+        problems.append(
             f"{shown} is reserved by Ansible ({', '.join(sorted(_RESERVED))}): choose another"
         )
-    return found
+    return problems
 
 
 def valid_vm_name(value: str) -> str:
@@ -164,7 +164,7 @@ def playbook_command(name: str, **variables: str) -> str:
 
     The variables are JSON if a value needs that; for a value that is a template there is ``NAME``.
     """
-    given = {key: "NAME" if _TEMPLATE.search(one) else one for key, one in variables.items()}
+    given = {key: "NAME" if _TEMPLATE.search(value) else value for key, value in variables.items()}
     if all(_PLAIN.fullmatch(value) for value in given.values()):
         words = [f"-e {key}={value}" for key, value in given.items()]
     else:

@@ -55,7 +55,7 @@ def outcomes(
     ``answers`` are results by hypervisor; under ``key`` they have one entry for each name, with
     ``name`` and, where it may fail, ``failed`` and ``msg``.
     """
-    found = []
+    per_name = []
     for host, names in requested.items():
         answer = answers.get(host) or {}
         entries = answer.get(key)
@@ -66,8 +66,8 @@ def outcomes(
             for entry in reversed(entries)
             if isinstance(entry, Mapping) and isinstance(entry.get("name"), str)
         }
-        found += [_of(host, name, by_name.get(name), answer) for name in dict.fromkeys(names)]
-    return found
+        per_name += [_of(host, name, by_name.get(name), answer) for name in dict.fromkeys(names)]
+    return per_name
 
 
 def _of(host: str, name: str, entry: Answer | None, answer: Answer) -> Outcome:
@@ -80,9 +80,9 @@ def _of(host: str, name: str, entry: Answer | None, answer: Answer) -> Outcome:
     return Outcome(host, name, entry, problem)
 
 
-def failed_entry(one: Outcome, answer: Answer) -> dict[str, object]:
+def failed_entry(outcome: Outcome, answer: Answer) -> dict[str, object]:
     """An entry for a name that its hypervisor did not report, in the form of the others."""
-    return {"name": one.name, "changed": False, "failed": True, "msg": told(answer)}
+    return {"name": outcome.name, "changed": False, "failed": True, "msg": told(answer)}
 
 
 def unheard(hosts: t.Iterable[str], answers: Mapping[str, Answer], key: str) -> dict[str, str]:

@@ -53,12 +53,12 @@ def clear(element: Element, place: str) -> None:
     """Remove the value, and parent elements that are then empty."""
     below, name = _parts(place)
     path = "/".join(_tags(below))
-    for found in element.findall(path) if path else [element]:
+    for target in element.findall(path) if path else [element]:
         if name:
-            found.attrib.pop(name, "")
-            _prune(found, element)
+            target.attrib.pop(name, "")
+            _prune(target, element)
         else:
-            _remove(found)
+            _remove(target)
 
 
 def _prune(empty: Element, top: Element) -> None:
@@ -88,10 +88,10 @@ def texts(element: Element, place: str) -> list[str]:
     """All values at the place; an element without text counts as an empty value."""
     below, name = _parts(place)
     path = "/".join(_tags(below))
-    found = element.findall(path) if path else [element]
+    targets = element.findall(path) if path else [element]
     if not name:
-        return [one.text or "" for one in found]
-    return [value for value in (one.get(name) for one in found) if value is not None]
+        return [target.text or "" for target in targets]
+    return [value for value in (target.get(name) for target in targets) if value is not None]
 
 
 def _parts(place: str) -> tuple[str, str]:

@@ -186,7 +186,7 @@ def silences(
     lost: t.Collection[str],
 ) -> dict[str, Silence]:
     """The hypervisors of the fleet that gave no answer and are not declared lost."""
-    found = {
+    silent = {
         name: Silence(
             outcomes.reason(answer)
             if outcomes.was_killed(answer)
@@ -202,8 +202,8 @@ def silences(
     }
     for name in expected or ():
         if name not in registered and name not in lost:
-            found[name] = Silence("excluded by --limit", asked=False)
-    return found
+            silent[name] = Silence("excluded by --limit", asked=False)
+    return silent
 
 
 def unknown_lost(lost: t.Collection[str], known: t.Collection[str]) -> str | None:
@@ -225,30 +225,36 @@ def missing(
     who = PROOFS[proof].who
     if who == ALL:
         return dict(silent)
-    return {name: one for name, one in silent.items() if who == CONCERNED and name in concerned}
+    return {
+        name: silence for name, silence in silent.items() if who == CONCERNED and name in concerned
+    }
 
 
 def named(silent: t.Mapping[str, Silence]) -> str:
     """The silent ones, each with its reason."""
-    return "; ".join(f"{name}: {one.why}" for name, one in silent.items())
+    return "; ".join(f"{name}: {silence.why}" for name, silence in silent.items())
 
 
 def remedy(silent: t.Mapping[str, Silence]) -> str:
     """What to do about them. Only one that cannot be reached at all may be permanently gone."""
-    gone = [name for name, one in silent.items() if one.asked and not one.reached]
-    killed = [name for name, one in silent.items() if one.killed]
-    ill = [name for name, one in silent.items() if one.asked and one.reached and not one.killed]
-    unasked = [name for name, one in silent.items() if not one.asked]
-    found = []
+    gone = [name for name, silence in silent.items() if silence.asked and not silence.reached]
+    killed = [name for name, silence in silent.items() if silence.killed]
+    ill = [
+        name
+        for name, silence in silent.items()
+        if silence.asked and silence.reached and not silence.killed
+    ]
+    unasked = [name for name, silence in silent.items() if not silence.asked]
+    remedies = []
     if gone:
-        found.append(
+        remedies.append(
             f"bring {', '.join(gone)} back; only if permanently gone, name it in"
             f" virt_hypervisors_lost, for example -e virt_hypervisors_lost={','.join(gone)}"
         )
     if ill:
-        found.append(f"{', '.join(ill)} can be reached, so fix the problem reported for it")
+        remedies.append(f"{', '.join(ill)} can be reached, so fix the problem reported for it")
     if killed:
-        found.append(f"run it again: the module on {', '.join(killed)} was killed")
+        remedies.append(f"run it again: the module on {', '.join(killed)} was killed")
     if unasked:
-        found.append(f"run without --limit to include {', '.join(unasked)}")
-    return "; ".join(found)
+        remedies.append(f"run without --limit to include {', '.join(unasked)}")
+    return "; ".join(remedies)

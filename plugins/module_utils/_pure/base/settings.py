@@ -139,13 +139,13 @@ class Setting(t.Generic[Default_co]):
 
     def argument(self) -> Argument:
         """The setting in an argument spec, without empty entries."""
-        found: Argument = {"type": self.type}
+        argument: Argument = {"type": self.type}
         if self.default is not None:
-            found["default"] = self.default
-        found.update(self._more())
+            argument["default"] = self.default
+        argument.update(self._more())
         if self.aliases:
-            found["aliases"] = list(self.aliases)
-        return found
+            argument["aliases"] = list(self.aliases)
+        return argument
 
     def _more(self) -> Argument:
         return {}
@@ -164,8 +164,8 @@ class Integer(Setting[Default_co]):
     type = "int"
 
     def read(self, reader: Reader) -> int | Default_co:
-        found = reader.integer(self.name, None, self.low, self.high)
-        return self.default if found is None else found
+        value = reader.integer(self.name, None, self.low, self.high)
+        return self.default if value is None else value
 
     def from_text(self, text: str) -> object:
         return number(text)
@@ -182,8 +182,8 @@ class Size(Setting[Default_co]):
     high: int = 0
 
     def read(self, reader: Reader) -> int | Default_co:
-        found = reader.mib(self.name, None, self.high, self.low)
-        return self.default if found is None else found
+        value = reader.mib(self.name, None, self.high, self.low)
+        return self.default if value is None else value
 
     def _more(self) -> Argument:
         return {"default": str(self.default)} if self.default is not None else {}
@@ -210,8 +210,8 @@ class Text(Setting[Default_co]):
         return {} if self.secret is None else {"no_log": self.secret}
 
     def read(self, reader: Reader) -> str | Default_co:
-        found = reader.text(self.name, None, self.pattern, self.rule)
-        return self.default if found is None else found
+        value = reader.text(self.name, None, self.pattern, self.rule)
+        return self.default if value is None else value
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -221,8 +221,8 @@ class Choice(Setting[Default_co]):
     choices: tuple[str, ...] = ()
 
     def read(self, reader: Reader) -> str | Default_co:
-        found = reader.choice(self.name, self.choices)
-        return self.default if found is None else found
+        value = reader.choice(self.name, self.choices)
+        return self.default if value is None else value
 
     def _more(self) -> Argument:
         return {"choices": list(self.choices)}
@@ -283,14 +283,14 @@ class Value(Setting[Default_co]):
     secret: bool | None = None
 
     def _more(self) -> Argument:
-        found: Argument = {"type": self.of}
+        argument: Argument = {"type": self.of}
         if self.elements:
-            found["elements"] = self.elements
+            argument["elements"] = self.elements
         if self.required:
-            found["required"] = True
+            argument["required"] = True
         if self.secret is not None:
-            found["no_log"] = self.secret
-        return found
+            argument["no_log"] = self.secret
+        return argument
 
 
 @dataclass(frozen=True, eq=False, repr=False)

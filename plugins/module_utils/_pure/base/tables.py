@@ -244,25 +244,25 @@ def _broken(hypervisors: t.Sequence[Entry]) -> list[str]:
     ]
 
 
-def placements(found: t.Sequence[Entry], *, every: bool = False) -> str:
+def placements(vms: t.Sequence[Entry], *, every: bool = False) -> str:
     """Where each VM goes, with its score.
 
     With ``every``, each other hypervisor follows, with its score or its reason.
     """
     rows: list[list[object]] = []
-    for one in found:
-        if one["existing"]:
-            rows.append([one["name"], ", ".join(one["existing"]), "exists already", None])
+    for vm in vms:
+        if vm["existing"]:
+            rows.append([vm["name"], ", ".join(vm["existing"]), "exists already", None])
             continue
-        if not one["ranking"]:
-            rows.append([one["name"], None, "nowhere", None])
-        for position, ranked in enumerate(one["ranking"] if every else one["ranking"][:1]):
+        if not vm["ranking"]:
+            rows.append([vm["name"], None, "nowhere", None])
+        for position, ranked in enumerate(vm["ranking"] if every else vm["ranking"][:1]):
             word = "chosen" if position == 0 else "possible"
             notes = "; ".join(ranked["notes"])
-            rows.append([one["name"], ranked["host"], f"{word}, {ranked['score']:.3f}", notes])
+            rows.append([vm["name"], ranked["host"], f"{word}, {ranked['score']:.3f}", notes])
         rows += [
-            [one["name"], entry["host"], f"no: {entry['filter']}", entry["reason"]]
-            for entry in (one["rejected"] if every else ())
+            [vm["name"], entry["host"], f"no: {entry['filter']}", entry["reason"]]
+            for entry in (vm["rejected"] if every else ())
         ]
     return table(["VM", "HYPERVISOR", "PLACE", "WHY"], rows) + "\n"
 
@@ -290,7 +290,7 @@ def _became(vm: Entry, predicted: bool) -> str:
     words = [str(vm["msg"] or results.word(vm, done))]
     words += [str(vm["note"])] if vm.get("note") else []
     if vm.get("restarted") is True:
-        words = [*(one for one in words if one != results.UNCHANGED), "restarted"]
+        words = [*(outcome for outcome in words if outcome != results.UNCHANGED), "restarted"]
     if vm.get("restart_required") is True:
         pending = vm.get("pending")
         waiting = ", ".join(map(str, pending)) if isinstance(pending, list) else ""
@@ -302,21 +302,25 @@ def _became(vm: Entry, predicted: bool) -> str:
     return ", ".join(words)
 
 
-def findings(found: t.Sequence[Entry]) -> str:
+def findings(preflight_findings: t.Sequence[Entry]) -> str:
     """What preflight found: each finding with its remedy below, and how many there are."""
     lines: list[str] = []
-    for one in found:
-        head = f"{one['severity'].upper()}  {', '.join(map(clean, one['hosts']))}  [{one['id']}]"
-        lines += [head, f"  {clean(one['message'])}", f"  > {clean(one['remedy'])}"]
+    for finding in preflight_findings:
+        hosts = ", ".join(map(clean, finding["hosts"]))
+        head = f"{finding['severity'].upper()}  {hosts}  [{finding['id']}]"
+        lines += [head, f"  {clean(finding['message'])}", f"  > {clean(finding['remedy'])}"]
     words = ("error", "warning", "info")
-    counts = [f"{sum(one['severity'] == word for one in found)} {word}" for word in words]
+    counts = [
+        f"{sum(finding['severity'] == word for finding in preflight_findings)} {word}"
+        for word in words
+    ]
     return "\n".join([*lines, ", ".join(counts)]) + "\n"
 
 
-def finding_records(found: t.Sequence[Entry]) -> str:
+def finding_records(preflight_findings: t.Sequence[Entry]) -> str:
     """CSV, one record for each finding."""
     heads = ["severity", "hosts", "id", "message", "remedy"]
-    return csv_text(heads, [[one[head] for head in heads] for one in found])
+    return csv_text(heads, [[finding[head] for head in heads] for finding in preflight_findings])
 
 
 def images(hypervisors: t.Sequence[Entry]) -> str:
@@ -348,7 +352,10 @@ def images(hypervisors: t.Sequence[Entry]) -> str:
 def maintenance(hypervisors: t.Sequence[Entry]) -> str:
     """Which hypervisors are in maintenance now."""
     words = {"True": "maintenance", "False": "ready"}
-    rows = [[one["name"], words.get(str(one["maintenance"]), "failed")] for one in hypervisors]
+    rows = [
+        [hypervisor["name"], words.get(str(hypervisor["maintenance"]), "failed")]
+        for hypervisor in hypervisors
+    ]
     return table(["HYPERVISOR", "STATE"], rows) + "\n"
 
 

@@ -37,11 +37,11 @@ def read_root(xml: str, tag: str, what: str) -> Element:
 
 def first_children(element: Element | None) -> dict[str, Element]:
     """Children by tag; of several with the same tag the first, as in libvirt's own parser."""
-    found: dict[str, Element] = {}
+    children: dict[str, Element] = {}
     if element is not None:
         for child in element:
-            found.setdefault(child.tag, child)
-    return found
+            children.setdefault(child.tag, child)
+    return children
 
 
 def text_of(element: Element | None) -> str | None:

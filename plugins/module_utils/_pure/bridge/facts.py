@@ -21,14 +21,14 @@ TAKERS = ("macvlan", "macvtap", "ipvlan", "ipvtap")
 
 def links(text: str, wireless: t.Container[str] = ()) -> dict[str, Link]:
     """The interfaces in the answer to ``ip -json -details address show``."""
-    found = {}
+    interfaces = {}
     for entry in json.loads(text or "[]"):
         if not entry.get("ifname"):
             continue  # iproute2 leaves empty objects where a filter hid something
         info = entry.get("linkinfo", {})
         kind = str(info.get("info_kind", ""))
         name = str(entry["ifname"])
-        found[name] = Link(
+        interfaces[name] = Link(
             name=name,
             mac=str(entry.get("address", "")),
             kind=kind,
@@ -38,22 +38,24 @@ def links(text: str, wireless: t.Container[str] = ()) -> dict[str, Link]:
             wireless=name in wireless,
             stp=kind == "bridge" and bool(info.get("info_data", {}).get("stp_state")),
             addresses=tuple(
-                Address(f"{one['local']}/{one['prefixlen']}", bool(one.get("dynamic")))
-                for one in entry.get("addr_info", ())
-                if one.get("scope") != "link" and not one.get("temporary") and "local" in one
+                Address(f"{address['local']}/{address['prefixlen']}", bool(address.get("dynamic")))
+                for address in entry.get("addr_info", ())
+                if address.get("scope") != "link"
+                and not address.get("temporary")
+                and "local" in address
             ),
         )
-    return found
+    return interfaces
 
 
 def routes(*texts: str) -> tuple[Route, ...]:
     """The routes in answers to ``ip -json route show``, without automatic ones."""
-    found = []
+    configured = []
     for text in texts:
         for entry in json.loads(text or "[]"):
             if entry.get("protocol") in ("kernel", "ra"):
                 continue
-            found.append(
+            configured.append(
                 Route(
                     str(entry.get("dst", "")),
                     str(entry.get("gateway", "")),
@@ -62,7 +64,7 @@ def routes(*texts: str) -> tuple[Route, ...]:
                     str(entry.get("protocol", "")),
                 )
             )
-    return tuple(found)
+    return tuple(configured)
 
 
 def nameservers(resolv_conf: str) -> tuple[str, ...]:

@@ -29,13 +29,13 @@ _ADDRESSING = re.compile(r"\b(route|rule|addr|address)\b")
 
 def sources(text: str) -> list[str]:
     """The patterns of files that the text includes."""
-    found = []
+    patterns = []
     for line in text.splitlines():
         words = line.split()
         if len(words) > 1 and words[0] in ("source", "source-directory"):
             pattern = words[1] if words[1].startswith("/") else f"/etc/network/{words[1]}"
-            found.append(f"{pattern}/*" if words[0] == "source-directory" else pattern)
-    return found
+            patterns.append(f"{pattern}/*" if words[0] == "source-directory" else pattern)
+    return patterns
 
 
 def configures(files: t.Mapping[str, str], name: str) -> bool:
@@ -47,7 +47,7 @@ def configures(files: t.Mapping[str, str], name: str) -> bool:
 
 def known(facts: Facts, _manager: Manager, uplink: str) -> set[str]:
     """The addresses, with their prefix lengths, that the files give to the uplink."""
-    found = set()
+    addresses = set()
     for text in facts.interfaces.values():
         for block in _blocks(text):
             if _head(block)[:1] != ["iface"] or _head(block)[1].split(":")[0] != uplink:
@@ -62,13 +62,13 @@ def known(facts: Facts, _manager: Manager, uplink: str) -> set[str]:
                 plain = "64" if ":" in address else "32"
                 address = f"{address}/{options.get('netmask', plain)}"
             try:
-                found.add(str(ipaddress.ip_interface(address)))
+                addresses.add(str(ipaddress.ip_interface(address)))
             except ValueError:
                 continue
             # "ip address add" in a hook is configuration as well
         for hook in re.findall(r"\baddr(?:ess)? add (\S+/\d+)", text):
-            found.add(hook)
-    return found
+            addresses.add(hook)
+    return addresses
 
 
 def switch(

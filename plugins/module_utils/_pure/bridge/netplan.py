@@ -34,13 +34,13 @@ Definition = Mapping[str, Json]
 
 def known(facts: Facts, manager: Manager, _uplink: str) -> set[str]:
     """The addresses, with their prefix lengths, that the files give to the uplink."""
-    found = set()
+    addresses = set()
     for _text, data in facts.netplan.values():
         for definition in _definitions(data, manager.ident):
             for entry in as_list(definition.get("addresses")):
                 address = next(iter(entry)) if isinstance(entry, dict) else entry
-                found.add(str(ipaddress.ip_interface(str(address))))
-    return found
+                addresses.add(str(ipaddress.ip_interface(str(address))))
+    return addresses
 
 
 def switch(
@@ -61,13 +61,13 @@ def switch(
                 " supported through netplan; set `renderer: networkd` there, or define the bridge"
                 " there yourself; it is then left unchanged"
             )
-    found: dict[str, dict[str, Json]] = {}
+    addressing: dict[str, dict[str, Json]] = {}
     after = dict(facts.netplan)
     changed: dict[str, Definition] = {}
     for path, (_text, data) in facts.netplan.items():
         definitions = _definitions(data, manager.ident) if uplink else []
         if definitions:
-            found[path] = {
+            addressing[path] = {
                 key: value
                 for definition in definitions
                 for key, value in definition.items()
@@ -82,7 +82,7 @@ def switch(
     files: list[File] = []
     for path, network in changed.items():
         former, data = facts.netplan.get(path, (None, None))
-        moved = {} if wanted.explicit else found.get(path, {})
+        moved = {} if wanted.explicit else addressing.get(path, {})
         definition = {**(_own(wanted, manager, link) if path == home else {}), **moved}
         bridges = {**_mapping(network.get("bridges")), bridge: definition}
         whole = {**network, "bridges": bridges} if definition else network
@@ -115,8 +115,8 @@ def _network(data: Json) -> Definition:
 
 def _definitions(data: Json, ident: str) -> list[Definition]:
     """Everything a file contains about a definition of any type."""
-    found = [_mapping(kind).get(ident) for kind in _network(data).values()]
-    return [one for one in found if isinstance(one, Mapping)]
+    definitions = [_mapping(kind).get(ident) for kind in _network(data).values()]
+    return [definition for definition in definitions if isinstance(definition, Mapping)]
 
 
 def _without_addressing(network: Definition, ident: str) -> Definition:

@@ -30,16 +30,16 @@ Sections = list[tuple[str, list[str]]]
 
 def known(_facts: Facts, manager: Manager, _uplink: str) -> set[str]:
     """The addresses, with their prefix lengths, that the file gives to the uplink."""
-    found = set()
+    addresses = set()
     for section, lines in sections(manager.text):
         for line in lines:
             key, _sep, value = line.partition("=")
             if section in ("Network", "Address") and key.strip() == "Address":
                 try:
-                    found.add(str(ipaddress.ip_interface(value.strip())))
+                    addresses.add(str(ipaddress.ip_interface(value.strip())))
                 except ValueError:
                     continue
-    return found
+    return addresses
 
 
 def switch(
@@ -77,14 +77,14 @@ def switch(
 
 def sections(text: str) -> Sections:
     """The sections of a unit file in order, with their lines, without comments."""
-    found: Sections = []
+    unit: Sections = []
     for line in re.sub(r"\\\n", " ", text).splitlines():
         plain = line.strip()
         if plain.startswith("[") and plain.endswith("]"):
-            found.append((plain[1:-1], []))
-        elif found and plain and plain[0] not in "#;":
-            found[-1][1].append(plain)
-    return found
+            unit.append((plain[1:-1], []))
+        elif unit and plain and plain[0] not in "#;":
+            unit[-1][1].append(plain)
+    return unit
 
 
 def identity(client_id: str) -> list[tuple[str, str]]:

@@ -26,13 +26,13 @@ _IP_KEYS = ("zone", "metered", "mdns", "llmnr", "dns-over-tls")
 
 def known(_facts: Facts, manager: Manager, _uplink: str) -> set[str]:
     """The addresses, with their prefix lengths, that the profile gives to the uplink."""
-    found = set()
+    addresses = set()
     for section, lines in sections(manager.text):
         for line in lines:
             key, _sep, value = line.partition("=")
             if section in ("ipv4", "ipv6") and key.startswith("address") and key[7:].isdigit():
-                found.add(str(ipaddress.ip_interface(value.split(",")[0].strip())))
-    return found
+                addresses.add(str(ipaddress.ip_interface(value.split(",")[0].strip())))
+    return addresses
 
 
 def switch(
@@ -86,14 +86,14 @@ def switch(
 
 def sections(text: str) -> Sections:
     """The groups of a keyfile in order, with their lines, without comments."""
-    found: Sections = []
+    groups: Sections = []
     for line in text.splitlines():
         plain = line.strip()
         if plain.startswith("[") and plain.endswith("]"):
-            found.append((plain[1:-1], []))
-        elif found and plain and not plain.startswith("#"):
-            found[-1][1].append(plain)
-    return found
+            groups.append((plain[1:-1], []))
+        elif groups and plain and not plain.startswith("#"):
+            groups[-1][1].append(plain)
+    return groups
 
 
 def _quoted(path: str) -> str:
@@ -162,7 +162,7 @@ def _bridge(wanted: Wanted, manager: Manager, link: Link | None, identifier: str
 
 
 def _explicit(wanted: Wanted) -> list[tuple[str, list[str]]]:
-    found = []
+    groups = []
     for name, version in (("ipv4", 4), ("ipv6", 6)):
         lines: list[str] = []
         for address in wanted.addresses:
@@ -174,5 +174,5 @@ def _explicit(wanted: Wanted) -> list[tuple[str, list[str]]]:
         servers = [s for s in wanted.nameservers if ipaddress.ip_address(s).version == version]
         lines += [f"gateway={gateway}" for gateway in gateways]
         lines += [f"dns={''.join(f'{server};' for server in servers)}"] if servers else []
-        found.append((name, [f"method={method}", *lines]))
-    return found
+        groups.append((name, [f"method={method}", *lines]))
+    return groups

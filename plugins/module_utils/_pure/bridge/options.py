@@ -142,27 +142,27 @@ def _bridge(entry: Bridge, path: str, problems: list[Problem]) -> Wanted:
 def _addresses(
     values: t.Sequence[str], problem: t.Callable[[str, str], None]
 ) -> list[ip.Interface]:
-    found = []
+    addresses = []
     for value in values:
         try:
             if "/" not in value:
                 raise ValueError("no prefix length")
-            found.append(ip.interface(value))
+            addresses.append(ip.interface(value))
         except ValueError:
             problem(
                 "addresses",
                 f"{show(value)} is not an address with a prefix length; write 192.0.2.7/24",
             )
-    return found
+    return addresses
 
 
 def _plain(
     key: str, values: t.Sequence[str], problem: t.Callable[[str, str], None]
 ) -> list[ip.Address]:
-    found = []
+    addresses = []
     for value in values:
         try:
-            found.append(ip.address(value))
+            addresses.append(ip.address(value))
         except ValueError:
             problem(key, f"{show(value)} is not an address; write for example 192.0.2.1")
-    return found
+    return addresses

@@ -83,31 +83,33 @@ def missing(expected: Expected, facts: Facts) -> list[str]:
     bridge = facts.links.get(expected.bridge)
     if bridge is None or bridge.kind != "bridge":
         return [f"{expected.bridge} does not exist"]
-    found = []
+    differences = []
     if expected.uplink:
         uplink = facts.links.get(expected.uplink)
         if uplink is None or uplink.master != expected.bridge:
-            found.append(f"{expected.uplink} is not a port of {expected.bridge}")
+            differences.append(f"{expected.uplink} is not a port of {expected.bridge}")
         elif expected.mac and bridge.mac != expected.mac:
-            found.append(f"{expected.bridge} has the MAC address {bridge.mac}, not {expected.mac}")
-    there = {address.text for address in bridge.addresses}
-    found += [
+            differences.append(
+                f"{expected.bridge} has the MAC address {bridge.mac}, not {expected.mac}"
+            )
+    present = {address.text for address in bridge.addresses}
+    differences += [
         f"{expected.bridge} has no address {address}"
         for address in expected.addresses
-        if address not in there
+        if address not in present
     ]
     routed = {(r.destination, r.gateway) for r in facts.routes if r.device == expected.bridge}
-    found += [
+    differences += [
         f"no route to {destination}{f' via {gateway}' if gateway else ''} over {expected.bridge}"
         for destination, gateway in expected.routes
         if (destination, gateway) not in routed
     ]
-    found += [
+    differences += [
         f"the name server {server} is missing"
         for server in expected.nameservers
         if server not in facts.nameservers
     ]
-    return found
+    return differences
 
 
 def _look(wanted: Wanted, facts: Facts) -> tuple[Entry, str]:
@@ -144,7 +146,7 @@ def _look(wanted: Wanted, facts: Facts) -> tuple[Entry, str]:
         _require_right(wanted, bridge, uplink, facts)
     elif uplink:
         _require_usable(wanted, uplink, facts)
-    found: Entry = {
+    entry: Entry = {
         "name": name,
         "uplink": uplink or None,
         "changed": bridge is None,
@@ -152,7 +154,7 @@ def _look(wanted: Wanted, facts: Facts) -> tuple[Entry, str]:
         "mac": bridge.mac if bridge else None,
         "addresses": [address.text for address in bridge.addresses] if bridge else [],
     }
-    return found, uplink
+    return entry, uplink
 
 
 def _require_right(wanted: Wanted, bridge: Link, uplink: str, facts: Facts) -> None:
@@ -175,7 +177,7 @@ def _require_right(wanted: Wanted, bridge: Link, uplink: str, facts: Facts) -> N
 
 def _require_usable(wanted: Wanted, uplink: str, facts: Facts) -> None:
     link = facts.links.get(uplink)
-    names = ", ".join(sorted(name for name, one in facts.links.items() if one.ethernet))
+    names = ", ".join(sorted(name for name, link in facts.links.items() if link.ethernet))
     bridge = f"bridge {wanted.name}"
     if link is None:
         raise PlanRefused(
@@ -204,7 +206,7 @@ def _require_usable(wanted: Wanted, uplink: str, facts: Facts) -> None:
             f" {_NAT}"
         )
     takers = [
-        one.name for one in facts.links.values() if one.lower == uplink and one.kind in TAKERS
+        link.name for link in facts.links.values() if link.lower == uplink and link.kind in TAKERS
     ]
     if takers:
         raise PlanRefused(
@@ -219,7 +221,7 @@ def _manager(wanted: Wanted, link: Link | None, facts: Facts) -> Manager:
     manager = facts.managers.get(name)
     if manager is None and (link is None or not link.addresses):
         others = [facts.managers.get(facts.default_link), *facts.managers.values()]
-        main = next((one for one in others if one is not None), None)
+        main = next((other for other in others if other is not None), None)
         manager = Manager(main.backend) if main else None
     if manager is None:
         known = ", ".join(BACKENDS.values())
@@ -234,7 +236,11 @@ def _require_known(link: Link, wanted: Wanted, known: t.Collection[str], manager
     """Refuse to carry over addresses that are not in the configuration."""
     if wanted.explicit:
         return
-    lost = [one.text for one in link.addresses if not one.dynamic and one.text not in known]
+    lost = [
+        address.text
+        for address in link.addresses
+        if not address.dynamic and address.text not in known
+    ]
     if lost:
         raise PlanRefused(
             f"bridge {wanted.name}: uplink {link.name} has {', '.join(lost)}, which"
@@ -285,7 +291,9 @@ def _expected(wanted: Wanted, link: Link | None, facts: Facts) -> Expected:
     else:
         # Addresses from router advertisements may depend on the interface's name; they come again.
         given = link.addresses if link else ()
-        addresses = tuple(one.text for one in given if not (one.ipv6 and one.dynamic))
+        addresses = tuple(
+            address.text for address in given if not (address.ipv6 and address.dynamic)
+        )
         routes = tuple(
             (route.destination, route.gateway)
             for route in facts.routes

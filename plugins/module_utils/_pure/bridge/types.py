@@ -124,9 +124,11 @@ class Facts:
     @property
     def default_link(self) -> str:
         """The interface of the default route, or an empty string."""
-        found = [route for route in self.routes if route.destination == "default" and route.device]
-        found.sort(key=lambda route: (":" in route.gateway, route.metric))
-        return found[0].device if found else ""
+        default_routes = [
+            route for route in self.routes if route.destination == "default" and route.device
+        ]
+        default_routes.sort(key=lambda route: (":" in route.gateway, route.metric))
+        return default_routes[0].device if default_routes else ""
 
 
 @dataclass(frozen=True)

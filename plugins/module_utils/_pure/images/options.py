@@ -82,9 +82,9 @@ def peer_uris(peers: t.Sequence[str]) -> dict[str, str]:
 
 def _host(peer: str) -> str:
     try:
-        found = ip.address(peer)
-        if found.version == 6:
-            return f"[{found}]"
+        address = ip.address(peer)
+        if address.version == 6:
+            return f"[{address}]"
     except ValueError:
         pass
     if not _NAME.fullmatch(peer):

@@ -66,7 +66,7 @@ def sort(
 
 def locate(
     names: t.Sequence[str],
-    there: t.Mapping[str, t.Sequence[Vm]],
+    vms_by_host: t.Mapping[str, t.Sequence[Vm]],
     silent: Silences,
     hypervisors: t.Collection[str] = (),
 ) -> Located[Vm]:
@@ -75,25 +75,25 @@ def locate(
     if not names:
         raise PlanRefused("no VM is named; give -e vm_name=web1, or virt_names for several")
     require_named(names)
-    found: Located[Vm] = Located()
+    located: Located[Vm] = Located()
     for name in dict.fromkeys(names):
-        places = {host: vm for host, vms in there.items() for vm in vms if vm.name == name}
+        places = {host: vm for host, vms in vms_by_host.items() for vm in vms if vm.name == name}
         if len(places) > 1:
             phases = {where: vm.phase for where, vm in places.items()}
             uuids = [vm.uuid for vm in places.values()]
-            found.problems.append(twice.text(name, phases, uuids))
+            located.problems.append(twice.text(name, phases, uuids))
         elif places:
-            found.places[name] = next(iter(places.items()))
-        elif name in (*there, *silent, *hypervisors):
-            found.problems.append(
+            located.places[name] = next(iter(places.items()))
+        elif name in (*vms_by_host, *silent, *hypervisors):
+            located.problems.append(
                 f"{name!r} is a hypervisor, not a VM; fleet.virt.list shows the VMs"
             )
         else:
             missing = proofs.missing("absent", silent)
             if missing:
-                found.problems.append(
+                located.problems.append(
                     f"{name!r} is on no hypervisor that responded, but may be on one that did not"
                     f" ({proofs.named(missing)}); {proofs.remedy(missing)}"
                 )
-            found.absent.append(name)
-    return found
+            located.absent.append(name)
+    return located

@@ -55,16 +55,16 @@ def _seen(answer: Answer) -> Seen:
                 as_text(vm.get("uuid")),
                 as_text(vm.get("phase")),
                 tuple(
-                    Volume(str(one["path"]), bool(one["shared"]), as_text(one["pool_id"]))
-                    for one in as_mappings(vm["volumes"])
+                    Volume(str(volume["path"]), bool(volume["shared"]), as_text(volume["pool_id"]))
+                    for volume in as_mappings(vm["volumes"])
                 ),
             )
             for vm in as_mappings(answer.get("vms"))
         ),
         tuple(map(str, as_list(answer.get("pool_ids")))),
         tuple(
-            (str(one["file"]), tuple(map(str, as_list(one["users"]))))
-            for one in as_mappings(answer.get("users"))
+            (str(usage["file"]), tuple(map(str, as_list(usage["users"]))))
+            for usage in as_mappings(answer.get("users"))
         ),
     )
 
@@ -106,11 +106,11 @@ def fleet(
 
 def decide(names: t.Sequence[str], seen: Fleet, hypervisors: t.Collection[str] = ()) -> Decision:
     """Where each of ``names`` is; raises PlanRefused with everything that is unproven."""
-    there = {host: answer.vms for host, answer in seen.answers.items()}
-    located = locate(names, there, seen.silent, hypervisors)
-    found, problems = Decision(absent=located.absent), located.problems
+    vms_by_host = {host: answer.vms for host, answer in seen.answers.items()}
+    located = locate(names, vms_by_host, seen.silent, hypervisors)
+    decision, problems = Decision(absent=located.absent), located.problems
     for name, (host, vm) in located.places.items():
-        found.shares.setdefault(host, []).append(name)
+        decision.shares.setdefault(host, []).append(name)
         for volume in vm.volumes:
             shared = _shared(volume, host, seen)
             missing = (
@@ -120,9 +120,9 @@ def decide(names: t.Sequence[str], seen: Fleet, hypervisors: t.Collection[str] =
             )
             if shared:
                 file = posixpath.basename(volume.path)
-                found.asked.append(volume.path)
-                found.files.append(file)
-                found.homes[file] = host
+                decision.asked.append(volume.path)
+                decision.files.append(file)
+                decision.homes[file] = host
             if missing:
                 problems.append(
                     f"{volume.path} of {name!r} is on shared storage, and a hypervisor that may use"
@@ -130,7 +130,7 @@ def decide(names: t.Sequence[str], seen: Fleet, hypervisors: t.Collection[str] =
                 )
     if problems:
         raise PlanRefused("; ".join(problems))
-    return found
+    return decision
 
 
 def require_unused(decision: Decision, seen: Fleet) -> None:
@@ -169,6 +169,9 @@ def sole_pool_ids(host: str, seen: Fleet) -> list[str]:
     if proofs.missing("prune", seen.silent):
         return []
     others = {
-        one for name, answer in seen.answers.items() if name != host for one in answer.pool_ids
+        pool_id
+        for name, answer in seen.answers.items()
+        if name != host
+        for pool_id in answer.pool_ids
     }
     return sorted(set(seen.answers[host].pool_ids) - others) if host in seen.answers else []

@@ -133,46 +133,46 @@ class Removals:
 
 def plan(domain: DomainFacts, volumes: t.Sequence[VolumeFacts], options: Options) -> Removals:
     """What is removed with ``domain``, and what is kept."""
-    found = Removals()
-    found.problems = _refusals(domain, options)
-    if found.problems:
-        return found
+    removals = Removals()
+    removals.problems = _refusals(domain, options)
+    if removals.problems:
+        return removals
     if domain.managed_save:
-        found.removed.append(Removal("managed_save", domain.name))
+        removals.removed.append(Removal("managed_save", domain.name))
     named: set[str | None] = set()
     for volume in volumes:
-        problem = _volume(volume, domain, options, found)
+        problem = _volume(volume, domain, options, removals)
         if problem:
-            found.problems.append(problem)
+            removals.problems.append(problem)
             named.add(volume.path or volume.own.path)
-    named |= {kept.path for kept in found.kept} | {item.path for item in found.removed}
+    named |= {kept.path for kept in removals.kept} | {item.path for item in removals.removed}
     for path, what in domain.disks:
         if path not in named:
             named.add(path)
-            found.kept.append(Kept(path, f"{what}, and not made for {domain.name!r}"))
-    found.removed += [Removal("log", domain.name, path) for path in domain.logs]
-    found.removed += [Removal("snapshot", name) for name in domain.snapshots]
+            removals.kept.append(Kept(path, f"{what}, and not made for {domain.name!r}"))
+    removals.removed += [Removal("log", domain.name, path) for path in domain.logs]
+    removals.removed += [Removal("snapshot", name) for name in domain.snapshots]
     if domain.nvram is not None and domain.nvram_own:
-        found.removed.append(Removal("nvram", domain.name, domain.nvram))
+        removals.removed.append(Removal("nvram", domain.name, domain.nvram))
     elif domain.nvram is not None:
         reason = "firmware variables that are not in libvirt's own directory or are used by others"
-        found.kept.append(Kept(domain.nvram, reason))
-    found.removed.append(Removal("domain", domain.name))
-    return found
+        removals.kept.append(Kept(domain.nvram, reason))
+    removals.removed.append(Removal("domain", domain.name))
+    return removals
 
 
-def steps(found: Removals, domain: DomainFacts) -> tuple[Step[Belongings], ...]:
-    """The steps that remove ``found``: first the domain is kept from starting; its definition,
+def steps(removals: Removals, domain: DomainFacts) -> tuple[Step[Belongings], ...]:
+    """The steps that remove ``removals``: first the domain is kept from starting; its definition,
     which names everything else, is removed last. ``about`` is what a step removes.
     """
     name = domain.name
-    first = [Step("mark", f"mark {name}", _marked(found))]
+    first = [Step("mark", f"mark {name}", _marked(removals))]
     if domain.active:
-        off = _domain(lambda one: dataclasses.replace(one, state="shutoff", active=False))
+        off = _domain(lambda facts: dataclasses.replace(facts, state="shutoff", active=False))
         first.append(Step("destroy", f"destroy {name}", off))
     first.append(Step("look_again", f"look at {name} again", lambda before: before))
     last: list[Removal] = []
-    for item in found.removed:
+    for item in removals.removed:
         if item.kind in _BY_THEMSELVES:
             text = f"remove {item.path or 'its saved memory'}"
             first.append(Step(item.kind, text, _gone(item), about=(item,), forward=True))
@@ -197,15 +197,15 @@ def _domain(change: Effect[DomainFacts]) -> Effect[Belongings]:
     return effect
 
 
-def _marked(found: Removals) -> Effect[Belongings]:
+def _marked(removals: Removals) -> Effect[Belongings]:
     def effect(before: Belongings) -> Belongings:
         stored = before.domain.metadata if before.domain else None
         if stored is None:
             return before
-        own = tuple(one for one in stored.volumes if one not in found.foreign)
+        own = tuple(volume for volume in stored.volumes if volume not in removals.foreign)
         marked = dataclasses.replace(stored, phase="purging", volumes=own)
-        volumes = tuple(one for one in before.volumes if one.own not in found.foreign)
-        mark = _domain(lambda one: dataclasses.replace(one, metadata=marked))
+        volumes = tuple(volume for volume in before.volumes if volume.own not in removals.foreign)
+        mark = _domain(lambda facts: dataclasses.replace(facts, metadata=marked))
         return dataclasses.replace(mark(before), volumes=volumes)
 
     return effect
@@ -214,16 +214,16 @@ def _marked(found: Removals) -> Effect[Belongings]:
 def _gone(item: Removal) -> Effect[Belongings]:
     def effect(before: Belongings) -> Belongings:
         if item.kind == "managed_save":
-            return _domain(lambda one: dataclasses.replace(one, managed_save=False))(before)
+            return _domain(lambda facts: dataclasses.replace(facts, managed_save=False))(before)
         if item.kind == "log":
             logs = before.domain.logs if before.domain else ()
             left = tuple(path for path in logs if path != item.path)
-            return _domain(lambda one: dataclasses.replace(one, logs=left))(before)
+            return _domain(lambda facts: dataclasses.replace(facts, logs=left))(before)
         volumes = tuple(
-            dataclasses.replace(one, kind="absent", left_behind=False)
-            if one.path == item.path
-            else one
-            for one in before.volumes
+            dataclasses.replace(volume, kind="absent", left_behind=False)
+            if volume.path == item.path
+            else volume
+            for volume in before.volumes
         )
         return dataclasses.replace(before, volumes=volumes)
 
@@ -251,35 +251,35 @@ def _refusals(domain: DomainFacts, options: Options) -> list[str]:
             f" virt_seed (state absent), then by hand: {_WHERE} undefine {name} --nvram"
             " --managed-save --snapshots-metadata, then its files"
         ]
-    found = []
+    refusals = []
     if stored.phase not in (None, *_AT_WORK):
         before = ", before anything is removed"
-        found.append(leases.in_phase(name, stored.phase, domain.holder, before))
+        refusals.append(leases.in_phase(name, stored.phase, domain.holder, before))
     elif stored.phase is not None and domain.holder is not None:
-        found.append(leases.held(name, stored.phase, domain.holder))
+        refusals.append(leases.held(name, stored.phase, domain.holder))
     if not domain.persistent:
-        found.append(
+        refusals.append(
             f"{name!r} is transient: it disappears when it stops ({_WHERE} destroy {name}), and has"
             " no definition to remove"
         )
     if domain.active and not options.force:
-        found.append(
+        refusals.append(
             f"{name!r} is {domain.state}; shut it down first (virt_state, state shutoff), or"
             " destroy it with force (with the playbook: -e vm_force=true)"
         )
     if domain.external_snapshots:
-        found.append(
+        refusals.append(
             f"{name!r} has external snapshots ({', '.join(domain.external_snapshots)}) made by"
             f" other means, whose files would be left behind; merge them first ({_WHERE}"
             f" blockcommit) and remove them ({_WHERE} snapshot-delete --metadata)"
         )
-    return found
+    return refusals
 
 
 def _volume(
-    volume: VolumeFacts, domain: DomainFacts, options: Options, found: Removals
+    volume: VolumeFacts, domain: DomainFacts, options: Options, removals: Removals
 ) -> str | None:
-    """Sort one volume into ``found``; return the reason to remove nothing at all, if any."""
+    """Sort one volume into ``removals``; return the reason to remove nothing at all, if any."""
     own = volume.own
     named = f"{own.pool}/{own.name}"
     if volume.path is None:
@@ -290,15 +290,15 @@ def _volume(
                 f"{named} of {domain.name!r} is at {own.path}, but there is no pool {own.pool!r};"
                 " define the pool again"
             )
-        found.kept.append(Kept(own.path, f"outside the pool {own.pool!r}, which is elsewhere"))
+        removals.kept.append(Kept(own.path, f"outside the pool {own.pool!r}, which is elsewhere"))
         return None
     if volume.kind == "absent":
         if volume.left_behind:
             reason = f"outside the pool {own.pool!r}, which is elsewhere"
-            found.kept.append(Kept(own.path, reason))
+            removals.kept.append(Kept(own.path, reason))
         return None
     if volume.foreign:
-        found.foreign.append(own)  # it is returned with the disks that were not made for it
+        removals.foreign.append(own)  # it is returned with the disks that were not made for it
         return None
     if volume.own_overlays:
         return (
@@ -308,10 +308,10 @@ def _volume(
         )
     why = _why_kept(volume, domain, options)
     if why is not None:
-        found.kept.append(Kept(volume.path, why))
+        removals.kept.append(Kept(volume.path, why))
         return None
     if volume.users and not volume.attached:
-        found.kept.append(Kept(volume.path, "; ".join(volume.users)))
+        removals.kept.append(Kept(volume.path, "; ".join(volume.users)))
         return None
     if volume.users:
         return (
@@ -334,9 +334,9 @@ def _volume(
             f"{volume.path} is on storage that other hypervisors can reach, and it is not known"
             " here whether they use it; use the playbook purge_vm, which asks them"
         )
-    found.volumes.append(volume)
+    removals.volumes.append(volume)
     kind = "seed" if own.role == "seed" else "volume"
-    found.removed.append(Removal(kind, named, volume.path, volume.size_mib))
+    removals.removed.append(Removal(kind, named, volume.path, volume.size_mib))
     return None
 
 

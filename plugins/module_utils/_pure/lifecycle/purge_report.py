@@ -32,27 +32,27 @@ def report(
     were not found. ``answers`` are the results of the hypervisors.
     """
     rows: list[list[object]] = []
-    found = outcomes(shares, answers)
-    for one in found:
-        entry = one.entry or {}
+    vm_outcomes = outcomes(shares, answers)
+    for outcome in vm_outcomes:
+        entry = outcome.entry or {}
         word = "would go" if check else "removed"
         gone = [
             [
-                *(one.name, one.host, word, item["kind"]),
+                *(outcome.name, outcome.host, word, item["kind"]),
                 *(item["path"] or item["name"], item["size_mib"], ""),
             ]
             for item in as_mappings(entry.get("removed"))
         ]
         kept = [
-            [one.name, one.host, "stays", "file", item["path"], None, item["reason"]]
+            [outcome.name, outcome.host, "stays", "file", item["path"], None, item["reason"]]
             for item in as_mappings(entry.get("kept"))
         ]
-        if one.problem:
-            rows.append([one.name, one.host, "failed", None, None, None, ""])
+        if outcome.problem:
+            rows.append([outcome.name, outcome.host, "failed", None, None, None, ""])
         elif entry.get("not_tried"):
-            rows.append([one.name, one.host, NOT_TRIED, None, None, None, ""])
+            rows.append([outcome.name, outcome.host, NOT_TRIED, None, None, None, ""])
         elif not gone:
-            rows.append([one.name, one.host, "not there", None, None, None, ""])
+            rows.append([outcome.name, outcome.host, "not there", None, None, None, ""])
         rows += gone + kept
     shared = {name for share in shares.values() for name in share}
     absent = [name for name in dict.fromkeys(names) if name not in shared]
@@ -60,4 +60,4 @@ def report(
     lines = [table(_HEADS, rows)]
     if not shares:
         lines.append(f"nothing to do: no hypervisor has {' or '.join(absent)}")
-    return "\n".join(lines) + "\n", [one.problem for one in found if one.problem]
+    return "\n".join(lines) + "\n", [outcome.problem for outcome in vm_outcomes if outcome.problem]

@@ -74,11 +74,11 @@ def decide(old: str, new: str, seen: Fleet) -> str:
     if begun:
         where = begun[0]
     else:
-        found = located.locate([old], seen.there, seen.silent)
-        problems += found.problems
-        if found.absent and not proofs.missing("absent", seen.silent):
+        location = located.locate([old], seen.there, seen.silent)
+        problems += location.problems
+        if location.absent and not proofs.missing("absent", seen.silent):
             problems.append(f"no hypervisor has a VM {old!r}; fleet.virt.list shows the VMs")
-        where = found.places[old][0] if old in found.places else None
+        where = location.places[old][0] if old in location.places else None
     problems += clashes(old, new, where, seen)
     if problems or where is None:
         raise PlanRefused("; ".join(dict.fromkeys(problems)) or f"{old!r} does not exist")
@@ -109,17 +109,17 @@ def _unproven(new: str, seen: Fleet) -> list[str]:
 
 def clashes(old: str, new: str, where: str | None, seen: Fleet) -> list[str]:
     """Other VMs that have the new name, ignoring case."""
-    found = []
+    conflicts = []
     for host, vms in seen.there.items():
         for vm in vms:
             itself = host == where and old in (vm.name, vm.renamed_from)
             if vm.name.lower() == new.lower() and not itself:
                 what = f"in phase {vm.phase}" if vm.phase else "a VM"
-                found.append(
+                conflicts.append(
                     f"{vm.name!r} is on {host} ({what}); VM names are unique, ignoring case:"
                     " choose another"
                 )
-    return found
+    return conflicts
 
 
 def confirm(old: str, new: str, host: str, seen: Fleet) -> str:
@@ -139,15 +139,15 @@ def report(
 ) -> tuple[str, list[str]]:
     """The report as text, and the failures. ``taken`` is the answer of the stage before, whose
     steps were done first."""
-    (one,) = outcomes({host: [new]}, answers)
-    entries = [one.entry or {}]
+    (outcome,) = outcomes({host: [new]}, answers)
+    entries = [outcome.entry or {}]
     if taken is not None:
         (first,) = outcomes({host: [new]}, taken)
         entries.insert(0, first.entry or {})
     changed = any(entry.get("changed") for entry in entries)
-    failures = [f"renaming {old} to {one.problem}"] if one.problem is not None else []
+    failures = [f"renaming {old} to {outcome.problem}"] if outcome.problem is not None else []
     if problem:
-        back = "" if one.problem is not None or check else "; it has its old name again"
+        back = "" if outcome.problem is not None or check else "; it has its old name again"
         failures.insert(0, f"{old!r} is not renamed to {new!r}: {problem}{back}")
     done = "would be renamed" if check else "renamed"
     steps = [str(step) for entry in entries for step in as_list(entry.get("steps"))]
@@ -155,8 +155,8 @@ def report(
         f"keep the name of {volume['path']}: {volume['reason']}"
         for volume in as_mappings(entries[0].get("kept"))
     ]
-    outcome = "failed" if failures else word({"changed": changed}, done)
-    row = [f"{old} to {new}", host, outcome, "; ".join(steps)]
+    status = "failed" if failures else word({"changed": changed}, done)
+    row = [f"{old} to {new}", host, status, "; ".join(steps)]
     return table(_HEADS, [row]) + "\n", failures
 
 

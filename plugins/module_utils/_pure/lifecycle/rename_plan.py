@@ -88,19 +88,19 @@ def volume_name(path: str, old: str, new: str) -> str | None:
 
 
 def _is_named_after(name: str, vm: str) -> bool:
-    return name.startswith(tuple(f"{vm}{one}" for one in _SEPARATORS))
+    return name.startswith(tuple(f"{vm}{separator}" for separator in _SEPARATORS))
 
 
 def kept(
     own: t.Iterable[OwnVolume], disks: t.Iterable[str], old: str, new: str
 ) -> t.Iterator[tuple[str, str]]:
     """The files of its ``disks``, and its ``own`` volumes, that keep their names, and why."""
-    mine = [one.path for one in own]
-    for path in dict.fromkeys([*mine, *disks]):
+    own_paths = [volume.path for volume in own]
+    for path in dict.fromkeys([*own_paths, *disks]):
         renamed = volume_name(path, old, new) or _is_named_after(posixpath.basename(path), new)
-        if path in mine and not renamed:
+        if path in own_paths and not renamed:
             yield path, f"it is not named after {old!r}"
-        elif path not in mine:
+        elif path not in own_paths:
             yield path, f"it does not belong to {old!r}"
 
 
@@ -129,7 +129,7 @@ def is_done(facts: Facts, old: str, new: str) -> bool:
 def plan(facts: Facts, old: str, new: str, owner: Owner | None = None) -> Plan[Facts]:
     """The steps from any state to the new name; the last ends the phase."""
     stored = facts.stored
-    late = any(one.volume for one in facts.files)  # what is done has none
+    late = any(file.volume for file in facts.files)  # what is done has none
     if is_done(facts, old, new) and stored is not None and stored.phase is None and not late:
         return Plan()
     refusals = _refusals(facts, old, new)
@@ -138,7 +138,9 @@ def plan(facts: Facts, old: str, new: str, owner: Owner | None = None) -> Plan[F
     stored = stored or Metadata()  # of a VM that is not adopted, as its name may prevent
     ours = dataclasses.replace(_asked(stored, new), phase=PHASE, owner=owner, renamed_from=old)
     steps: list[Step[Facts]] = []
-    if facts.name == old or any(one.volume and (one.named or one.old_there) for one in facts.files):
+    if facts.name == old or any(
+        file.volume and (file.named or file.old_there) for file in facts.files
+    ):
         steps.append(Step("note", f"mark {facts.name}", _noted(ours), about=ours))
         steps += _moving(facts)
     if facts.name == old:
@@ -163,12 +165,14 @@ def withdrawal(facts: Facts, old: str, new: str) -> Plan[Facts]:
 
 
 def _volumes(facts: Facts, stored: Metadata) -> tuple[OwnVolume, ...]:
-    after = {one.old: one.new for one in facts.files if one.volume}
+    after = {file.old: file.new for file in facts.files if file.volume}
     return tuple(
-        dataclasses.replace(one, path=after[one.path], name=posixpath.basename(after[one.path]))
-        if one.path in after
-        else one
-        for one in stored.volumes
+        dataclasses.replace(
+            volume, path=after[volume.path], name=posixpath.basename(after[volume.path])
+        )
+        if volume.path in after
+        else volume
+        for volume in stored.volumes
     )
 
 
@@ -182,13 +186,13 @@ def _rename(present: str, wanted: str) -> Step[Facts]:
 
 def _moving(facts: Facts) -> t.Iterator[Step[Facts]]:
     """Files get their new names, and lose their old ones once nothing uses them any more."""
-    called = [one for one in facts.files if one.named or one.volume]
-    both = [one for one in called if one.old_there and not one.new_there]
+    called = [file for file in facts.files if file.named or file.volume]
+    both = [file for file in called if file.old_there and not file.new_there]
     for file in both:
         linked = dataclasses.replace(file, new_there=True, same=True)
         text = f"link {file.old} as {posixpath.basename(file.new)}"
         yield Step("link", text, _file(file.old, linked), about=file)
-    if any(one.named for one in facts.files):
+    if any(file.named for file in facts.files):
         yield Step("define", "use the new names in the definition", _defined)
     for file in facts.files:
         if file.old_there and (file.same or file in both):
@@ -217,61 +221,63 @@ def _noted(ours: Metadata | None) -> Effect[Facts]:
 
 def _file(old: str, changed: File) -> Effect[Facts]:
     def effect(before: Facts) -> Facts:
-        files = tuple(changed if one.old == old else one for one in before.files)
+        files = tuple(changed if file.old == old else file for file in before.files)
         return dataclasses.replace(before, files=files)
 
     return effect
 
 
 def _defined(before: Facts) -> Facts:
-    files = tuple(dataclasses.replace(one, named=False) for one in before.files)
+    files = tuple(dataclasses.replace(file, named=False) for file in before.files)
     return dataclasses.replace(before, files=files)
 
 
 def _refusals(facts: Facts, old: str, new: str) -> list[str]:
     name, stored = facts.name, facts.stored
-    found = [f"new_name: {one.message}" for one in check_vm_name(new, "", host_name=False)]
+    refusals = [
+        f"new_name: {problem.message}" for problem in check_vm_name(new, "", host_name=False)
+    ]
     if old == new:
-        found.append(f"new_name: {new!r} is its present name; give another")
+        refusals.append(f"new_name: {new!r} is its present name; give another")
     broken = metadata_problems(name, stored)
     stored = stored or Metadata()
     ours = stored.phase == PHASE and stored.renamed_from == old
     if broken:
-        found += broken
+        refusals += broken
     elif stored.phase is not None and not ours:
         before = ", before the VM is renamed"
-        found.append(leases.in_phase(name, stored.phase, facts.holder, before))
+        refusals.append(leases.in_phase(name, stored.phase, facts.holder, before))
     elif facts.holder is not None:
-        found.append(leases.held(name, stored.phase, facts.holder))
+        refusals.append(leases.held(name, stored.phase, facts.holder))
     if not facts.persistent:
-        found.append(f"{name!r} is transient and has no definition; define it first")
+        refusals.append(f"{name!r} is transient and has no definition; define it first")
     if facts.active:
-        found.append(
+        refusals.append(
             f"{name!r} is {facts.state}; libvirt renames only what is shut off: shut it down first"
             f" ({playbook_command('state', vm_name=name, vm_state='shutoff')})"
         )
     if facts.managed_save:
-        found.append(
+        refusals.append(
             f"{name!r} has saved memory, stored under its name; start it and shut it down,"
             f" or discard it with virsh managedsave-remove {shlex.quote(name)}"
         )
     for what, names in (("snapshot", facts.snapshots), ("checkpoint", facts.checkpoints)):
         if names:
-            found.append(
+            refusals.append(
                 f"{name!r} has {what}s ({', '.join(names)}), and libvirt renames no VM with them;"
                 f" remove them first ({_WAYS[what](name)})"
             )
     if facts.taken:
-        found.append(f"a VM {new!r} already exists on its hypervisor; choose another name")
-    found += [f"{one}; remove that first, or rename without volumes" for one in facts.users]
-    found += [
+        refusals.append(f"a VM {new!r} already exists on its hypervisor; choose another name")
+    refusals += [f"{user}; remove that first, or rename without volumes" for user in facts.users]
+    refusals += [
         f"{file.old} does not exist; find out where it is, or rename without volumes"
         for file in facts.files
         if file.volume and not file.old_there and not file.new_there
     ]
-    found += [
+    refusals += [
         f"{file.new} exists and does not belong to {name!r}; find its owner, and move it away"
         for file in facts.files
         if (file.named or (file.volume and file.old_there)) and file.new_there and not file.same
     ]
-    return found
+    return refusals

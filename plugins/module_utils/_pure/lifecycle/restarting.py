@@ -48,49 +48,51 @@ def required(
 
     ``made`` are answers, ``done`` the entries of earlier rounds of provisioning.
     """
-    found: dict[str, list[str]] = {}
+    vms_by_host: dict[str, list[str]] = {}
     for host in dict.fromkeys([*done, *made]):
         entries = [*done.get(host, ()), *as_mappings((made.get(host) or {}).get("vms"))]
         names = [str(entry["name"]) for entry in entries if entry.get("restart_required") is True]
         if names:
-            found[host] = list(dict.fromkeys(names))
-    return found
+            vms_by_host[host] = list(dict.fromkeys(names))
+    return vms_by_host
 
 
 def order(shares: Shares, answers: t.Mapping[str, Answer]) -> Order:
     """Rounds for ``shares``; in none of them are two VMs of one group. ``answers`` have groups."""
-    found = Order()
+    schedule = Order()
     places: dict[str, str] = {}
-    for one in outcomes(shares, answers):
-        if one.entry is None:
-            found.unread[one.name] = str(one.problem)
+    for outcome in outcomes(shares, answers):
+        if outcome.entry is None:
+            schedule.unread[outcome.name] = str(outcome.problem)
             continue
-        places[one.name] = one.host
-        found.groups[one.name] = [str(group) for group in as_list(one.entry.get("groups"))]
+        places[outcome.name] = outcome.host
+        schedule.groups[outcome.name] = [
+            str(group) for group in as_list(outcome.entry.get("groups"))
+        ]
     taken: list[set[str]] = []
     for name in sorted(places):
-        own = set(found.groups[name] or _ALONE)
+        own = set(schedule.groups[name] or _ALONE)
         number = next((i for i, groups in enumerate(taken) if not own & groups), len(taken))
         if number == len(taken):
             taken.append(set())
-            found.rounds.append({})
+            schedule.rounds.append({})
         taken[number] |= own
-        found.rounds[number].setdefault(places[name], []).append(name)
-    return found
+        schedule.rounds[number].setdefault(places[name], []).append(name)
+    return schedule
 
 
 def read_order(given: t.Mapping[str, object] | None) -> Order:
     """Parse an order returned through Ansible."""
     known = as_mapping(given)
     return Order(
-        [{host: _texts(names) for host, names in one.items()} for one in _rounds(known)],
+        [{host: _texts(names) for host, names in shares.items()} for shares in _rounds(known)],
         {name: _texts(groups) for name, groups in as_mapping(known.get("groups")).items()},
         {name: str(why) for name, why in as_mapping(known.get("unread")).items()},
     )
 
 
 def _rounds(known: t.Mapping[str, object]) -> list[t.Mapping[str, object]]:
-    return [as_mapping(one) for one in as_list(known.get("rounds"))]
+    return [as_mapping(shares) for shares in as_list(known.get("rounds"))]
 
 
 def _texts(values: object) -> list[str]:
@@ -119,32 +121,35 @@ def note(known: Order, number: int, answers: Answers, earlier: Noted) -> Noted:
         host: [name for name in names if name not in earlier.left]
         for host, names in known.rounds[number].items()
     }
-    found = Noted([*earlier.restarted], {**known.unread, **earlier.failures}, [*earlier.left])
+    noted = Noted([*earlier.restarted], {**known.unread, **earlier.failures}, [*earlier.left])
     answered = _answered(answers.before)
     again: dict[str, list[str]] = {}
     failed: list[str] = []
-    for one in outcomes(shares, answers.restarted):
-        if one.problem is not None:
-            found.failures[one.name] = one.problem
-            failed.append(one.name)
+    for outcome in outcomes(shares, answers.restarted):
+        if outcome.problem is not None:
+            noted.failures[outcome.name] = outcome.problem
+            failed.append(outcome.name)
             continue
-        found.restarted.append(one.name)
-        if one.name in answered:
-            again.setdefault(one.host, []).append(one.name)
-    for one in outcomes(again, answers.waited):
-        entry = one.entry or {}
-        if entry.get("answered") is False or one.problem is not None:
-            why = one.problem or f"{one.name} on {one.host}: {entry.get('msg') or 'no answer'}"
-            found.failures[one.name] = f"{why}; it was restarted and no longer answers"
-            failed.append(one.name)
+        noted.restarted.append(outcome.name)
+        if outcome.name in answered:
+            again.setdefault(outcome.host, []).append(outcome.name)
+    for outcome in outcomes(again, answers.waited):
+        entry = outcome.entry or {}
+        if entry.get("answered") is False or outcome.problem is not None:
+            why = (
+                outcome.problem
+                or f"{outcome.name} on {outcome.host}: {entry.get('msg') or 'no answer'}"
+            )
+            noted.failures[outcome.name] = f"{why}; it was restarted and no longer answers"
+            failed.append(outcome.name)
     for host, name in _later(known, number):
-        if name in found.left:
+        if name in noted.left:
             continue
         stops = [(other, group) for other in failed for group in _common(known, name, other)]
         if stops:
-            found.left.append(name)
-            found.failures[name] = f"{name} on {host}: {_not_begun(*stops[0])}"
-    return found
+            noted.left.append(name)
+            noted.failures[name] = f"{name} on {host}: {_not_begun(*stops[0])}"
+    return noted
 
 
 def _answered(before: t.Mapping[str, Answer]) -> set[str]:
@@ -163,9 +168,9 @@ def _later(known: Order, number: int) -> t.Iterator[tuple[str, str]]:
                 yield host, name
 
 
-def _common(known: Order, one: str, other: str) -> list[str]:
+def _common(known: Order, name: str, other: str) -> list[str]:
     groups = known.groups.get(other) or _ALONE
-    return [group for group in known.groups.get(one) or _ALONE if group in groups]
+    return [group for group in known.groups.get(name) or _ALONE if group in groups]
 
 
 def _not_begun(other: str, group: str) -> str:

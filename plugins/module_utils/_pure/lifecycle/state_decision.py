@@ -98,16 +98,16 @@ def decide(
         ]
     if problems:
         raise PlanRefused("; ".join(problems))
-    found = Decision(silent=proofs.named(silent))
+    decision = Decision(silent=proofs.named(silent))
     able = [
         (host, vm)
         for host, vm in where.places.values()
         if not proofs.missing("state", seen.silent, host)
     ]
-    found.shares = _shares(able)
-    rounds = start_order.rounds(able, lambda one: one[1].order, wanted)
-    found.rounds = [_shares(one) for one in rounds] or [{}]
-    return found
+    decision.shares = _shares(able)
+    rounds = start_order.rounds(able, lambda place: place[1].order, wanted)
+    decision.rounds = [_shares(places) for places in rounds] or [{}]
+    return decision
 
 
 def _shares(placed: t.Iterable[tuple[str, Vm]]) -> dict[str, list[str]]:
@@ -119,8 +119,8 @@ def _shares(placed: t.Iterable[tuple[str, Vm]]) -> dict[str, list[str]]:
 
 def _members(groups: t.Sequence[str], seen: Fleet) -> list[str]:
     wanted = set(groups)
-    found = [vm.name for vms in seen.there.values() for vm in vms if wanted & set(vm.groups)]
-    return sorted(set(found))
+    members = [vm.name for vms in seen.there.values() for vm in vms if wanted & set(vm.groups)]
+    return sorted(set(members))
 
 
 @dataclass
@@ -159,15 +159,15 @@ def tell(
                 failures[name] = f"{name} on {host}: {why}"
                 rows.append([name, host, None, NOT_TRIED, None])
         return Told(rows, failures)
-    for one in outcomes(shares, answers):
-        entry = one.entry or {}
-        if one.problem is not None:
-            failures[one.name] = one.problem
-        outcome = word(one.entry, "changed", one.problem)
-        note = as_text(entry.get("msg")) if one.problem is None else None
-        told = "; ".join([*map(str, as_list(entry.get("steps"))), *([note] if note else [])])
+    for outcome in outcomes(shares, answers):
+        entry = outcome.entry or {}
+        if outcome.problem is not None:
+            failures[outcome.name] = outcome.problem
+        status = word(outcome.entry, "changed", outcome.problem)
+        note = as_text(entry.get("msg")) if outcome.problem is None else None
+        details = "; ".join([*map(str, as_list(entry.get("steps"))), *([note] if note else [])])
         state = entry.get("before") if check else entry.get("state")
-        rows.append([one.name, one.host, as_text(state), outcome, told])
+        rows.append([outcome.name, outcome.host, as_text(state), status, details])
     return Told(rows, failures)
 
 

@@ -27,12 +27,12 @@ _MAC = re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}")
 
 def lines(text: str) -> list[str]:
     """The lines without control characters and escape sequences; what was overwritten is gone."""
-    found = []
+    kept_lines = []
     for line in _ESCAPES.sub("", text.replace("\r\n", "\n")).split("\n"):
         last = line.rstrip("\r").rpartition("\r")[2].replace("\t", "    ")
         kept = "".join(character for character in last if character.isprintable())
-        found.append(kept.rstrip()[:_WIDTH])
-    return found
+        kept_lines.append(kept.rstrip()[:_WIDTH])
+    return kept_lines
 
 
 def end(text: str, count: int) -> list[str]:
@@ -55,7 +55,7 @@ def addresses(text: str, macs: t.Collection[str]) -> list[str]:
                 rows.append(match.group(1))
     wanted = {mac.lower() for mac in macs}
     mac_of: dict[str, str] = {}
-    found: dict[str, str] = {}
+    device_of: dict[str, str] = {}
     for row in rows:
         cells = [cell.strip() for cell in row.split("|")]
         if len(cells) < 6 or cells[1] != "True":
@@ -65,6 +65,6 @@ def addresses(text: str, macs: t.Collection[str]) -> list[str]:
         if _MAC.fullmatch(mac):
             mac_of[cells[0]] = mac
         if address is not None:
-            found.setdefault(address, cells[0])
+            device_of.setdefault(address, cells[0])
     # the row of an IPv6 address may have its MAC only in the device's other row
-    return [address for address, device in found.items() if mac_of.get(device) in wanted]
+    return [address for address, device in device_of.items() if mac_of.get(device) in wanted]

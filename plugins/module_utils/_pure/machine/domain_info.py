@@ -95,9 +95,9 @@ def parse(xml: str, what: str) -> DomainInfo:
     devices = _by_tag(top.get("devices"))
     name = text_of(top.get("name"))
     stored = _metadata(top.get("metadata"), name)
-    disks = [_disk(one) for one in devices["disk"]]
+    disks = [_disk(disk) for disk in devices["disk"]]
     if stored["phase"] is not None:  # what keeps it from being started is not a disk of the VM
-        disks = [one for one in disks if one["target"] != own_metadata.BLOCKING_DRIVE]
+        disks = [disk for disk in disks if disk["target"] != own_metadata.BLOCKING_DRIVE]
     return {
         "name": name,
         "uuid": text_of(top.get("uuid")),
@@ -114,11 +114,11 @@ def parse(xml: str, what: str) -> DomainInfo:
         "memory_mib": mib_up(memory_max if memory is None else memory),
         "memory_max_mib": mib_up(memory_max),
         "disks": disks,
-        "nics": [_nic(one) for one in devices["interface"]],
-        "graphics": [_graphics(one) for one in devices["graphics"]],
+        "nics": [_nic(nic) for nic in devices["interface"]],
+        "graphics": [_graphics(screen) for screen in devices["graphics"]],
         "consoles": _consoles(devices["serial"], devices["console"]),
-        "hostdevs": [_hostdev(one) for one in devices["hostdev"]],
-        "agent": any(_is_open_agent(one) for one in devices["channel"]),
+        "hostdevs": [_hostdev(hostdev) for hostdev in devices["hostdev"]],
+        "agent": any(_is_open_agent(channel) for channel in devices["channel"]),
         "metadata": stored,
     }
 
@@ -127,13 +127,13 @@ def _metadata(element: Element | None, name: str | None) -> MetadataEntry:
     return metadata_entry(None if element is None else own_metadata.parse(element), name or "")
 
 
-def metadata_entry(found: own_metadata.Metadata | None, name: str) -> MetadataEntry:
+def metadata_entry(stored: own_metadata.Metadata | None, name: str) -> MetadataEntry:
     """Our metadata of the VM ``name`` for a result: only JSON types, every key always present,
     without large values and those for internal use."""
-    known = found or own_metadata.Metadata()
+    known = stored or own_metadata.Metadata()
     owner, image = known.owner, known.image
     return {
-        "managed": found is not None,
+        "managed": stored is not None,
         "phase": known.phase,
         "owner": {
             "boot_id": owner.boot_id,
@@ -229,11 +229,11 @@ def _nvram(element: Element | None) -> str | None:
 
 def _by_tag(devices: Element | None) -> dict[str, list[Element]]:
     """The devices of each kind that is shown, in the document's order."""
-    found: dict[str, list[Element]] = {tag: [] for tag in _DEVICES}
+    devices_by_tag: dict[str, list[Element]] = {tag: [] for tag in _DEVICES}
     if devices is not None:
         for device in devices.iterchildren(*_DEVICES):
-            found[device.tag].append(device)
-    return found
+            devices_by_tag[device.tag].append(device)
+    return devices_by_tag
 
 
 def _disk(disk: Element) -> DiskEntry:
@@ -366,10 +366,12 @@ def _first(elements: t.Iterable[Element], name: str) -> str | None:
 
 
 def _consoles(serials: list[Element], consoles: list[Element]) -> list[ConsoleEntry]:
-    found = [_console(one) for one in serials]
-    others = [_console(one) for one in consoles]
+    ports = [_console(serial) for serial in serials]
+    others = [_console(console) for console in consoles]
     # libvirt lists the first serial port a second time, as a console of target "serial"
-    return found + [one for one in others if not serials or one["target"] not in (None, "serial")]
+    return ports + [
+        console for console in others if not serials or console["target"] not in (None, "serial")
+    ]
 
 
 def _console(console: Element) -> ConsoleEntry:

@@ -29,14 +29,14 @@ def _records(values: Values, group: str) -> list[tuple[str, str]]:
     count = values.get(f"{group}.count")
     if not isinstance(count, int):
         return []
-    found: dict[str, str] = {}
+    prefixes: dict[str, str] = {}
     for index in range(min(count, _MAX_DEVICES)):
         prefix = f"{group}.{index}."
         name = values.get(prefix + "name")
         # backing files, if requested, come after the disk and under its name
         if isinstance(name, str):
-            found.setdefault(name, prefix)
-    return [(prefix, name) for name, prefix in found.items()]
+            prefixes.setdefault(name, prefix)
+    return [(prefix, name) for name, prefix in prefixes.items()]
 
 
 def _mib(value: object) -> int | None:

@@ -39,9 +39,9 @@ def secret_of(disk: Element) -> str | None:
 
 def secrets_of(xml: str) -> dict[str, str]:
     """The UUID or usage of the secret of each encrypted disk of a domain, by target."""
-    found = {}
+    secrets = {}
     for disk in _lxml.parse(xml, "domain").iterfind("devices/disk"):
         target, secret = disk.find("target"), secret_of(disk)
         if target is not None and secret is not None:
-            found[str(target.get("dev"))] = secret
-    return found
+            secrets[str(target.get("dev"))] = secret
+    return secrets

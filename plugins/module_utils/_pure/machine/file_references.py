@@ -119,15 +119,20 @@ def of_image(read: t.Callable[[int, int], bytes]) -> list[Below]:
     """
     head = read(0, 4096)
     if head.startswith(b"QFI\xfb"):
-        found = _qcow(head, read)
+        references = _qcow(head, read)
     elif head.startswith(b"QED\0"):
-        found = [Below(_qed(head, read))]
+        references = [Below(_qed(head, read))]
     elif head.startswith(_VMDK):
         # descriptors are text; in a monolithic file they begin within the first sectors
-        found = [Below(_text(match)) for match in _QUOTED.findall(read(0, 64 * 1024))]
+        references = [Below(_text(match)) for match in _QUOTED.findall(read(0, 64 * 1024))]
     else:
-        found = []
-    return [Below(file, one.format) for one in found for file in _files(one.name) if _is_path(file)]
+        references = []
+    return [
+        Below(file, reference.format)
+        for reference in references
+        for file in _files(reference.name)
+        if _is_path(file)
+    ]
 
 
 def _is_path(name: str) -> bool:
@@ -148,13 +153,13 @@ def _qcow(head: bytes, read: t.Callable[[int, int], bytes]) -> list[Below]:
         return []
     offset, length = _QCOW_BACKING.unpack_from(head, 8)
     extensions = _extensions(head[: offset or None], read)  # they come before the name
-    found = []
+    references = []
     if offset and 0 < length <= _MAX_NAME:
         kind = extensions.get(_EXTENSION_BACKING_FORMAT)
-        found.append(Below(_text(read(offset, length)), kind))
+        references.append(Below(_text(read(offset, length)), kind))
     if _EXTENSION_DATA_FILE in extensions:
-        found.append(Below(extensions[_EXTENSION_DATA_FILE], RAW))
-    return found
+        references.append(Below(extensions[_EXTENSION_DATA_FILE], RAW))
+    return references
 
 
 def _extensions(head: bytes, read: t.Callable[[int, int], bytes]) -> dict[int, str]:
@@ -163,16 +168,16 @@ def _extensions(head: bytes, read: t.Callable[[int, int], bytes]) -> dict[int, s
     if version < 2 or (version > 2 and len(head) < _QCOW2_V3_HEADER):
         return {}
     at = int.from_bytes(head[100:104], "big") if version > 2 else _QCOW2_V2_HEADER
-    found: dict[int, str] = {}
+    texts: dict[int, str] = {}
     for _dummy in range(32):  # extensions end with one of type 0
         if at + _EXTENSION.size > len(head):
             break
         kind, size = _EXTENSION.unpack_from(head, at)
         if kind == 0 or size > _MAX_NAME:
             break
-        found.setdefault(kind, _text(read(at + _EXTENSION.size, size)))
+        texts.setdefault(kind, _text(read(at + _EXTENSION.size, size)))
         at += _EXTENSION.size + (size + 7) // 8 * 8
-    return found
+    return texts
 
 
 def _qed(head: bytes, read: t.Callable[[int, int], bytes]) -> str:

@@ -57,16 +57,18 @@ def _domains(entry: Entry) -> list[Entry]:
 
 def _others(hypervisors: t.Sequence[Entry]) -> t.Iterator[Entry]:
     """For each VM that is on two hypervisors by a move, the domain at the end without it."""
-    found: dict[tuple[object, object], list[Entry]] = {}
+    domains: dict[tuple[object, object], list[Entry]] = {}
     for entry in hypervisors:
         for domain in _domains(entry):
-            found.setdefault((domain["name"], domain.get("uuid")), []).append(domain)
-    for (_name, uuid), both in found.items():
-        incoming = [one for one in both if one.get("persistent") is False]
-        running = [one for one in both if one["state"] in _RUNNING]
+            domains.setdefault((domain["name"], domain.get("uuid")), []).append(domain)
+    for (_name, uuid), both in domains.items():
+        incoming = [domain for domain in both if domain.get("persistent") is False]
+        running = [domain for domain in both if domain["state"] in _RUNNING]
         if uuid is None or len(both) != 2 or len(incoming) != 1 or len(running) > 1:
             continue
-        yield from (one for one in both if (one not in running if running else one in incoming))
+        yield from (
+            domain for domain in both if (domain not in running if running else domain in incoming)
+        )
 
 
 def _is_claim(domain: Entry) -> bool:

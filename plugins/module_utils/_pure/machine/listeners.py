@@ -32,9 +32,9 @@ class Listener:
 
     @property
     def loopback(self) -> bool:
-        found = ipaddress.ip_address(self.address)
-        mapped = getattr(found, "ipv4_mapped", None)
-        return bool((mapped or found).is_loopback)
+        address = ipaddress.ip_address(self.address)
+        mapped = getattr(address, "ipv4_mapped", None)
+        return bool((mapped or address).is_loopback)
 
     def __str__(self) -> str:
         host = f"[{self.address}]" if ":" in self.address else self.address
@@ -97,10 +97,10 @@ def _address(field: str, byteorder: str) -> Address:
 def plain(listeners: t.Sequence[Listener]) -> list[Listener]:
     """Sockets of libvirt without TLS: its plain port, and any other except the TLS port."""
     return [
-        one
-        for one in listeners
-        if one.port == PLAIN_PORT
-        or (one.process.startswith(_LIBVIRT) and one.port not in (TLS_PORT, PLAIN_PORT))
+        listener
+        for listener in listeners
+        if listener.port == PLAIN_PORT
+        or (listener.process.startswith(_LIBVIRT) and listener.port not in (TLS_PORT, PLAIN_PORT))
     ]
 
 
@@ -108,11 +108,11 @@ def exposed(listeners: t.Sequence[Listener]) -> list[Listener]:
     """Consoles and disks that other machines can reach, without ports of running migrations."""
     first, last = MIGRATION_PORTS
     return [
-        one
-        for one in listeners
-        if not one.loopback
+        listener
+        for listener in listeners
+        if not listener.loopback
         and (
-            one.process.startswith(_NBD)
-            or (one.process.startswith(_QEMU) and not first <= one.port <= last)
+            listener.process.startswith(_NBD)
+            or (listener.process.startswith(_QEMU) and not first <= listener.port <= last)
         )
     ]

@@ -47,14 +47,20 @@ def text(
     """CSV of the ``view``; ``predicted`` if its changes were not made (check mode)."""
     if view in ("list", "query"):
         columns = _LIST if view == "list" else _QUERY
-        records = [_domain(host, one) for host, one in selection.flat(hypervisors, sort)]
+        records = [_domain(host, domain) for host, domain in selection.flat(hypervisors, sort)]
     elif view == "host_info":
-        columns, records = _HOST, [_host(one) for one in hypervisors if one["answered"]]
+        columns, records = (
+            _HOST,
+            [_host(hypervisor) for hypervisor in hypervisors if hypervisor["answered"]],
+        )
     elif view == "images":
-        columns, records = _IMAGES, [_image(one, i) for one, i in _parts(hypervisors, "images")]
+        columns, records = (
+            _IMAGES,
+            [_image(hypervisor, image) for hypervisor, image in _parts(hypervisors, "images")],
+        )
     elif view == "maintenance":
         columns = ["hypervisor", "maintenance"]
-        records = [{**one, "hypervisor": one["name"]} for one in hypervisors]
+        records = [{**hypervisor, "hypervisor": hypervisor["name"]} for hypervisor in hypervisors]
     else:
         columns = [
             "hypervisor",
@@ -66,12 +72,14 @@ def text(
             "answers",
             "message",
         ]
-        records = [_made(one, vm, predicted) for one, vm in _parts(hypervisors, "vms")]
+        records = [
+            _made(hypervisor, vm, predicted) for hypervisor, vm in _parts(hypervisors, "vms")
+        ]
     if "error" in columns:
         records += [
-            {"hypervisor": one["name"], "error": f"no answer: {one['error']}"}
-            for one in hypervisors
-            if not one["answered"]
+            {"hypervisor": hypervisor["name"], "error": f"no answer: {hypervisor['error']}"}
+            for hypervisor in hypervisors
+            if not hypervisor["answered"]
         ]
     return csv_text(columns, [[record.get(column) for column in columns] for record in records])
 
@@ -95,7 +103,7 @@ def _domain(hypervisor: str, domain: Entry) -> Record:
         "disks": [f"{disk['target']}={_or_dash(disk['source'])}" for disk in disks],
         "nics": [f"{nic['mac']}={_or_dash(nic['source'])}" for nic in nics],
         "addresses": [address for nic in nics for address in as_list(nic["addresses"])],
-        "graphics": [_console(one) for one in as_mappings(domain["graphics"])],
+        "graphics": [_console(console) for console in as_mappings(domain["graphics"])],
     }
 
 

@@ -40,7 +40,9 @@ class Selection:
     def takes(self, domain: Entry) -> bool:
         """Whether ``domain`` is shown; one that could not be read matches all but a name."""
         name = str(domain["name"])
-        if self.patterns and not any(fnmatch.fnmatchcase(name, one) for one in self.patterns):
+        if self.patterns and not any(
+            fnmatch.fnmatchcase(name, pattern) for pattern in self.patterns
+        ):
             return False
         if domain["state"] is None:
             return True
@@ -75,7 +77,7 @@ def select(
 
 
 def _key(sort: t.Sequence[str]) -> t.Callable[[Entry], tuple[_Rank, ...]]:
-    return lambda domain: tuple(_rank(domain, one) for one in sort if one != "hypervisor")
+    return lambda domain: tuple(_rank(domain, by) for by in sort if by != "hypervisor")
 
 
 def _rank(domain: Entry, sort: str) -> _Rank:
@@ -88,13 +90,15 @@ def _rank(domain: Entry, sort: str) -> _Rank:
 
 def flat(hypervisors: t.Sequence[Entry], sort: t.Sequence[str]) -> list[tuple[str, Entry]]:
     """Each domain with its hypervisor's name, in order over all of them."""
-    found = [
+    domains = [
         (str(entry["name"]), domain)
         for entry in hypervisors
         for domain in as_mappings(entry["domains"])
     ]
 
-    def key(one: tuple[str, Entry]) -> tuple[_Rank, ...]:
-        return tuple((1, 0, one[0]) if by == "hypervisor" else _rank(one[1], by) for by in sort)
+    def key(located: tuple[str, Entry]) -> tuple[_Rank, ...]:
+        return tuple(
+            (1, 0, located[0]) if by == "hypervisor" else _rank(located[1], by) for by in sort
+        )
 
-    return sorted(found, key=key) if sort else found
+    return sorted(domains, key=key) if sort else domains

@@ -51,7 +51,9 @@ def _pool_source(source: Element | None) -> PoolSource:
     """The source of the pool's space; credentials (``<auth>``) are left out."""
     children = first_children(source)
     hosts = [] if source is None else [host.get("name") for host in source.iterchildren("host")]
-    devices = [] if source is None else [one.get("path") for one in source.iterchildren("device")]
+    devices = (
+        [] if source is None else [device.get("path") for device in source.iterchildren("device")]
+    )
     return {
         "name": text_of(children.get("name")),
         "format": attribute(children.get("format"), "type"),

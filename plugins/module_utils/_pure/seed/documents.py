@@ -204,7 +204,10 @@ def _files(seed: Seed, own: Mapping[str, str]) -> list[Json]:
 
 def real_nic(nic: NicConfig, nics: t.Sequence[SeededNic]) -> SeededNic | None:
     """The VM's NIC with that name or MAC address."""
-    return next((one for one in nics if nic.name == one.name or nic.mac == one.mac.lower()), None)
+    return next(
+        (seeded for seeded in nics if nic.name == seeded.name or nic.mac == seeded.mac.lower()),
+        None,
+    )
 
 
 class ConfiguredNic(t.NamedTuple):
@@ -228,7 +231,7 @@ def configured_nics(seed: Seed, nics: t.Sequence[SeededNic]) -> list[ConfiguredN
     first = next((nic.mac for nic in nics if nic.mac in chosen and chosen[nic.mac].gateways), None)
     if first is None and nics:
         first = nics[0].mac
-    found: list[ConfiguredNic] = []
+    configured: list[ConfiguredNic] = []
     for nic in nics:
         config = chosen.get(nic.mac, NicConfig())
         if nic.mac == first:
@@ -237,8 +240,8 @@ def configured_nics(seed: Seed, nics: t.Sequence[SeededNic]) -> list[ConfiguredN
                 dns_servers=config.dns_servers or seed.dns_servers,
                 dns_search=config.dns_search or seed.dns_search,
             )
-        found.append(ConfiguredNic(nic, config, nic.mac == first))
-    return found
+        configured.append(ConfiguredNic(nic, config, nic.mac == first))
+    return configured
 
 
 def network(seed: Seed, nics: t.Sequence[SeededNic]) -> dict[str, Json]:
@@ -319,5 +322,5 @@ def _ethernet(nic: SeededNic, config: NicConfig) -> dict[str, Json]:
 def _document(content: t.Mapping[str, Json]) -> bytes:
     # not ASCII only: JSON's surrogate pairs are not valid YAML
     text = json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False)
-    text = _NOT_YAML.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+    text = _NOT_YAML.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
     return text.encode("utf-8") + b"\n"

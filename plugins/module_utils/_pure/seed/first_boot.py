@@ -79,14 +79,14 @@ def watched(commands: t.Sequence[Command]) -> list[Command | str]:
 
     Unchanged if one of them is only part of a statement; then the last one counts.
     """
-    texts = [one if isinstance(one, str) else "" for one in commands]
+    texts = [command if isinstance(command, str) else "" for command in commands]
     if not commands or any(_OPEN.search(text) or _CLOSED.search(text) for text in texts):
         return list(commands)
-    found: list[Command | str] = []
+    script: list[Command | str] = []
     for number, command in enumerate(commands, 1):
         note = f'echo "fleet.virt: command {number} ended with $fleet_virt"; fleet_virt_failed=1'
-        found += [command, f"fleet_virt=$?; [ $fleet_virt = 0 ] || {{ {note}; }}"]
-    return [*found, "exit ${fleet_virt_failed:-0}"]
+        script += [command, f"fleet_virt=$?; [ $fleet_virt = 0 ] || {{ {note}; }}"]
+    return [*script, "exit ${fleet_virt_failed:-0}"]
 
 
 def begun(text: str) -> bool:
@@ -102,32 +102,32 @@ def is_ignored(text: str) -> bool:
 
 def errors(text: str) -> list[str] | None:
     """What failed, by the last report in the console ``text``; None before the end is reported."""
-    found = None
+    last_report = None
     for line in text.split("\n"):
         _before, mark, rest = line.partition(MARK)
         rest = rest.strip()
         if not mark or rest == _BEGUN:
             continue
-        found = _errors(rest)
-    return found
+        last_report = _errors(rest)
+    return last_report
 
 
 def _errors(text: str) -> list[str]:
     try:
         reported = json.loads(text)["v1"]["errors"]
-        reported = [str(one) for one in reported] if isinstance(reported, list) else [text]
+        reported = [str(error) for error in reported] if isinstance(reported, list) else [text]
     except (ValueError, KeyError, TypeError, RecursionError):
         reported = [text]  # truncated: without errors it would be short
-    shown = [_printable(one) for one in reported[:_MOST]]
+    shown = [_printable(error) for error in reported[:_MOST]]
     return shown + ([f"and {len(reported) - _MOST} more"] if len(reported) > _MOST else [])
 
 
 def _packages(command: re.Match[str]) -> str:
     """The replacement for a command: the packages it should install, which are not secret."""
-    found = _INSTALLED.search(command[0])
-    if found is None:
+    installation = _INSTALLED.search(command[0])
+    if installation is None:
         return ""
-    names = [name for name in re.findall("'([^']*)'", found[1]) if not name.startswith("-")]
+    names = [name for name in re.findall("'([^']*)'", installation[1]) if not name.startswith("-")]
     return f" Packages: {', '.join(names)}."
 
 

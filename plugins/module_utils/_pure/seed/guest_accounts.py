@@ -50,17 +50,17 @@ class _Table:
         self.rows = [line.split(":") for line in text.splitlines()]
 
     def row(self, name: str) -> list[str] | None:
-        found = next((row for row in self.rows if row[0] == name and len(row) > 1), None)
-        if found is not None and len(found) != self.width:
+        fields = next((row for row in self.rows if row[0] == name and len(row) > 1), None)
+        if fields is not None and len(fields) != self.width:
             raise PlanRefused(
-                f"{self.path} of the image has a line of {name!r} with {len(found)} fields instead"
+                f"{self.path} of the image has a line of {name!r} with {len(fields)} fields instead"
                 f" of {self.width}; repair the image"
             )
-        return found
+        return fields
 
     def add(self, *fields: str) -> list[str]:
         row = list(fields)
-        at = next((i for i, one in enumerate(self.rows) if one[0][:1] in "+-" and one[0]), None)
+        at = next((i for i, row in enumerate(self.rows) if row[0][:1] in "+-" and row[0]), None)
         self.rows.insert(len(self.rows) if at is None else at, row)  # NIS lines stay last
         return row
 

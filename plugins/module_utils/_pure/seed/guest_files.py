@@ -150,7 +150,7 @@ class _Making:
 
     def enable(self, unit: str, target: str = "multi-user.target") -> None:
         """Enable an existing systemd unit."""
-        folder = next((one for one in _UNITS if self.there(f"{one}/{unit}")), None)
+        folder = next((units for units in _UNITS if self.there(f"{units}/{unit}")), None)
         if folder is not None:
             self.links[f"{_SYSTEM}/{target}.wants/{unit}"] = f"{folder}/{unit}"
 

@@ -90,7 +90,7 @@ def packages(seed: Seed, image: Image) -> list[str]:
             )
         return []
     names = dict(zip(("an SSH server", "Python"), MANAGERS[image.manager]), sudo="sudo")
-    return list(dict.fromkeys([*(names[one] for one in needed), *seed.packages]))
+    return list(dict.fromkeys([*(names[program] for program in needed), *seed.packages]))
 
 
 def unit(*, online: bool) -> str:
@@ -113,8 +113,8 @@ def unit(*, online: bool) -> str:
 def commands(seed: Seed) -> str:
     """The user's commands as one script, as in cloud-init; empty if there are none."""
     lines = [
-        one if isinstance(one, str) else " ".join(shlex.quote(word) for word in one)
-        for one in seed.commands
+        command if isinstance(command, str) else " ".join(shlex.quote(word) for word in command)
+        for command in seed.commands
     ]
     lines = ["#!/bin/sh", *first_boot.watched(lines)]
     return "".join(f"{line}\n" for line in lines) if seed.commands else ""

@@ -111,8 +111,8 @@ def look(there: Exists, os: str) -> Image:
         network=network,
         network_enabled=enabled,
         sshd_unit=_sshd_unit(there),
-        manager=next((one for one in MANAGERS if _any(there, _BIN, one)), None),
-        trust=next((one for one in TRUST if there(one)), None),
+        manager=next((manager for manager in MANAGERS if _any(there, _BIN, manager)), None),
+        trust=next((path for path in TRUST if there(path)), None),
         bash=there("/bin/bash"),
         resolved=_enabled(there, "systemd-resolved.service", "sysinit.target"),
     )
@@ -130,18 +130,18 @@ def _enabled(there: Exists, unit: str, *targets: str) -> bool:
 def _network(there: Exists) -> tuple[str | None, bool]:
     """The network backend: the one that is enabled, else one that is installed."""
     networkd = _any(there, ("/usr/lib/systemd", "/lib/systemd"), "systemd-networkd")
-    found = (
+    backends = (
         ("networkmanager", _any(there, _SBIN, "NetworkManager"), "NetworkManager.service"),
         ("networkd", networkd, "systemd-networkd.service"),
         ("ifupdown", _any(there, _SBIN, "ifup"), "networking.service"),
     )
     targets = ("network-online.target", "network.target")
-    for name, present, unit in found:
+    for name, present, unit in backends:
         if present and _enabled(there, unit, *targets):
             return name, True
     # ifupdown before networkd, which is part of systemd whether it is used or not
     for name in ("networkmanager", "ifupdown", "networkd"):
-        if any(one == name and present for one, present, _unit in found):
+        if any(backend == name and present for backend, present, _unit in backends):
             return name, False
     return None, False
 

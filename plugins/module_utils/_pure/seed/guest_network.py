@@ -46,8 +46,10 @@ def files(backend: str, nics: t.Sequence[ConfiguredNic]) -> list[NetworkFile]:
 
 def resolv_conf(nics: t.Sequence[ConfiguredNic]) -> str:
     """resolv.conf for a guest whose network configuration does not write one; empty if unknown."""
-    servers = dict.fromkeys(one for configured in nics for one in configured.config.dns_servers)
-    search = dict.fromkeys(one for configured in nics for one in configured.config.dns_search)
+    servers = dict.fromkeys(
+        server for configured in nics for server in configured.config.dns_servers
+    )
+    search = dict.fromkeys(domain for configured in nics for domain in configured.config.dns_search)
     lines = [f"nameserver {server}" for server in servers]
     if lines and search:
         lines.append(f"search {' '.join(search)}")
@@ -56,7 +58,7 @@ def resolv_conf(nics: t.Sequence[ConfiguredNic]) -> str:
 
 def _routes(config: NicConfig) -> list[tuple[str, str, int | None]]:
     """Network, router and metric, default routes first."""
-    gateways = [(_ANY[6 if ":" in one else 4], one, None) for one in config.gateways]
+    gateways = [(_ANY[6 if ":" in gateway else 4], gateway, None) for gateway in config.gateways]
     return [*gateways, *((route.to, route.via, route.metric) for route in config.routes)]
 
 
@@ -106,9 +108,9 @@ def _networkmanager(configured: ConfiguredNic) -> NetworkFile:
     )
     text += _section("ethernet", ("mac-address", configured.nic.mac.upper()), ("mtu", config.mtu))
     for version in (4, 6):
-        addresses = [one for one in config.addresses if _version(one) == version]
-        routes = [one for one in _routes(config) if _version(one[0]) == version]
-        servers = [one for one in config.dns_servers if _version(one) == version]
+        addresses = [address for address in config.addresses if _version(address) == version]
+        routes = [route for route in _routes(config) if _version(route[0]) == version]
+        servers = [server for server in config.dns_servers if _version(server) == version]
         if version == 4:
             method = "auto" if config.dhcp4 else "manual" if addresses else "disabled"
         else:
@@ -116,13 +118,13 @@ def _networkmanager(configured: ConfiguredNic) -> NetworkFile:
         text += _section(
             f"ipv{version}",
             ("method", method),
-            *((f"address{number}", one) for number, one in enumerate(addresses, 1)),
+            *((f"address{number}", address) for number, address in enumerate(addresses, 1)),
             *(
                 (f"route{number}", f"{to},{via}" + (f",{metric}" if metric is not None else ""))
                 for number, (to, via, metric) in enumerate(routes, 1)
             ),
-            ("dns", "".join(f"{one};" for one in servers)),
-            ("dns-search", "".join(f"{one};" for one in config.dns_search)),
+            ("dns", "".join(f"{server};" for server in servers)),
+            ("dns-search", "".join(f"{domain};" for domain in config.dns_search)),
             ("dhcp-client-id", "mac" if version == 4 and method == "auto" else None),
         )
     # NetworkManager ignores files that others may read

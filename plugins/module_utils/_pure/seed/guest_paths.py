@@ -44,7 +44,7 @@ def resolved(path: str, look: Look) -> str:
         if target is None:
             if linked:
                 raise PlanRefused(_message(path, via[-1], "to nothing in the guest"))
-            return "/" + "/".join([*done, part, *(one for one, _linked in todo)])
+            return "/" + "/".join([*done, part, *(component for component, _linked in todo)])
         if target == "":
             done.append(part)
             continue
@@ -53,7 +53,7 @@ def resolved(path: str, look: Look) -> str:
             raise PlanRefused(_message(path, via[0], "in a loop"))
         if target.startswith("/"):
             done = []
-        todo = [(one, True) for one in target.split("/") if one] + todo
+        todo = [(component, True) for component in target.split("/") if component] + todo
     return "/" + "/".join(done)
 
 

@@ -48,16 +48,18 @@ def _nics(reader: Reader) -> tuple[NicConfig, ...]:
         entries = [(f"{origin}[{index}]", entry, None) for index, entry in enumerate(value)]
     else:
         reader.problem("network", f"{show(value)} is not a list of NICs; write {_EXAMPLE}")
-    found: list[NicConfig] = []
+    configs: list[NicConfig] = []
     for path, entry, name in entries:
         if not isinstance(entry, Mapping):
             message = f"{show(entry)} is not a mapping; write {_EXAMPLE}"
             reader.problems.append(Problem(path, message))
             continue
         inner = Reader(entry if name is None else {"name": name, **entry}, path, reader.problems)
-        found.append(_nic(inner))
-    _check_once(found, [path for path, entry, _n in entries if isinstance(entry, Mapping)], reader)
-    return tuple(found)
+        configs.append(_nic(inner))
+    _check_once(
+        configs, [path for path, entry, _n in entries if isinstance(entry, Mapping)], reader
+    )
+    return tuple(configs)
 
 
 def _nic(reader: Reader) -> NicConfig:
@@ -99,7 +101,7 @@ def _items(reader: Reader, key: str) -> list[tuple[str, str]]:
 
 
 def _addresses(reader: Reader) -> list[ip.Interface]:
-    found: list[ip.Interface] = []
+    addresses: list[ip.Interface] = []
     for path, text in _items(reader, "addresses"):
         message = None
         try:
@@ -130,13 +132,13 @@ def _addresses(reader: Reader) -> list[ip.Interface]:
                     f"{show(text)} is the network or broadcast address; choose one"
                     f" between {network.network_address} and {network.broadcast_address}"
                 )
-            elif address in found:
+            elif address in addresses:
                 message = f"{show(text)} is given twice; give it once"
             else:
-                found.append(address)
+                addresses.append(address)
         if message:
             reader.problems.append(Problem(path, message))
-    return found
+    return addresses
 
 
 def _ip(text: str) -> ip.Address | None:
@@ -147,29 +149,29 @@ def _ip(text: str) -> ip.Address | None:
 
 
 def _gateways(reader: Reader, addresses: t.Sequence[ip.Interface]) -> tuple[str, ...]:
-    found: dict[int, str] = {}
+    gateways: dict[int, str] = {}
     for path, text in _items(reader, "gateway"):
         gateway = _ip(text)
         message = None
         if gateway is None:
             message = f"{show(text)} is not an address; write for example 192.0.2.1"
-        elif gateway.version in found:
+        elif gateway.version in gateways:
             message = f"{show(text)} is a second IPv{gateway.version} gateway; give one of each"
         else:
             message = _unreachable(gateway, addresses)
         if message:
             reader.problems.append(Problem(path, message))
         elif gateway is not None:
-            found[gateway.version] = str(gateway)
-    return tuple(found.values())
+            gateways[gateway.version] = str(gateway)
+    return tuple(gateways.values())
 
 
 def _unreachable(via: ip.Address, addresses: t.Sequence[ip.Interface]) -> str | None:
     """Why a NIC with these addresses cannot send to ``via``; None if it can."""
     if isinstance(via, ipaddress.IPv6Address) and via.is_link_local:
         return None
-    networks = [one.network for one in addresses if one.version == via.version]
-    if any(one.ip == via for one in addresses):
+    networks = [address.network for address in addresses if address.version == via.version]
+    if any(address.ip == via for address in addresses):
         return f"{show(str(via))} is the NIC's own address; give the router's"
     if any(via in network for network in networks):
         return None
@@ -220,15 +222,15 @@ def _routes(reader: Reader, addresses: t.Sequence[ip.Interface]) -> tuple[Route,
 
 
 def _servers(reader: Reader) -> tuple[str, ...]:
-    found: list[str] = []
+    servers: list[str] = []
     for path, text in _items(reader, "dns_servers"):
         server = _ip(text)
         if server is None:
             message = f"{show(text)} is not an address; write for example 192.0.2.53"
             reader.problems.append(Problem(path, message))
-        elif str(server) not in found:
-            found.append(str(server))
-    return tuple(found)
+        elif str(server) not in servers:
+            servers.append(str(server))
+    return tuple(servers)
 
 
 def _check_once(nics: t.Sequence[NicConfig], paths: t.Sequence[str], reader: Reader) -> None:
@@ -247,7 +249,7 @@ def _check_once(nics: t.Sequence[NicConfig], paths: t.Sequence[str], reader: Rea
 
 def problems(seed: Seed, nics: t.Sequence[SeededNic], path: str) -> list[Problem]:
     """Problems: parts of the seed's network that do not match the VM's NICs."""
-    found: list[Problem] = []
+    mismatches: list[Problem] = []
     taken: dict[str, str] = {}
     where = join(path, "network")
     for nic in seed.network:
@@ -255,16 +257,16 @@ def problems(seed: Seed, nics: t.Sequence[SeededNic], path: str) -> list[Problem
         real = real_nic(nic, nics)
         if real is None:
             kind = "NIC" if nic.name else "MAC address"
-            known = [one.name if nic.name else one.mac for one in nics]
-            found.append(Problem(where, unknown_message(kind, key, known)))
+            known = [seeded.name if nic.name else seeded.mac for seeded in nics]
+            mismatches.append(Problem(where, unknown_message(kind, key, known)))
         elif real.mac in taken:
             message = f"{show(key)} and {show(taken[real.mac])} are the same NIC; give it once"
-            found.append(Problem(where, message))
+            mismatches.append(Problem(where, message))
         else:
             taken[real.mac] = key
     if (seed.dns_servers or seed.dns_search) and not nics:
-        found.append(Problem(join(path, "dns_servers"), "the VM has no NIC; leave it out"))
-    return found
+        mismatches.append(Problem(join(path, "dns_servers"), "the VM has no NIC; leave it out"))
+    return mismatches
 
 
 def twins(nics: t.Sequence[SeededNic]) -> list[Problem]:

@@ -130,14 +130,14 @@ def _entries(reader: Reader, key: str, example: str) -> list[tuple[str, Mapping[
     if not isinstance(value, (list, tuple)):
         reader.problem(key, f"this is not a list; write {example}")
         return []
-    found: list[tuple[str, Mapping[str, object]]] = []
+    entries: list[tuple[str, Mapping[str, object]]] = []
     for index, entry in enumerate(value):
         path = f"{reader.at(key)}[{index}]"
         if isinstance(entry, Mapping):
-            found.append((path, entry))
+            entries.append((path, entry))
         else:
             reader.problems.append(Problem(path, f"this is not a mapping; write {example}"))
-    return found
+    return entries
 
 
 def _users(reader: Reader, seed: Seed) -> tuple[User, ...]:
@@ -156,7 +156,7 @@ def _users(reader: Reader, seed: Seed) -> tuple[User, ...]:
         inner.finish(names(settings.USERS.settings))
         if not inner.given("name"):
             inner.problem("name", "a user needs a name; write name: alice")
-        elif user.name and user.name in (seed.user, *(one.name for one in users)):
+        elif user.name and user.name in (seed.user, *(other.name for other in users)):
             inner.problem("name", f"{show(user.name)} is given twice; give each user once")
         users.append(user)
     return tuple(users)
@@ -171,7 +171,7 @@ def _certificates(reader: Reader) -> tuple[str, ...]:
     if not isinstance(texts, (list, tuple)):
         reader.problem("ca_certificates", f"this is not a list; {remedy}")
         return ()
-    found: list[str] = []
+    certificates: list[str] = []
     for index, text in enumerate(texts):
         path = f"{reader.at('ca_certificates')}[{index}]"
         message = None
@@ -186,10 +186,10 @@ def _certificates(reader: Reader) -> tuple[str, ...]:
             elif not all(_is_der(block.group(1)) for block in blocks):
                 message = f"a certificate in this is damaged; {remedy}"
             else:
-                found += [block.group(0) + "\n" for block in blocks]
+                certificates += [block.group(0) + "\n" for block in blocks]
         if message:
             reader.problems.append(Problem(path, message))
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(certificates))
 
 
 def _is_der(text: str) -> bool:
@@ -222,7 +222,7 @@ def _files(reader: Reader) -> tuple[File, ...]:
         inner.finish(names(settings.FILES.settings))
         if not inner.given("path"):
             inner.problem("path", "a file needs a path; write path: /etc/motd")
-        elif target and target in [one.path for one in files]:
+        elif target and target in [file.path for file in files]:
             inner.problem("path", f"{show(target)} is given twice; give each file once")
         files.append(file)
     return tuple(files)
@@ -274,7 +274,7 @@ def _commands(reader: Reader) -> tuple[str | tuple[str, ...], ...]:
     if not isinstance(value, (list, tuple)):
         reader.problem("commands", f"this is not a list; write {example}")
         return ()
-    found: list[str | tuple[str, ...]] = []
+    commands: list[str | tuple[str, ...]] = []
     for index, entry in enumerate(value):
         words = entry if isinstance(entry, (list, tuple)) else [entry]
         good = all(isinstance(word, str) and word.isprintable() for word in words)
@@ -289,8 +289,8 @@ def _commands(reader: Reader) -> tuple[str | tuple[str, ...], ...]:
                 )
             )
         else:
-            found.append(str(entry) if isinstance(entry, str) else tuple(str(w) for w in words))
-    return tuple(found)
+            commands.append(str(entry) if isinstance(entry, str) else tuple(str(w) for w in words))
+    return tuple(commands)
 
 
 def _user_data(reader: Reader, read_yaml: ReadYaml | None) -> str | None:

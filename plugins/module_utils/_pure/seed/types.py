@@ -102,7 +102,7 @@ class Seed:
     @property
     def static_addresses(self) -> tuple[str, ...]:
         """The addresses it configures, without prefix length, in the order of its NICs."""
-        return tuple(one.partition("/")[0] for nic in self.network for one in nic.addresses)
+        return tuple(address.partition("/")[0] for nic in self.network for address in nic.addresses)
 
     def without_secrets(self, name: str) -> Seed:
         """The same seed of the VM ``name``, safe for metadata that anyone may read.
