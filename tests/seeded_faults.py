@@ -281,7 +281,7 @@ FAULTS = (
     Fault(
         "a volume of a move is not noted once it is made",
         "migration/volumes.py",
-        "        _note(remote, source.name, one.path, MADE)\n",
+        "        _note(remote, source.name, volume.path, MADE)\n",
         "",
         f"{_MOVE}::test_each_step_changes_what_it_says",
     ),

@@ -53,9 +53,9 @@ class End:
     source: SourceView | None = None
     references: References | None = None
 
-    def carry_out(self, found: Settled) -> None:
+    def carry_out(self, plan: Settled) -> None:
         """Do all steps; raises the error of the one that failed."""
-        run = executor.Run(found.steps, self)
+        run = executor.Run(plan.steps, self)
         executor.carry_out([run])
         if run.problem is not None:
             raise run.problem
@@ -79,7 +79,7 @@ def _forget(end: End, _step: Step[Scene]) -> None:
 
 def _clear(end: End, _step: Step[Scene]) -> None:
     stay = migration_volumes.drop_claim(end.remote, end.ends.name, end.uuid, volumes=True)
-    end.job.kept += [f"{one.path} on {end.ends.where}: {one.reason}" for one in stay]
+    end.job.kept += [f"{left.path} on {end.ends.where}: {left.reason}" for left in stay]
     migration_job.clear(end.uuid)
 
 

@@ -128,12 +128,12 @@ class Endpoints:
 
         def resolve() -> str:
             try:
-                found = socket.getaddrinfo(self.address, None, type=socket.SOCK_STREAM)
+                addresses = socket.getaddrinfo(self.address, None, type=socket.SOCK_STREAM)
             except OSError as error:
                 raise PlanRefused(
                     f"cannot resolve {self.address} of {self.where}: {error}"
                 ) from None
-            return str(found[0][4][0])
+            return str(addresses[0][4][0])
 
         address = deadline.call(
             resolve, seconds=self.connection.timeout, what=f"resolve {self.address}"

@@ -76,7 +76,9 @@ def read_source(connection: Connection, dom: VirDomain, host: str) -> Source:
             "active": active,
             "persistent": bool(dom.isPersistent()),
             "managed_save": bool(dom.hasManagedSaveImage(0)),
-            "snapshots": tuple(sorted(str(one.getName()) for one in dom.listAllSnapshots(0))),
+            "snapshots": tuple(
+                sorted(str(snapshot.getName()) for snapshot in dom.listAllSnapshots(0))
+            ),
         }
 
     facts = connection.call(f"read domain {name}", ask)
@@ -106,11 +108,11 @@ def read_source(connection: Connection, dom: VirDomain, host: str) -> Source:
         bridges=tuple(str(nic["source"]) for nic in info["nics"] if nic["type"] == "bridge"),
         networks=tuple(str(nic["source"]) for nic in info["nics"] if nic["type"] == "network"),
         portgroups=tuple(
-            (str(one.get("network")), str(one.get("portgroup")))
-            for one in live.iterfind("devices/interface[@type='network']/source[@portgroup]")
+            (str(source.get("network")), str(source.get("portgroup")))
+            for source in live.iterfind("devices/interface[@type='network']/source[@portgroup]")
         ),
         interfaces=tuple(str(nic["source"]) for nic in info["nics"] if nic["type"] == "direct"),
-        hostdevs=tuple(f"{one['type']} {one['source']}" for one in info["hostdevs"]),
+        hostdevs=tuple(f"{hostdev['type']} {hostdev['source']}" for hostdev in info["hostdevs"]),
         cpu=None if cpu is None else _lxml.tostring(cpu),
         checkpoints=checkpoints(connection, dom),
         job=job_of(connection, dom) if facts["active"] else None,
@@ -245,7 +247,7 @@ def read_target(
         domain_types=tuple(capabilities["domain_types"]),
         qemu=int(connection.call("read the version", connection.conn.getVersion)),
         free_mib=_free(connection),
-        domains=tuple(read_defined(connection, {one.name: one.path for one in pools})),
+        domains=tuple(read_defined(connection, {pool.name: pool.path for pool in pools})),
         pools=tuple(pools),
         networks=tuple(networks),
         portgroups={name: info["portgroups"] for name, info in networks.items()},
@@ -291,16 +293,16 @@ def read_defined(connection: Connection, pools: t.Mapping[str, str]) -> list[Def
         )
 
     listed = connection.call("list domains", connection.conn.listAllDomains, 0)
-    found = connection.each_there(
+    domains = connection.each_there(
         read, listed, lambda dom: f"read domain {dom.name()}", ERR_NO_DOMAIN
     )
-    return [defined for _dom, defined in found]
+    return [defined for _dom, defined in domains]
 
 
 def read_pools(connection: Connection, *, refresh: bool = False) -> list[Pool]:
     """Read the pools of files. With ``refresh`` libvirt refreshes them first, which is a change:
     it then lists files that were added behind its back."""
-    found = []
+    entries = []
     for pool in list_pools(connection):
         name = str(pool.name())
         info = storage_info.pool(connection.call(f"read pool {name}", pool.XMLDesc, 0))
@@ -308,7 +310,7 @@ def read_pools(connection: Connection, *, refresh: bool = False) -> list[Pool]:
             continue
         path = str(info["path"]).rstrip("/")
         if not connection.call(f"read pool {name}", pool.isActive):
-            found.append(Pool(name, path, False))
+            entries.append(Pool(name, path, False))
             continue
         if refresh:
             # another VM's volume may be under construction there
@@ -318,7 +320,10 @@ def read_pools(connection: Connection, *, refresh: bool = False) -> list[Pool]:
         available = int(connection.call(f"read pool {name}", pool.info)[3])
         handles = list(connection.call(f"list pool {name}", list_handles, pool).values())
         described = connection.each_there(
-            describe_volume, handles, lambda one: f"read volume {one.name}", ERR_NO_STORAGE_VOL
+            describe_volume,
+            handles,
+            lambda handle: f"read volume {handle.name}",
+            ERR_NO_STORAGE_VOL,
         )
         volumes = {
             handle.path: Volume(
@@ -326,19 +331,21 @@ def read_pools(connection: Connection, *, refresh: bool = False) -> list[Pool]:
             )
             for handle, facts in described
         }
-        found.append(Pool(name, path, True, available, volumes))
-    return found
+        entries.append(Pool(name, path, True, available, volumes))
+    return entries
 
 
 def _networks(connection: Connection) -> dict[str, NetworkInfo]:
     """The active networks by their names."""
     active = CONNECT_LIST_NETWORKS_ACTIVE
     listed = connection.call("list networks", connection.conn.listAllNetworks, active)
-    found = {
-        str(one.name()): network_info.network(connection.call("read network", one.XMLDesc, 0))
-        for one in listed
+    networks = {
+        str(network.name()): network_info.network(
+            connection.call("read network", network.XMLDesc, 0)
+        )
+        for network in listed
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(networks.items()))
 
 
 def _bridges(connection: Connection) -> tuple[str, ...] | None:
@@ -346,11 +353,11 @@ def _bridges(connection: Connection) -> tuple[str, ...] | None:
     13)."""
     try:
         listed = connection.call("list interfaces", connection.conn.listAllInterfaces, 0)
-        found = []
-        for one in listed:
-            info = network_info.interface(connection.call("read interface", one.XMLDesc, 0))
-            found += [str(one.name())] if info["type"] == "bridge" else []
-        return tuple(sorted(found)) or None
+        names = []
+        for interface in listed:
+            info = network_info.interface(connection.call("read interface", interface.XMLDesc, 0))
+            names += [str(interface.name())] if info["type"] == "bridge" else []
+        return tuple(sorted(names)) or None
     except FleetVirtError:
         return None
 

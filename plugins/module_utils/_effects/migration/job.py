@@ -245,10 +245,13 @@ class Watch:
         with contextlib.suppress(FleetVirtError, ValueError, KeyError, TypeError):
             listed = json.loads(ask({"execute": "query-yank"}))["return"]
             instances = [
-                one
-                for one in listed
-                if one.get("type") == "migration"
-                or (one.get("type") == "block-node" and "migration-" in one.get("node-name", ""))
+                instance
+                for instance in listed
+                if instance.get("type") == "migration"
+                or (
+                    instance.get("type") == "block-node"
+                    and "migration-" in instance.get("node-name", "")
+                )
             ]
             if instances:
                 ask({"execute": "yank", "arguments": {"instances": instances}})

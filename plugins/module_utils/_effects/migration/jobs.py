@@ -74,15 +74,15 @@ def result(jobs: t.Sequence[Job], settings: Settings) -> dict[str, object]:
         }
         for job in jobs
     ]
-    found: dict[str, object] = {
+    answer: dict[str, object] = {
         "changed": any(job.changed for job in jobs),
         "vms": vms,
         "diff": [_diff(job, settings) for job in jobs if job.changed],
     }
     if any(job.failed for job in jobs):
-        found["failed"] = True
-        found["msg"] = "; ".join(f"{job.name}: {job.msg}" for job in jobs if job.failed)
-    return found
+        answer["failed"] = True
+        answer["msg"] = "; ".join(f"{job.name}: {job.msg}" for job in jobs if job.failed)
+    return answer
 
 
 def _diff(job: Job, settings: Settings) -> dict[str, str]:

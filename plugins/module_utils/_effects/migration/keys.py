@@ -84,19 +84,19 @@ def of_other(address: str) -> bool:
 
 
 def _expired(paths: list[str]) -> list[str]:
-    found = []
+    texts = []
     for path in paths:
         # an unreadable file is left to libvirt: it may not be in use at all
         with contextlib.suppress(FleetVirtError, OSError, ValueError):
             last = _until(path)
             if last < time.time():
                 day = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(last))
-                found.append(f"{path} expired on {day}")
-    return found
+                texts.append(f"{path} expired on {day}")
+    return texts
 
 
 def _until(path: str) -> float:
     """When the file's certificates expire. It may hold several CAs, of which one valid is enough,
     or a certificate followed by its issuers."""
-    ends = [float(one["until"]) for one in preflight_tls.validity(path, "cert")]
+    ends = [float(certificate["until"]) for certificate in preflight_tls.validity(path, "cert")]
     return max(ends) if os.path.basename(path) in ("cacert.pem", "ca-cert.pem") else ends[0]

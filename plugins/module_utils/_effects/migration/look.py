@@ -63,42 +63,40 @@ def look(
     # first: a VM that leaves meanwhile is among the VMs, or not on this hypervisor either
     seen = _seen(connection)
     host = placement_facts.read(connection, base_pool, base_path)
-    claims = [one for one in seen if _is_claim(one)]
-    vms = [one for one in seen if not _is_claim(one)]
+    claims = [vm for vm in seen if _is_claim(vm)]
+    vms = [vm for vm in seen if not _is_claim(vm)]
     if names or not (unfinished or every or home):
-        vms = [one for one in vms if one.name in names]
+        vms = [vm for vm in vms if vm.name in names]
     elif not every:
         # once a VM has arrived, the phase is in its definition, not in its live state
         vms = [
-            one
-            for one in vms
-            if one.stored.phase == "migrating" or (home and home in one.stored.evacuated_from)
+            vm
+            for vm in vms
+            if vm.stored.phase == "migrating" or (home and home in vm.stored.evacuated_from)
         ]
     # such a file would hang libvirt, and with it requests about other VMs
-    files = [file for one in vms for file in one.files] if connection.local else []
+    files = [file for vm in vms for file in vm.files] if connection.local else []
     hanging = paths.probe(files, connection.timeout).hanging
     return {
         "changed": False,
         "host": host,
-        "vms": [_entry(connection, one, hanging) for one in vms],
+        "vms": [_entry(connection, vm, hanging) for vm in vms],
         "claims": [
             {
-                "name": one.name[: -len(CLAIM)],
-                "source": one.stored.move.source,
-                "destination": one.stored.move.destination,
+                "name": claim.name[: -len(CLAIM)],
+                "source": claim.stored.move.source,
+                "destination": claim.stored.move.destination,
             }
-            for one in claims
-            if one.stored.move is not None
+            for claim in claims
+            if claim.stored.move is not None
         ],
         "expired": migration_keys.for_incoming(),
         "missing_certificates": migration_keys.missing_for_incoming(),
     }
 
 
-def _is_claim(one: _Seen) -> bool:
-    return (
-        one.name.endswith(CLAIM) and one.stored.phase == "creating" and one.stored.move is not None
-    )
+def _is_claim(vm: _Seen) -> bool:
+    return vm.name.endswith(CLAIM) and vm.stored.phase == "creating" and vm.stored.move is not None
 
 
 def _seen(connection: Connection) -> list[_Seen]:
@@ -117,21 +115,21 @@ def _seen(connection: Connection) -> list[_Seen]:
         )
 
     listed = connection.call("list domains", connection.conn.listAllDomains, 0)
-    found = connection.each_there(
+    vms = connection.each_there(
         read, listed, lambda dom: f"read domain {dom.name()}", ERR_NO_DOMAIN
     )
-    return sorted((one for _dom, one in found), key=lambda one: one.name)
+    return sorted((vm for _dom, vm in vms), key=lambda vm: vm.name)
 
 
 def _entry(
-    connection: Connection, one: _Seen, hanging: t.Collection[str]
+    connection: Connection, vm: _Seen, hanging: t.Collection[str]
 ) -> UnreadEntry | MovingEntry:
     """Describe a VM with its demands on a destination, or why they are unknown (``error``)."""
-    stored = one.stored
-    found: UnreadEntry = {
-        "name": one.name,
-        "uuid": one.uuid,
-        "persistent": one.persistent,
+    stored = vm.stored
+    unread: UnreadEntry = {
+        "name": vm.name,
+        "uuid": vm.uuid,
+        "persistent": vm.persistent,
         "phase": stored.phase,
         "move": domain_info.move_entry(stored.move),
         "groups": list(stored.groups),
@@ -143,14 +141,14 @@ def _entry(
         "disks": [],
         "error": None,
     }
-    silent = [file for file in one.files if file in hanging]
+    silent = [file for file in vm.files if file in hanging]
     if silent:
-        return {**found, "error": f"{silent[0]} does not answer; check the storage it is on"}
+        return {**unread, "error": f"{silent[0]} does not answer; check the storage it is on"}
     try:
-        source = migration_facts.read_source(connection, one.dom, "")
+        source = migration_facts.read_source(connection, vm.dom, "")
     except FleetVirtError as error:
-        return {**found, "error": str(error)}
-    return {**found, **_demand(source)}
+        return {**unread, "error": str(error)}
+    return {**unread, **_demand(source)}
 
 
 def _demand(source: Source) -> MovingDemand:

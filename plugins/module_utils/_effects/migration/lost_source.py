@@ -100,21 +100,21 @@ class _Settler:
         self.answered = ports.answering(lost.addresses)
 
     def settle(self) -> None:
-        found = self._see()
-        what = lost_plan.action(found.seen)
+        current = self._see()
+        what = lost_plan.action(current.seen)
         if what == lost_plan.NOTHING:
-            self._nothing(found)
+            self._nothing(current)
         elif what == lost_plan.ALIVE:
             raise PlanRefused(lost_plan.alive(self.name, self.lost.name, str(self.answered)))
         elif what == lost_plan.WAIT:
-            comes = found.seen.place == lost_plan.COMING
+            comes = current.seen.place == lost_plan.COMING
             raise PlanRefused(lost_plan.waits(self.name, self.lost.name, self.here, comes=comes))
         elif what == lost_plan.OTHER:
             raise PlanRefused(lost_plan.other(self.name, self.lost.name, self.here))
         elif what in (lost_plan.CLEAR, lost_plan.KEEP):
-            self._gone(found, clear=what == lost_plan.CLEAR)
+            self._gone(current, clear=what == lost_plan.CLEAR)
         else:
-            self._arrived(found, what)
+            self._arrived(current, what)
 
     def _see(self) -> _Found:
         call = self.connection.call
@@ -153,46 +153,50 @@ class _Settler:
     def _is_this(self, move: Move | None) -> bool:
         return move is not None and (move.source, move.destination) == (self.lost.name, self.here)
 
-    def _nothing(self, found: _Found) -> None:
-        if found.dom is None:
+    def _nothing(self, current: _Found) -> None:
+        if current.dom is None:
             raise PlanRefused(
                 f"{self.here} no longer has {self.name!r} or a claim of its move from"
                 f" {self.lost.name}: another run may have finished or undone it"
             )
         self.job.flow, self.job.msg = "none", f"it is on {self.here}"
 
-    def _gone(self, found: _Found, *, clear: bool) -> None:
+    def _gone(self, current: _Found, *, clear: bool) -> None:
         """The VM was lost with its hypervisor: remove empty volumes, keep those with content."""
-        self.job.kept += [f"{path}: may be all that is left of it" for path, _size in found.written]
+        self.job.kept += [
+            f"{path}: may be all that is left of it" for path, _size in current.written
+        ]
         if clear:
             self.job.changed = True
             self.job.steps.append(f"remove the claim of {self.name} and its empty volumes")
-            if not self.check and found.claimed is not None:
+            if not self.check and current.claimed is not None:
                 stay = migration_volumes.drop(
-                    self.connection, self.name, found.claimed, volumes=True
+                    self.connection, self.name, current.claimed, volumes=True
                 )
-                self.job.kept += [str(one) for one in stay]
+                self.job.kept += [str(left) for left in stay]
         self.job.flow = "lost"
         raise PlanRefused(
-            lost_plan.gone(self.name, self.lost.name, self.here, found.written, check=self.check)
+            lost_plan.gone(self.name, self.lost.name, self.here, current.written, check=self.check)
         )
 
-    def _arrived(self, found: _Found, what: str) -> None:
+    def _arrived(self, before: _Found, what: str) -> None:
         """The VM arrived complete: make it persistent, and clean up after the move."""
-        name, move = self.name, found.move
+        name, move = self.name, before.move
         self.job.flow, self.job.changed = "finish", self.check
         if what == lost_plan.DEFINE:
             self.job.steps.append(f"make the transient domain {name} persistent")
         self.job.steps.append(f"finish the move of {name}")
-        self.job.note = self._note(found)
+        self.job.note = self._note(before)
         if self.check:
             return
-        if self._never_ran(found):
-            self.connection.call(f"stop {name}", found.require_dom().destroy, seconds=_STOP_SECONDS)
+        if self._never_ran(before):
+            self.connection.call(
+                f"stop {name}", before.require_dom().destroy, seconds=_STOP_SECONDS
+            )
         with owners.host_lock():
             # another run may have finished it, and started another move since
             current = self._see()
-            if current.uuid != found.uuid or lost_plan.action(current.seen) != what:
+            if current.uuid != before.uuid or lost_plan.action(current.seen) != what:
                 raise PlanRefused(
                     f"{name!r} was changed by another run meanwhile; run this again to see its"
                     " current state"
@@ -204,42 +208,44 @@ class _Settler:
                 domains.define(self.connection, f"define {name}", text)
             self._plain(current, move)
 
-    def _never_ran(self, found: _Found) -> bool:
+    def _never_ran(self, current: _Found) -> bool:
         """Whether it was shut off before and was started only for the move."""
-        move = found.move
+        move = current.move
         return (
-            found.state == DOMAIN_PAUSED
-            and found.seen.marks
+            current.state == DOMAIN_PAUSED
+            and current.seen.marks
             and move is not None
             and move.state == "shutoff"
         )
 
-    def _plain(self, found: _Found, move: Move | None) -> None:
+    def _plain(self, current: _Found, move: Move | None) -> None:
         """Restore autostart, remove the marks, and the claim last: a VM that was just defined has
         no marks for the next run to find."""
-        dom, stored = found.require_dom(), found.stored
-        copies = {one.path: one.pool for one in (found.claim.volumes if found.claim else ())}
+        dom, stored = current.require_dom(), current.stored
+        copies = {
+            volume.path: volume.pool for volume in (current.claim.volumes if current.claim else ())
+        }
         if move is not None and move.autostart == "yes":
             self.connection.call("switch autostart on", dom.setAutostart, 1)
         if stored is not None:
             pools = {**migration_settle.pools_of(self.connection, stored.volumes), **copies}
             plain = metadata.settled(stored, self.here, pools, set(copies))
             migration_ends.write_everywhere(self.connection, dom, plain)
-        migration_volumes.drop_claim(self.connection, self.name, found.uuid, volumes=False)
+        migration_volumes.drop_claim(self.connection, self.name, current.uuid, volumes=False)
 
-    def _note(self, found: _Found) -> str:
+    def _note(self, current: _Found) -> str:
         """What the user must know of it, and of its leftovers."""
-        move, notes = found.move, []
+        move, notes = current.move, []
         if move is not None and move.state == "running":
-            if found.state == DOMAIN_SHUTOFF:
+            if current.state == DOMAIN_SHUTOFF:
                 notes.append(migration_settle.went_off(self.here))
-            elif found.state == DOMAIN_PAUSED:
+            elif current.state == DOMAIN_PAUSED:
                 notes.append(
                     f"it is paused on {self.here} and not resumed automatically; if it was not"
                     f" paused before the move, resume it there (virsh resume {self.name})"
                 )
-        copied = {one.path for one in (found.claim.volumes if found.claim else ())}
-        old = [one.path for one in (found.stored.volumes if found.stored else ())]
+        copied = {volume.path for volume in (current.claim.volumes if current.claim else ())}
+        old = [volume.path for volume in (current.stored.volumes if current.stored else ())]
         left = [path for path in old if path in copied]
         self.job.kept += [f"{path}: on {self.lost.name}, which is lost" for path in left]
         return "; ".join([*notes, lost_plan.remains(self.name, self.lost.name, left)])

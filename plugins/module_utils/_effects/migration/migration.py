@@ -68,7 +68,7 @@ def run(
             " has the VM, with uri qemu:///system"
         )
 
-    def one(job: Job) -> None:
+    def move_vm(job: Job) -> None:
         # one connection each: libvirt 9.0's client loses replies that several threads wait for
         try:
             with connect(connection.uri, connection.timeout) as own:
@@ -82,7 +82,7 @@ def run(
             job.fail(told(error))
 
     with ThreadPoolExecutor(max_workers=settings.parallel) as pool:
-        list(pool.map(one, jobs))
+        list(pool.map(move_vm, jobs))
     return migration_jobs.result(jobs, settings)
 
 
@@ -154,35 +154,35 @@ class _Mover:
         target = migration_facts.read_target(remote, destination, source, self.settings.base_pool)
         target = self._with_shared(remote, source, target, check=True)
         # libvirt's figures of free space may be outdated
-        found = migration_plan.plan(source, target, self.settings.options, space=self.check)
-        if not found.findings and not self.check:
+        plan = migration_plan.plan(source, target, self.settings.options, space=self.check)
+        if not plan.findings and not self.check:
             pools = tuple(migration_facts.read_pools(remote, refresh=True))
             target = dataclasses.replace(target, pools=pools)
             target = self._with_shared(remote, source, target, check=False)
-            found = migration_plan.plan(source, target, self.settings.options)
-        self.job.flow, self.job.bytes_to_copy = found.flow, found.bytes_to_copy
-        self.job.findings, self.job.kept = found.findings, list(found.kept)
-        if found.findings:
+            plan = migration_plan.plan(source, target, self.settings.options)
+        self.job.flow, self.job.bytes_to_copy = plan.flow, plan.bytes_to_copy
+        self.job.findings, self.job.kept = plan.findings, list(plan.kept)
+        if plan.findings:
             self._require_at_rest(self._read_metadata(dom))
-            self.job.fail("; ".join(found.findings))
+            self.job.fail("; ".join(plan.findings))
             return
         steps = moving.begin(
-            source, found, self.ends.where, seed=spent, evacuating=self.settings.evacuating
+            source, plan, self.ends.where, seed=spent, evacuating=self.settings.evacuating
         )
         if self.check:
-            self._predict(source, found, steps)
+            self._predict(source, plan, steps)
             return
         Moving(
-            *(remote, dom, source, target, found, self.settings, self.settler, self.run),
+            *(remote, dom, source, target, plan, self.settings, self.settler, self.run),
             read=lambda: self._source(dom, None),
             watch=lambda seconds: self._watch(remote, dom, seconds),
         ).carry_out(steps)
 
-    def _predict(self, source: Source, found: Plan, steps: t.Sequence[Step[Scene]]) -> None:
+    def _predict(self, source: Source, plan: Plan, steps: t.Sequence[Step[Scene]]) -> None:
         """Record these steps, and those that follow if nothing fails."""
         keep, evacuating = self.settings.options.keep_volumes, self.settings.evacuating
         rest = moving.predicted(
-            source, found, self.ends.where, keep_volumes=keep, evacuating=evacuating
+            source, plan, self.ends.where, keep_volumes=keep, evacuating=evacuating
         )
         self.job.steps += [step.text for step in (*steps, *rest.steps)]
         self.job.changed = True
@@ -306,9 +306,9 @@ class _Mover:
         """Record what would be done, as far as both endpoints show; whether that moves the VM."""
         if self._goes_on(dom, uuid):
             return False  # unknown
-        verdict, found = self.settler.foresee(uuid)
-        self.job.steps += [step.text for step in found.steps] if found else []
-        if found is None or verdict is Verdict.UNDO:
+        verdict, plan = self.settler.foresee(uuid)
+        self.job.steps += [step.text for step in plan.steps] if plan else []
+        if plan is None or verdict is Verdict.UNDO:
             return False
         self.job.flow, self.job.changed = "finish", True
         return True
@@ -366,10 +366,10 @@ class _Mover:
         """
 
         def stored() -> Metadata:
-            found = self._read_metadata(dom)
-            if found is None or found.phase != moving.MIGRATING:
+            metadata = self._read_metadata(dom)
+            if metadata is None or metadata.phase != moving.MIGRATING:
                 raise Overtaken(f"another run has just finished with {self.name!r}; try again")
-            return found
+            return metadata
 
         with self._leaving():
             owned = lease.take_over_when_dead(

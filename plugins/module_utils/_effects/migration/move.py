@@ -55,7 +55,7 @@ class Moving:
     dom: VirDomain
     source: Source
     target: Target
-    found: Plan
+    plan: Plan
     settings: Settings
     settler: Settler
     run: str
@@ -129,7 +129,7 @@ def _no_autostart(moves: Moving, _step: Step[Scene]) -> None:
 
 
 def _claim(moves: Moving, _step: Step[Scene]) -> None:
-    volumes = moves.found.volumes
+    volumes = moves.plan.volumes
     migration_volumes.define_claim(moves.remote, moves.source, volumes, moves.owner, moves.move)
 
 
@@ -145,10 +145,10 @@ def _start(moves: Moving, _step: Step[Scene]) -> None:
 
 
 def _move(moves: Moving, _step: Step[Scene]) -> None:
-    source, found, options = moves.source, moves.found, moves.settings.options
-    argv = migration_command.command(source, moves.target, found, options, moves.connection.uri)
+    source, plan, options = moves.source, moves.plan, moves.settings.options
+    argv = migration_command.command(source, moves.target, plan, options, moves.connection.uri)
     migration_job.start(source.uuid, argv)
-    moves.watched = moves.watch(migration_command.seconds(found, source.memory_mib, options))
+    moves.watched = moves.watch(migration_command.seconds(plan, source.memory_mib, options))
     moves.error = moves.watched.error or ""
 
 

@@ -171,13 +171,13 @@ class Settler:
     def _back(self, source: SourceView, uuid: str, remote: Connection) -> bool:
         """Clean up the destination and restore the VM on the source; whether it is shut off."""
         ends = self.ends
-        found = moving.undo(ends.name, ends.source, ends.where, _state_of(source), source.stored)
-        if found.lost:
+        plan = moving.undo(ends.name, ends.source, ends.where, _state_of(source), source.stored)
+        if plan.lost:
             self._note_off(ends.source)
         End(ends, self.job, ends.connection, source.dom, source.stored, remote, uuid).carry_out(
-            found
+            plan
         )
-        return found.off
+        return plan.off
 
     def _note_off(self, host: str) -> None:
         """Note that the VM was shut off with its hypervisor and is left so."""
@@ -205,16 +205,16 @@ class Settler:
                 f" leftovers on {self.ends.source} stay; its metadata were changed meanwhile"
             )
         vm = self._arrived(remote, destination, stored, twice=source is not None)
-        found = moving.finish(vm, keep_volumes=self.keep_volumes)
-        if found.lost:
+        plan = moving.finish(vm, keep_volumes=self.keep_volumes)
+        if plan.lost:
             self._note_off(self.ends.where)
-        self.job.kept += found.stay
+        self.job.kept += plan.stay
         copies = set(vm.copied)
         pools = {**pools_of(remote, stored.volumes), **vm.copied}
         plain = metadata.settled(stored, self.ends.where, pools, copies)
         End(
             self.ends, self.job, remote, destination.require_dom(), plain, remote, uuid, source
-        ).carry_out(found)
+        ).carry_out(plan)
 
     def foresee(self, uuid: str) -> tuple[Verdict, Settled | None]:
         """What :meth:`settle` would do now, as far as both endpoints show; changes nothing."""
@@ -249,7 +249,7 @@ class Settler:
         disks = domain_info.parse(text, f"domain {name}")["disks"]
         return moving.Arrived(
             *(name, self.ends.where, _ARRIVALS.get(state, Arrival.OTHER), stored),
-            copied={one.path: one.pool for one in (claim.volumes if claim else ())},
+            copied={volume.path: volume.pool for volume in (claim.volumes if claim else ())},
             attached={disk["source"] for disk in disks if disk["source"]},
             twice=twice,
         )
@@ -305,11 +305,15 @@ def went_off(host: str) -> str:
 
 def pools_of(connection: Connection, volumes: t.Sequence[OwnVolume]) -> dict[str, str]:
     """Names of the volumes' pools on that hypervisor, by the volumes' paths."""
-    found = {}
-    for folder in {posixpath.dirname(one.path) for one in volumes}:
+    pools = {}
+    for folder in {posixpath.dirname(volume.path) for volume in volumes}:
         pool = storage.pool_at(connection, folder)
         if pool is not None:
-            found.update(
-                {one.path: pool for one in volumes if posixpath.dirname(one.path) == folder}
+            pools.update(
+                {
+                    volume.path: pool
+                    for volume in volumes
+                    if posixpath.dirname(volume.path) == folder
+                }
             )
-    return found
+    return pools

@@ -50,7 +50,7 @@ def proofs(
     not listed is assumed to be unknown to libvirt only.
     """
     folders: dict[str, str | None] = {}
-    found = {}
+    problems = {}
     for disk in source.disks:
         if disk.device != "disk" or disk.type != "file" or not disk.path:
             continue
@@ -59,8 +59,8 @@ def proofs(
             folders[folder] = _folder(here, there, source.uuid, folder, pools, check=check)
         problem = folders[folder]
         if problem is not None:
-            found[disk.path] = problem or _file(here, there, disk.path, check=check)
-    return found
+            problems[disk.path] = problem or _file(here, there, disk.path, check=check)
+    return problems
 
 
 def _folder(
@@ -158,10 +158,10 @@ def _fetch(there: Connection, path: str) -> bytes:
     def fetch() -> bytes:
         stream = there.conn.newStream(0)
         volume.download(stream, 0, _ID_BYTES, 0)
-        found = b""
+        content = b""
         while piece := stream.recv(_ID_BYTES):
-            found += piece
+            content += piece
         stream.finish()
-        return found
+        return content
 
     return there.call(f"read {path}", fetch)

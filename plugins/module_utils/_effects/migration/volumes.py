@@ -55,8 +55,8 @@ def define_claim(
     system = _lxml.add(root, "os")
     _lxml.add(system, "type", {"arch": source.arch, "machine": source.machine}, "hvm")
     disks = [
-        {"name": one.target, "size": -(-one.capacity // MIB), "format": one.format}
-        for one in volumes
+        {"name": volume.target, "size": -(-volume.capacity // MIB), "format": volume.format}
+        for volume in volumes
     ]
     stored = Metadata(
         phase="creating",
@@ -64,9 +64,10 @@ def define_claim(
         move=move,
         volumes=tuple(
             OwnVolume(
-                *(one.pool, one.name, one.path, one.target, "disk"), earlier.get(one.path, BEGUN)
+                *(volume.pool, volume.name, volume.path, volume.target, "disk"),
+                earlier.get(volume.path, BEGUN),
             )
-            for one in volumes
+            for volume in volumes
         ),
         request=json.dumps({"disks": disks}),
     )
@@ -76,23 +77,23 @@ def define_claim(
 
 def make(remote: Connection, source: Source, volumes: t.Sequence[NewVolume]) -> None:
     """Create thin volumes with their backing files; remove an earlier attempt's first."""
-    for one in volumes:
-        pool = _pool(remote, one.pool)
-        if one.again:
-            _remove_earlier(remote, source.name, one)
-            _note(remote, source.name, one.path, BEGUN)
-        xml = volume_xml.render(one.name, one.capacity, one.format, one.backing)
+    for volume in volumes:
+        pool = _pool(remote, volume.pool)
+        if volume.again:
+            _remove_earlier(remote, source.name, volume)
+            _note(remote, source.name, volume.path, BEGUN)
+        xml = volume_xml.render(volume.name, volume.capacity, volume.format, volume.backing)
         try:
             storage.patiently(
                 remote,
-                f"create volume {one.name}",
+                f"create volume {volume.name}",
                 functools.partial(pool.existing.createXML, xml, 0),
             )
         except LibvirtFailure:
             # a volume that was not created is not ours: its name may just have been taken
-            _note(remote, source.name, one.path, NOT_MADE)
+            _note(remote, source.name, volume.path, NOT_MADE)
             raise
-        _note(remote, source.name, one.path, MADE)
+        _note(remote, source.name, volume.path, MADE)
 
 
 def _remove_earlier(remote: Connection, name: str, volume: NewVolume) -> None:
@@ -114,7 +115,7 @@ def _noted(remote: Connection, name: str) -> dict[str, str]:
     """How far the creation of the claim's volumes came, by their paths."""
     dom = find_domain(remote, name + CLAIM)
     stored = read_metadata(remote, dom) if dom is not None else None
-    return {one.path: one.made for one in stored.volumes} if stored is not None else {}
+    return {volume.path: volume.made for volume in stored.volumes} if stored is not None else {}
 
 
 def _note(remote: Connection, name: str, path: str, made: str) -> None:
@@ -123,8 +124,8 @@ def _note(remote: Connection, name: str, path: str, made: str) -> None:
     stored = read_metadata(remote, dom) if dom is not None else None
     if dom is not None and stored is not None:
         volumes = tuple(
-            dataclasses.replace(one, made=made) if one.path == path else one
-            for one in stored.volumes
+            dataclasses.replace(volume, made=made) if volume.path == path else volume
+            for volume in stored.volumes
         )
         noted = dataclasses.replace(stored, volumes=volumes)
         lookup.write_metadata(remote, dom, noted, lookup.AFFECT_CONFIG)
@@ -146,7 +147,7 @@ def _remove(
 def _formats(claim: Metadata) -> dict[str, str]:
     """The formats of the claim's volumes by their targets; none if an older version wrote it."""
     with contextlib.suppress(ValueError, LookupError, TypeError):
-        return {one["name"]: one["format"] for one in json.loads(claim.request or "")["disks"]}
+        return {disk["name"]: disk["format"] for disk in json.loads(claim.request or "")["disks"]}
     return {}
 
 
@@ -157,19 +158,19 @@ def _references(connection: Connection) -> References:
 
 def written(connection: Connection, claim: Metadata) -> list[tuple[str, int]]:
     """The claim's volumes that have content, with the bytes they occupy."""
-    found = []
-    for one in claim.volumes:
-        if one.made == NOT_MADE:
+    sizes = []
+    for own in claim.volumes:
+        if own.made == NOT_MADE:
             continue  # a file of that name does not belong to the move
-        pool = _pool(connection, one.pool)
+        pool = _pool(connection, own.pool)
         _refresh(connection, pool)
-        volume = storage.find_volume(connection, pool, one.name)
+        volume = storage.find_volume(connection, pool, own.name)
         if volume is None:
             continue
-        action = f"read volume {one.name}"
+        action = f"read volume {own.name}"
         if not connection.call(action, owned_elsewhere.is_blank, connection, volume):
-            found.append((one.path, int(connection.call(action, volume.info)[2])))
-    return found
+            sizes.append((own.path, int(connection.call(action, volume.info)[2])))
+    return sizes
 
 
 def _pool(connection: Connection, name: str) -> storage.Pool:
