@@ -133,11 +133,11 @@ def look(connection: Connection, names: t.Sequence[str], pool: str) -> dict[str,
             for job in jobs
         ],
         "defined": [
-            {key: one[key] for key in ("name", "uuid", "macs", "phase")}
-            for one in placement_facts.defined(connection)
+            {key: vm[key] for key in ("name", "uuid", "macs", "phase")}
+            for vm in placement_facts.defined(connection)
         ],
         "pool_ids": sorted(
-            one.id for one in ownership.read_pools(connection).values() if one.id is not None
+            place.id for place in ownership.read_pools(connection).values() if place.id is not None
         ),
     }
 
@@ -151,8 +151,8 @@ def _require_local(connection: Connection) -> None:
 
 
 def _listed(connection: Connection) -> list[VirDomain]:
-    found = connection.call("list domains", connection.conn.listAllDomains, 0)
-    return sorted(found, key=lambda dom: str(dom.name()))
+    domains = connection.call("list domains", connection.conn.listAllDomains, 0)
+    return sorted(domains, key=lambda dom: str(dom.name()))
 
 
 def _meant(connection: Connection, names: t.Sequence[str]) -> list[VirDomain]:
@@ -202,7 +202,7 @@ def _read(connection: Connection, dom: VirDomain, host_facts: _HostFacts) -> Fac
     state = state_name(number)
     stored = metadata.parse(_lxml.parse(text, f"domain {name}"))
     disks = domain_info.parse(text, f"domain {name}")["disks"]
-    found = described.Found(
+    definition = described.Found(
         name=name,
         xml=text,
         active=active,
@@ -221,7 +221,7 @@ def _read(connection: Connection, dom: VirDomain, host_facts: _HostFacts) -> Fac
         reason=str(reason_name(state, reason)),
         stored=stored,
         live=metadata.parse(_lxml.parse(live, f"domain {name}")) if live else None,
-        description=described.describe(found, host_facts.host),
+        description=described.describe(definition, host_facts.host),
         holder=owners.holder(stored.owner) if stored is not None else None,
         job=job_of(connection, dom) if active else None,
         disks=_disks(disks, uuid, host_facts.references) if host_facts.references else (),
@@ -230,7 +230,7 @@ def _read(connection: Connection, dom: VirDomain, host_facts: _HostFacts) -> Fac
 
 def _sizes(connection: Connection, dom: VirDomain, disks: t.Sequence[DiskEntry]) -> dict[str, int]:
     """Bytes by target; without disks whose file does not exist."""
-    found = {}
+    sizes_mib = {}
     for disk in disks:
         target, source = disk["target"], disk["source"]
         if target is None or source is None or disk["device"] != "disk":
@@ -239,25 +239,25 @@ def _sizes(connection: Connection, dom: VirDomain, disks: t.Sequence[DiskEntry])
             sizes = connection.call(f"read disk {target} of {dom.name()}", dom.blockInfo, source, 0)
         except LibvirtFailure:
             continue  # so the disk is reported as not described
-        found[target] = int(sizes[0])
-    return found
+        sizes_mib[target] = int(sizes[0])
+    return sizes_mib
 
 
 def _pools(disks: t.Sequence[DiskEntry], pools: Mapping[str, PoolPlace]) -> dict[str, str]:
     def look() -> dict[str, str]:
-        found = {}
+        names = {}
         for disk in disks:
             pool = ownership.pool_of(str(disk["source"]), pools) if disk["source"] else None
             if pool is not None and disk["target"] is not None:
-                found[disk["target"]] = pool.name
-        return found
+                names[disk["target"]] = pool.name
+        return names
 
     return deadline.call(look, seconds=_LOOK_SECONDS, what="look for the disks' pools")
 
 
 def _disks(disks: t.Sequence[DiskEntry], uuid: str, references: References) -> tuple[Disk, ...]:
     def look() -> tuple[Disk, ...]:
-        return tuple(_disk(one, uuid, references) for one in disks if one["source"])
+        return tuple(_disk(disk, uuid, references) for disk in disks if disk["source"])
 
     return deadline.call(look, seconds=_LOOK_SECONDS, what="look at the disks")
 
@@ -280,7 +280,7 @@ def _disk(entry: DiskEntry, uuid: str, references: References) -> Disk:
         shared=pool.shared if pool else False,
         kind=kind,
         links=links,
-        users=tuple(sorted({one.text for one in references.users(path) if one.uuid != uuid})),
+        users=tuple(sorted({user.text for user in references.users(path) if user.uuid != uuid})),
         locked=kind == "file" and ownership.is_locked(path),
         made=identity.of_file(path) if kind == "file" else "",
     )
@@ -320,7 +320,7 @@ def _result(jobs: t.Sequence[_Job]) -> dict[str, object]:
             "specification": job.facts.description.options,
             "undescribed": list(job.facts.description.left),
             "owned": _owned(job),
-            "kept": [dict(vars(one)) for one in job.kept],
+            "kept": [dict(vars(disk)) for disk in job.kept],
             "changed": job.done,
             "failed": job.msg is not None,
             "msg": job.msg if job.msg is not None else _note(job),
@@ -341,8 +341,8 @@ def _result(jobs: t.Sequence[_Job]) -> dict[str, object]:
 def _owned(job: _Job) -> list[str]:
     """The disks that it owns in the end."""
     stored = job.facts.stored.volumes if job.facts.stored else ()
-    before = [one.path for one in stored if one.role == "disk"]
-    return before if job.plan.refusals else [*before, *(one.path for one in job.own)]
+    before = [volume.path for volume in stored if volume.role == "disk"]
+    return before if job.plan.refusals else [*before, *(volume.path for volume in job.own)]
 
 
 def _note(job: _Job) -> str | None:
@@ -355,7 +355,9 @@ def _diff(job: _Job) -> dict[str, str]:
     stored = job.facts.stored
     before = {
         "managed": stored is not None and stored.made_here,
-        "own disks": [one.path for one in stored.volumes if one.role == "disk"] if stored else [],
+        "own disks": [volume.path for volume in stored.volumes if volume.role == "disk"]
+        if stored
+        else [],
     }
     after = {"managed": True, "own disks": _owned(job)}
     return {

@@ -34,7 +34,7 @@ def images_of(connection: Connection, base_pool: str, base_path: str) -> dict[st
     return {
         "changed": False,
         "defined": _defined(connection),
-        "volumes": [one.volume for one in there],
+        "volumes": [image.volume for image in there],
     }
 
 
@@ -42,8 +42,8 @@ def sources(connection: Connection, names: t.Collection[str], pool: str) -> dict
     """The VMs of this hypervisor; of ``names`` also all that a clone is created from."""
     images.require_local(connection)
     defined = _defined(connection)
-    known = sorted({str(one["name"]) for one in defined} & set(names))
-    found = adopt.look(connection, known, pool)["vms"] if known else []
+    known = sorted({str(vm["name"]) for vm in defined} & set(names))
+    vms = adopt.look(connection, known, pool)["vms"] if known else []
     return {
         "changed": False,
         "defined": defined,
@@ -53,15 +53,15 @@ def sources(connection: Connection, names: t.Collection[str], pool: str) -> dict
                 **{key: vm[key] for key in _OF_A_SOURCE},
                 **_made_of(connection, str(vm["name"])),
             }
-            for vm in as_mappings(found)
+            for vm in as_mappings(vms)
         ],
     }
 
 
 def _defined(connection: Connection) -> list[dict[str, object]]:
     return [
-        {"name": one["name"], "uuid": one["uuid"], "phase": one["phase"]}
-        for one in placement_facts.defined(connection)
+        {"name": vm["name"], "uuid": vm["uuid"], "phase": vm["phase"]}
+        for vm in placement_facts.defined(connection)
     ]
 
 
@@ -71,7 +71,7 @@ def _made_of(connection: Connection, name: str) -> dict[str, object]:
     dom: VirDomain | None = lookup.find_domain(connection, name)
     stored = lookup.read_metadata(connection, dom) if dom is not None else None
     try:
-        found = as_mapping(json.loads((stored.request if stored else None) or "null"))
+        request = as_mapping(json.loads((stored.request if stored else None) or "null"))
     except ValueError:
-        found = {}
-    return {"request": dict(found) or None, "clone_of": stored.clone_of if stored else None}
+        request = {}
+    return {"request": dict(request) or None, "clone_of": stored.clone_of if stored else None}

@@ -121,7 +121,7 @@ def run(connection: Connection, asked: Options, *, check: bool) -> dict[str, obj
     plan = template_plan.plan(facts, wanted)
     if plan.refusals:
         raise PlanRefused("; ".join(plan.refusals))
-    known = {one.name: one for one in there}
+    known = {image.name: image for image in there}
     with contextlib.ExitStack() as held:
         job = _Job(connection, dom, facts, wanted, pool, existing is not None, asked.every, held)
         if asked.quiesce != "never" and facts.agent:
@@ -135,8 +135,8 @@ def run(connection: Connection, asked: Options, *, check: bool) -> dict[str, obj
             executor.carry_out([work])
             if work.problem is not None:
                 raise PlanRefused(told(work.problem)) from None
-            before = {one.volume for one in there}
-            if all(one.volume in before for one in job.made.values()):
+            before = {image.volume for image in there}
+            if all(image.volume in before for image in job.made.values()):
                 return _result(job, ())  # the same content exists under another name
         return _result(job, plan.steps)
 
@@ -159,10 +159,10 @@ def _read(
         for entry in info["disks"]
         if entry["device"] == "disk" and entry["target"]
     ]
-    own = [one for one in disks if not one.readonly]
+    own = [disk for disk in disks if not disk.readonly]
     chosen = own if asked.every else own[:1]
     if asked.disk is not None:
-        chosen = [one for one in disks if one.target == asked.disk]
+        chosen = [disk for disk in disks if disk.target == asked.disk]
     dead = active and running.has_abandoned_job(connection, dom)
     left: list[str] = []
     if pool.handle is not None:
@@ -175,8 +175,8 @@ def _read(
         broken="; ".join(metadata_problems(name, stored)) or None,
         holder=owners.holder(stored.owner) if stored is not None else None,
         disks=tuple(chosen),
-        targets=tuple(one.target for one in disks),
-        present=frozenset(one.name for one in there),
+        targets=tuple(disk.target for disk in disks),
+        present=frozenset(image.name for image in there),
         left=tuple(left),
         dead_backup=dead,
         job=job_of(connection, dom) if active and not dead else None,
@@ -286,7 +286,7 @@ _DO: t.Mapping[str, t.Callable[[_Job, Step[Facts]], None]] = {
 
 
 def _result(job: _Job, steps: t.Sequence[Step[Facts]]) -> dict[str, object]:
-    found = [
+    bases = [
         {
             "target": disk.target,
             **_entry(job.pool, job.wanted.images[disk.target], disk, job.made.get(disk.target)),
@@ -305,11 +305,11 @@ def _result(job: _Job, steps: t.Sequence[Step[Facts]]) -> dict[str, object]:
                 "msg": None,
             }
         ],
-        "image": found[0] if found else None,
-        "images": found,
+        "image": bases[0] if bases else None,
+        "images": bases,
     }
     if steps:
-        lines = "".join(f"base image {one['volume']}\n" for one in found)
+        lines = "".join(f"base image {image['volume']}\n" for image in bases)
         result["diff"] = {"before": "", "after": lines}
     return result
 

@@ -65,7 +65,7 @@ class Change:
     @property
     def texts(self) -> list[str]:
         """The changes, for users."""
-        texts = [one.text for one in self.converged.changes]
+        texts = [setting.text for setting in self.converged.changes]
         if self.converged.plan.steps and not texts:
             return ["complete what an earlier run has begun"]
         return texts
@@ -79,8 +79,8 @@ class Change:
     def diff(self) -> tuple[dict[str, str], dict[str, str]]:
         """The settings before and after."""
         changes = self.converged.changes
-        before = {one.path: one.real for one in changes}
-        after = {one.path: one.asked for one in changes}
+        before = {setting.path: setting.real for setting in changes}
+        after = {setting.path: setting.asked for setting in changes}
         if self.power.steps:
             before["state"], after["state"] = self.power.state, self.power.after
         return before, after
@@ -94,7 +94,7 @@ def look(
     bases = {key: base.path for key, base in host.settings.images.items() if base is not None}
     facts = read(host.connection, dom, stored, domain, inactive)
     differing = change_plan.differences(facts, Wanted(domain, ""), facts.inactive)
-    paths = {one.path for one in differing} | _unplugged(facts, domain)
+    paths = {setting.path for setting in differing} | _unplugged(facts, domain)
     missing = [disk for disk in domain.disks if f"disks.{disk.name}" in paths]
     sizes, problems = demand.disk_sizes(domain, host.settings.facts)
     if problems:
@@ -106,10 +106,10 @@ def look(
             pool, name = host.pool(disk.pool), domain.volume_name(disk)
             plans[disk.name] = DiskPlan(disk, disk.pool, pool, name, sizes[disk.name], base)
     volumes = {
-        name: OwnVolume(one.pool.name, one.volume, one.path, name, "new", BEGUN)
-        for name, one in plans.items()
+        name: OwnVolume(plan.pool.name, plan.volume, plan.path, name, "new", BEGUN)
+        for name, plan in plans.items()
     }
-    own = [one.path for one in (*volumes.values(), *stored.volumes)]
+    own = [volume.path for volume in (*volumes.values(), *stored.volumes)]
     there = frozenset(path for path in own if os.path.lexists(path))
     text = (
         _rendered(host, domain, missing, list(plans.values()), str(dom.UUIDString()))
@@ -118,17 +118,17 @@ def look(
     )
     wanted = Wanted(domain, text, tuple(disk.name for disk in missing), bases)
     facts = dataclasses.replace(facts, files=there, stays=_stays(host, dom, stored, domain))
-    found = Change(dom, domain, wanted, facts, volumes, plans)
-    found.converged = change_plan.plan(facts, wanted, volumes, None if bases else differing)
-    _require_accepted(host, found)
+    change = Change(dom, domain, wanted, facts, volumes, plans)
+    change.converged = change_plan.plan(facts, wanted, volumes, None if bases else differing)
+    _require_accepted(host, change)
     _require_sources(host, missing, str(dom.UUIDString()))
-    if "xml" in {one.path for one in found.converged.changes}:
+    if "xml" in {setting.path for setting in change.converged.changes}:
         from . import schema  # few VMs have a fragment
 
         whose = f"the fragment xml of {domain.name!r}"
-        schema.require_valid(whose, predict(facts, found.converged.plan.steps).inactive)
-    found.power = _power(host, found)
-    return found
+        schema.require_valid(whose, predict(facts, change.converged.plan.steps).inactive)
+    change.power = _power(host, change)
+    return change
 
 
 def _power(host: Host, change: Change) -> Power:
@@ -148,7 +148,7 @@ def _power(host: Host, change: Change) -> Power:
 
     settings = host.settings
     after = predict(facts, change.converged.plan.steps).inactive
-    coming = [*(one.path for one in change.volumes.values()), *change.wanted.bases.values()]
+    coming = [*(volume.path for volume in change.volumes.values()), *change.wanted.bases.values()]
     return power.decide(
         domain,
         now,
@@ -165,8 +165,8 @@ def _unplugged(facts: Facts, domain: Domain) -> set[str]:
         return set()
     devices = {f"disks.{disk.name}" for disk in domain.disks}
     devices |= {f"nics.{nic.name}" for nic in domain.nics}
-    found = change_plan.differences(facts, Wanted(domain, ""), facts.live)
-    return devices & {one.path for one in found}
+    changes = change_plan.differences(facts, Wanted(domain, ""), facts.live)
+    return devices & {change.path for change in changes}
 
 
 def _require_accepted(host: Host, change: Change) -> None:
@@ -329,28 +329,30 @@ def _rendered(
 def _stays(host: Host, dom: VirDomain, stored: Metadata, domain: Domain) -> dict[str, str]:
     """Why volumes of disks that are to be absent may not be removed, by path."""
     going = [
-        one for one in stored.volumes if one.target in domain.absent_disks and one.role != "seed"
+        volume
+        for volume in stored.volumes
+        if volume.target in domain.absent_disks and volume.role != "seed"
     ]
     if not going:
         return {}
     from ..machine import ownership  # few VMs lose a disk
 
     references = ownership.read(host.connection)
-    found = {}
+    reasons = {}
     for own in going:
         # the VM itself may have it open
         users = sorted(
-            {one.text for one in references.users(own.path) if one.uuid != str(dom.UUIDString())}
+            {user.text for user in references.users(own.path) if user.uuid != str(dom.UUIDString())}
         )
         pool = references.pools.get(own.pool)
         if users:
-            found[own.path] = f"{own.path} is used by others: {'; '.join(users)}"
+            reasons[own.path] = f"{own.path} is used by others: {'; '.join(users)}"
         elif pool is not None and pool.shared:
-            found[own.path] = (
+            reasons[own.path] = (
                 f"{own.path} is on storage that other hypervisors can reach, which are not checked"
                 " here; detach it with virsh, and remove it once no hypervisor uses it"
             )
-    return found
+    return reasons
 
 
 def remove(
@@ -389,8 +391,8 @@ def require_room(host: Host, changes: t.Sequence[Change]) -> dict[str, str]:
     """Why this hypervisor has no room for the changes of a VM, by name."""
     from . import creation_capacity  # where nothing differs nothing grows
 
-    growing = [_growth(one) for one in changes if one.converged.changes]
-    growing = [one for one in growing if one != creation_capacity.Growth(one.name)]
+    growing = [_growth(change) for change in changes if change.converged.changes]
+    growing = [growth for growth in growing if growth != creation_capacity.Growth(growth.name)]
     return creation_capacity.grown(host, growing) if growing else {}
 
 
@@ -402,11 +404,11 @@ def _growth(change: Change) -> creation_capacity.Growth:
     def more(row: Setting[object]) -> int:
         return max(0, t.cast("int", row.found(after)) - t.cast("int", row.found(before)))
 
-    paths = {one.path for one in change.converged.changes}
+    paths = {setting.path for setting in change.converged.changes}
     disks: dict[str, int] = {}
     for plan in change.plans.values():
         disks[plan.pool.name] = disks.get(plan.pool.name, 0) - (-plan.size // MIB)
-    pools = {one.path: one.pool for one in change.facts.metadata.volumes}
+    pools = {volume.path: volume.pool for volume in change.facts.metadata.volumes}
     for path, size in predicted.sizes.items():
         pool = pools.get(path)
         if pool is not None and size > change.facts.sizes.get(path, size):

@@ -28,9 +28,9 @@ def place(host: Host, jobs: t.Sequence[Job]) -> None:
     requests = [demand.request_of(job.domain, host.settings.facts) for job in jobs]
     placements = placement.place([_candidate(host, facts)], requests, _policy(host))
     taken = {mac: vm["name"] for vm in facts["vms"] for mac in vm["macs"]}
-    for job, found in zip(jobs, placements):
-        if found.host is None:
-            job.fail(placement.describe(found), refused=True)
+    for job, choice in zip(jobs, placements):
+        if choice.host is None:
+            job.fail(placement.describe(choice), refused=True)
             continue
         for nic in job.domain.nics:
             if nic.mac in taken:
@@ -55,41 +55,41 @@ def grown(host: Host, growths: t.Sequence[Growth]) -> dict[str, str]:
     """Why an existing VM cannot grow on this hypervisor, by its name."""
     facts = _read(host)
     candidate = _candidate(host, facts)
-    found: dict[str, str] = {}
-    for one in growths:
-        reasons = [*_nic_problems(candidate, one, facts)]
+    refusals: dict[str, str] = {}
+    for growth in growths:
+        reasons = [*_nic_problems(candidate, growth, facts)]
         more = dataclasses.replace(
             candidate,
-            memory_promised_mib=candidate.memory_promised_mib + max(0, one.memory),
-            vcpus_promised=candidate.vcpus_promised + max(0, one.vcpus),
+            memory_promised_mib=candidate.memory_promised_mib + max(0, growth.memory),
+            vcpus_promised=candidate.vcpus_promised + max(0, growth.vcpus),
             pools=tuple(
-                dataclasses.replace(pool, promised_mib=pool.promised_mib + one.disks[pool.name])
-                if one.disks.get(pool.name)
+                dataclasses.replace(pool, promised_mib=pool.promised_mib + growth.disks[pool.name])
+                if growth.disks.get(pool.name)
                 else pool
                 for pool in candidate.pools
             ),
         )
-        pools = [name for name, size in one.disks.items() if size > 0]
-        asked = {"memory": one.memory, "vcpus": one.vcpus, "storage": len(pools)}
+        pools = [name for name, size in growth.disks.items() if size > 0]
+        asked = {"memory": growth.memory, "vcpus": growth.vcpus, "storage": len(pools)}
         reasons += [
             entry.reason
             for entry in placement.excess(more, pools, _policy(host))
             if asked.get(entry.filter, 0) > 0
         ]
         if reasons:
-            found[one.name] = "; ".join(reasons)
+            refusals[growth.name] = "; ".join(reasons)
         else:
             candidate = more
-    return found
+    return refusals
 
 
 def _nic_problems(
-    candidate: placement.PlacementHost, one: Growth, facts: PlacementEntry
+    candidate: placement.PlacementHost, growth: Growth, facts: PlacementEntry
 ) -> t.Iterator[str]:
     """Problems of its NICs on this hypervisor."""
     taken = {mac: vm["name"] for vm in facts["vms"] for mac in vm["macs"]}
-    for nic in one.nics:
-        if taken.get(nic.mac, one.name) != one.name:
+    for nic in growth.nics:
+        if taken.get(nic.mac, growth.name) != growth.name:
             yield (
                 f"MAC address {nic.mac} of NIC {nic.name!r} is used by {taken[nic.mac]!r}; give"
                 " the NIC another"
@@ -119,9 +119,9 @@ def exceeding(host: Host, jobs: t.Sequence[Job]) -> tuple[Job | None, str, Place
     candidate, policy = _candidate(host, facts), _policy(host)
     for job in reversed(jobs):
         pools = [plan.key for plan in job.disks]
-        found = placement.excess(candidate, pools, policy)
-        if found:
-            return job, "; ".join(entry.reason for entry in found), facts
+        excesses = placement.excess(candidate, pools, policy)
+        if excesses:
+            return job, "; ".join(entry.reason for entry in excesses), facts
     return None, "", facts
 
 

@@ -38,36 +38,36 @@ def unchanged(seen: t.Sequence[Seen], home: str, facts: PlacementEntry, run: str
     To be called once the claims of ``run`` exist; ``facts`` are those of this hypervisor, ``home``,
     read with the claims. Also False if a hypervisor cannot be read, or not quickly.
     """
-    here = [one for one in seen if one["name"] == home]
-    others = [one for one in seen if one["name"] != home]
+    here = [host for host in seen if host["name"] == home]
+    others = [host for host in seen if host["name"] != home]
     own = fleet_seen.domains(facts["vms"], run)
     if len(here) != 1 or (here[0]["uuid"], here[0]["domains"]) != (facts["uuid"], own):
         return False
     differing: list[str] = []
 
-    def look(one: Seen) -> None:
-        if not differing and not _same(one):
-            differing.append(one["name"])
+    def look(host: Seen) -> None:
+        if not differing and not _same(host):
+            differing.append(host["name"])
 
     outcomes = deadline.each(
         look,
         others,
         seconds=_HOST_SECONDS,
-        what=lambda one: f"read {one['name']}",
+        what=lambda host: f"read {host['name']}",
         parallel=_PARALLEL,
         patience=1,
     )
-    return not differing and not any(isinstance(one, deadline.Failed) for one in outcomes)
+    return not differing and not any(isinstance(outcome, deadline.Failed) for outcome in outcomes)
 
 
-def _same(one: Seen) -> bool:
+def _same(host: Seen) -> bool:
     """Whether the hypervisor at that address is the expected one and has the same domains."""
     try:
-        (uri,) = peer_uris([one["address"]]).values()
+        (uri,) = peer_uris([host["address"]]).values()
         with connect(uri, _CALL_SECONDS) as far:
             text = far.call("read capabilities", far.conn.getCapabilities)
-            if host_info.capabilities(text)["uuid"] != one["uuid"]:
+            if host_info.capabilities(text)["uuid"] != host["uuid"]:
                 return False
-            return fleet_seen.domains(placement_facts.defined(far)) == one["domains"]
+            return fleet_seen.domains(placement_facts.defined(far)) == host["domains"]
     except FleetVirtError:
         return False

@@ -65,8 +65,8 @@ def prepare(host: Host, domains: t.Sequence[Domain], *, check: bool = False) -> 
     if changes:
         from . import changing
 
-        found = [t.cast("changing.Change", job.change) for job in changes.values()]
-        for name, reason in changing.require_room(host, found).items():
+        changed = [t.cast("changing.Change", job.change) for job in changes.values()]
+        for name, reason in changing.require_room(host, changed).items():
             changes[name].fail(f"{name!r} cannot be changed this way: {reason}")
     return jobs
 
@@ -96,13 +96,13 @@ def _read(host: Host, job: Job, check: bool, dead: t.Mapping[str, Owner] | None)
     if dead is None and not check and creation.waits(facts, wanted):
         return True
     job.uuid = facts.uuid
-    found = creation.plan(facts, wanted)
-    if found.refusals:
-        raise PlanRefused("; ".join(found.refusals))
-    if not found.steps and stored is not None:
+    plan = creation.plan(facts, wanted)
+    if plan.refusals:
+        raise PlanRefused("; ".join(plan.refusals))
+    if not plan.steps and stored is not None:
         _changing(host, job, dom, stored)
         return False
-    if stored is not None and found.steps[0].stage == creation.CLEAR:
+    if stored is not None and plan.steps[0].stage == creation.CLEAR:
         from . import creation_rest  # few runs die
 
         facts = dataclasses.replace(facts, stays=creation_rest.stays(host, dom, stored))
@@ -220,13 +220,15 @@ def _plan(host: Host, job: Job) -> None:
             else f"QEMU on {settings.home} has none of the usual machine types"
         )
     else:
-        found = machine_problems(domain, machine=machine, arch=host.arch)
-        problems += [str(problem) for problem in found]
+        unsupported = machine_problems(domain, machine=machine, arch=host.arch)
+        problems += [str(problem) for problem in unsupported]
     if facts.uuid is None:
         taken = [
-            one for one in job.volumes if storage.is_taken(host.connection, one.pool, one.volume)
+            volume
+            for volume in job.volumes
+            if storage.is_taken(host.connection, volume.pool, volume.volume)
         ]
-        facts = dataclasses.replace(facts, taken=tuple(one.path for one in taken))
+        facts = dataclasses.replace(facts, taken=tuple(volume.path for volume in taken))
     wanted = _wanted(host, job)
     job.plan = creation.plan(facts, wanted)
     problems += job.plan.refusals
@@ -242,7 +244,7 @@ def _plan(host: Host, job: Job) -> None:
 
 def _wanted(host: Host, job: Job) -> creation.Wanted:
     final = creation_definition.metadata_of(host, job, None, None)
-    own = {one.path: one for one in final.volumes}
+    own = {volume.path: volume for volume in final.volumes}
     return creation.Wanted(
         job.domain,
         host.settings.run,
@@ -255,16 +257,16 @@ def _wanted(host: Host, job: Job) -> creation.Wanted:
 
 def _sources(host: Host, job: Job) -> list[str]:
     """Problems of encrypted disks, and of existing disks that the VM does not own."""
-    found, disks = [], job.domain.disks
+    problems, disks = [], job.domain.disks
     if any(disk.encryption_secret for disk in disks):
         from ..machine import secrets  # few VMs have one
 
-        found = secrets.problems(host.connection, host.settings.home, disks)
+        problems = secrets.problems(host.connection, host.settings.home, disks)
     if any(disk.exists for disk in disks):
         from . import sources  # few VMs have one
 
-        found += sources.problems(host, disks, job.uuid)
-    return found
+        problems += sources.problems(host, disks, job.uuid)
+    return problems
 
 
 def _require_valid(host: Host, job: Job) -> None:

@@ -36,21 +36,23 @@ def unused(seen: t.Sequence[Seen], home: str, files: t.Collection[str]) -> bool:
     empty, or a hypervisor does not respond.
     """
     outcomes = deadline.each(
-        lambda one: _is_unused(one, files),
-        [one for one in seen if one["name"] != home],
+        lambda host: _is_unused(host, files),
+        [host for host in seen if host["name"] != home],
         seconds=_HOST_SECONDS,
-        what=lambda one: f"read {one['name']}",
+        what=lambda host: f"read {host['name']}",
         parallel=_PARALLEL,
         patience=1,
     )
-    return bool(seen) and all(isinstance(one, deadline.Ok) and one.value for one in outcomes)
+    return bool(seen) and all(
+        isinstance(outcome, deadline.Ok) and outcome.value for outcome in outcomes
+    )
 
 
-def _is_unused(one: Seen, files: t.Collection[str]) -> bool:
-    (uri,) = peer_uris([one["address"]]).values()
+def _is_unused(host: Seen, files: t.Collection[str]) -> bool:
+    (uri,) = peer_uris([host["address"]]).values()
     with connect(uri, _CALL_SECONDS) as far:
         text = far.call("read capabilities", far.conn.getCapabilities)
-        if host_info.capabilities(text)["uuid"] != one["uuid"]:
+        if host_info.capabilities(text)["uuid"] != host["uuid"]:
             return False
         defined = migration_facts.read_defined(far, _folders(far))
     named = {posixpath.basename(path) for domain in defined for path in domain.files}
@@ -59,8 +61,8 @@ def _is_unused(one: Seen, files: t.Collection[str]) -> bool:
 
 def _folders(far: Connection) -> dict[str, str]:
     """The folders of that hypervisor's pools, by name."""
-    found = {}
+    folders = {}
     for pool in list_pools(far):
         info = storage_info.pool(far.call(f"read pool {pool.name()}", pool.XMLDesc, 0))
-        found[str(info["name"])] = str(info["path"] or "").rstrip("/")
-    return found
+        folders[str(info["name"])] = str(info["path"] or "").rstrip("/")
+    return folders

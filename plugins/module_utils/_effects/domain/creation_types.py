@@ -187,11 +187,11 @@ class Host:
             from ..machine.pools import list_pools
 
             path = self.settings.pool_paths.get(name)
-            found = storage.find_pool(self.connection, name, path)
-            if found is None and path is None:
+            existing = storage.find_pool(self.connection, name, path)
+            if existing is None and path is None:
                 known = (
                     ", ".join(str(pool.name()) for pool in list_pools(self.connection)) or "none"
                 )
                 raise PlanRefused(f"no pool {name!r} on {self.settings.home}; there are: {known}")
-            self.pools[name] = found or storage.Pool(name, str(path))
+            self.pools[name] = existing or storage.Pool(name, str(path))
         return self.pools[name]

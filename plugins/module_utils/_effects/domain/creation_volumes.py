@@ -81,7 +81,8 @@ def note(host: Host, job: Job, plans: t.Sequence[DiskPlan]) -> None:
     if stored is None or stored.phase != "creating":
         raise PlanRefused(f"the claim of {job.domain.name!r} is gone; try again")
     volumes = tuple(
-        dataclasses.replace(one, made=job.made.get(one.path, one.made)) for one in stored.volumes
+        dataclasses.replace(volume, made=job.made.get(volume.path, volume.made))
+        for volume in stored.volumes
     )
     stored = dataclasses.replace(stored, volumes=volumes)
     lookup.write_metadata(host.connection, dom, stored, lookup.AFFECT_CONFIG)
@@ -131,7 +132,7 @@ def _ready_pool(host: Host, plan: DiskPlan) -> storage.Pool:
     if pool.handle is not None:
         return pool
     with owners.host_lock():
-        found = storage.find_pool(host.connection, pool.name, pool.path)
-        pool = found or storage.make_pool(host.connection, pool.name, pool.path)
+        existing = storage.find_pool(host.connection, pool.name, pool.path)
+        pool = existing or storage.make_pool(host.connection, pool.name, pool.path)
     host.pools[plan.key] = pool
     return pool

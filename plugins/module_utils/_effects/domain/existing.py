@@ -38,7 +38,7 @@ def compare(
     ``not_running``: its specification says that it runs, and it does not.
     """
     host = Host(connection, settings)
-    found: list[dict[str, object]] = []
+    entries: list[dict[str, object]] = []
     changes: dict[str, changing.Change] = {}
     for domain in domains:
         dom = find_domain(host.connection, domain.name)
@@ -54,13 +54,13 @@ def compare(
             entry["drift"] = bool(lines) and request.repeats(stored.request, domain)
             if power is not None:
                 entry.update(condition=power.text, not_running=power.differs)
-        found.append(entry)
+        entries.append(entry)
     no_room = changing.require_room(host, list(changes.values()))
-    for entry in found:
+    for entry in entries:
         reason = no_room.get(str(entry["name"]))
         if reason is not None:
             entry["differences"] = [*t.cast("list[str]", entry["differences"]), _refused(reason)]
-    return found
+    return entries
 
 
 def _differences(
@@ -79,11 +79,13 @@ def _differences(
         change = changing.look(host, dom, stored, domain)
     except FleetVirtError as error:
         return [_refused(told(error))], [], None
-    texts = [one.text for one in change.converged.changes]
-    refused = [_refused(one) for one in change.converged.plan.refusals if one not in texts]
+    texts = [difference.text for difference in change.converged.changes]
+    refused = [
+        _refused(refusal) for refusal in change.converged.plan.refusals if refusal not in texts
+    ]
     if change.converged.plan.steps:
         changes[domain.name] = change
-    xml_unchanged = "xml" not in {one.path for one in change.converged.changes}
+    xml_unchanged = "xml" not in {difference.path for difference in change.converged.changes}
     waits = pending(change.facts.inactive, change.facts.live, domain.xml if xml_unchanged else None)
     return texts + refused, waits, change.power
 

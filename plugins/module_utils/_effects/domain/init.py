@@ -95,8 +95,10 @@ def read_options(params: Options) -> tuple[list[Domain], Settings]:
         machine=params["_fleet_machine"],
         seen=params["_fleet_seen"],
         facts={
-            name: ImageFacts(one["name"], one["digest"], one["format"], one["virtual_bytes"])
-            for name, one in params["_images"].items()
+            name: ImageFacts(
+                image["name"], image["digest"], image["format"], image["virtual_bytes"]
+            )
+            for name, image in params["_images"].items()
         },
     )
 
@@ -252,25 +254,25 @@ def bring_images(
     only their facts may be known). Images that this host has or downloads become bases now.
     """
     base_path = settings.pool_paths.get(settings.base_pool, "")
-    found: dict[str, images.BaseImage | None] = dict(settings.images)
+    bases: dict[str, images.BaseImage | None] = dict(settings.images)
     facts: dict[str, ImageFacts] = dict(settings.facts)
     for domain in domains:
         for disk in domain.disks:
             source = disk.image
-            if source is None or source.value in found:
+            if source is None or source.value in bases:
                 continue
             if source.value in facts:
                 pool = storage.find_pool(connection, settings.base_pool, base_path)
                 digest = facts[source.value].digest
                 base = images.find_base(connection, pool, digest) if pool else None
-                found[source.value] = base
+                bases[source.value] = base
             else:
                 seen = _take(connection, source, settings.base_pool, base_path, check=check)
-                found[source.value] = seen.base
+                bases[source.value] = seen.base
                 facts[source.value] = ImageFacts(
                     seen.name, seen.digest, seen.format, seen.virtual_bytes
                 )
-    return Settings(**{**vars(settings), "images": found, "facts": facts})
+    return Settings(**{**vars(settings), "images": bases, "facts": facts})
 
 
 def _take(

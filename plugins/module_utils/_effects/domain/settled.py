@@ -49,16 +49,16 @@ def facts(connection: Connection, params: Options) -> Facts:
     base = params["base_pool"]
     path = str(params["pool_paths"].get(base, ""))
     host = placement_facts.read(connection, base, path, params["_image_paths"])
-    found: Facts = {"changed": False, "host": host}
+    answer: Facts = {"changed": False, "host": host}
     if params["_asked"]:
-        asked = here(params["_asked"], found["host"]["vms"])
-        found["vms"] = read(connection, params, asked) if asked else []
-    return found
+        asked = here(params["_asked"], answer["host"]["vms"])
+        answer["vms"] = read(connection, params, asked) if asked else []
+    return answer
 
 
 def here(asked: str, defined: t.Sequence[DefinedEntry]) -> list[dict[str, object]]:
     """The VMs of the batch, as the controller packed it, that are complete on this hypervisor."""
-    complete = {one["name"] for one in defined if one["managed"] and one["phase"] is None}
+    complete = {vm["name"] for vm in defined if vm["managed"] and vm["phase"] is None}
     if not complete:
         return []
     batch: list[dict[str, object]] = json.loads(base64.b64decode(asked))
@@ -77,7 +77,7 @@ def read(connection: Connection, params: Options, asked: list[dict[str, object]]
     if problems:
         return []  # the controller reports them
     host = Host(connection, Settings("", params["_home"], {}, params["base_pool"]))
-    found: list[Entry] = []
+    entries: list[Entry] = []
     for domain in domains:
         if any(disk.image is not None and disk.device != "disk" for disk in domain.disks):
             continue  # comparing the medium in a drive needs the image's identity
@@ -96,7 +96,7 @@ def read(connection: Connection, params: Options, asked: list[dict[str, object]]
         power = change.power
         if plan.steps or plan.refusals or power.steps or power.refusals:
             continue
-        found.append(
+        entries.append(
             {
                 "name": domain.name,
                 "uuid": str(dom.UUIDString()),
@@ -115,4 +115,4 @@ def read(connection: Connection, params: Options, asked: list[dict[str, object]]
                 "msg": None,
             }
         )
-    return found
+    return entries

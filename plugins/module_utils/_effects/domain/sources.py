@@ -31,21 +31,21 @@ def problems(host: Host, disks: t.Iterable[Disk], uuid: str | None = None) -> li
     if not wanted:
         return []
     references = ownership.read(host.connection)
-    found = []
+    texts = []
     for disk in wanted:
         try:
             path, problem = _look(host, disk)
         except FleetVirtError as error:
             path, problem = None, str(error)
         if problem is None and path is not None and not disk.readonly:
-            users = {one.text for one in references.users(path) if one.uuid != uuid}
+            users = {user.text for user in references.users(path) if user.uuid != uuid}
             if users:
                 problem = (
                     f"{path}: {'; '.join(sorted(users))}; detach it there, or attach it read-only"
                 )
         if problem is not None:
-            found.append(f"disk {disk.name!r}: {problem}")
-    return found
+            texts.append(f"disk {disk.name!r}: {problem}")
+    return texts
 
 
 def _look(host: Host, disk: Disk) -> tuple[str | None, str | None]:
@@ -59,7 +59,9 @@ def _look(host: Host, disk: Disk) -> tuple[str | None, str | None]:
 
 def _volume(host: Host, disk: Disk, name: str) -> tuple[str | None, str | None]:
     connection, home = host.connection, host.settings.home
-    pool = next((one for one in list_pools(connection) if str(one.name()) == disk.pool), None)
+    pool = next(
+        (handle for handle in list_pools(connection) if str(handle.name()) == disk.pool), None
+    )
     if pool is None:
         return None, f"no pool {disk.pool!r} on {home}; name the pool that has {name!r}"
     try:
