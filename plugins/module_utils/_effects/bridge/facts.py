@@ -124,16 +124,16 @@ def _cloud_init() -> bool:
 
 def _interfaces() -> dict[str, str]:
     """The configuration files of ifupdown, by path."""
-    found: dict[str, str] = {}
+    files: dict[str, str] = {}
     waiting = [bridge_ifupdown.INTERFACES]
     while waiting:
         path = waiting.pop(0)
-        if path in found or not os.path.isfile(path):
+        if path in files or not os.path.isfile(path):
             continue
-        found[path] = read(path)
-        for pattern in bridge_ifupdown.sources(found[path]):
+        files[path] = read(path)
+        for pattern in bridge_ifupdown.sources(files[path]):
             waiting += sorted(glob.glob(pattern))
-    return found
+    return files
 
 
 def _manager(link: Link, interfaces: t.Mapping[str, str]) -> Manager | None:
@@ -216,7 +216,7 @@ def _field(line: str) -> tuple[str, str]:
 def _netplan() -> dict[str, tuple[str, Json]]:
     """netplan's files by path, with their content; /run shadows /etc, which shadows /lib."""
     names = {os.path.basename(path) for path in glob.glob("/*/netplan/*.yaml")}
-    found: dict[str, tuple[str, Json]] = {}
+    texts: dict[str, tuple[str, Json]] = {}
     for name in sorted(names):
         path = next(
             file
@@ -224,8 +224,8 @@ def _netplan() -> dict[str, tuple[str, Json]]:
             if os.path.exists(file := f"{folder}/netplan/{name}")
         )
         text = read(path)
-        found[path] = (
+        texts[path] = (
             text,
             json.loads(run(["/usr/bin/python3", "-c", _YAML], check=True, text=text)),
         )
-    return found
+    return texts

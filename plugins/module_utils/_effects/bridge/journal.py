@@ -61,8 +61,8 @@ class Record(t.TypedDict):
 def record() -> Record | None:
     """The record written when the switch was armed, None if there is none."""
     text = read(f"{FOLDER}/plan.json")
-    found: Record | None = json.loads(text) if text else None
-    return found
+    stored: Record | None = json.loads(text) if text else None
+    return stored
 
 
 def expected(entries: t.Sequence[Awaited]) -> list[Expected]:
@@ -146,14 +146,14 @@ def arm(plan: Plan, switch: Switch, identifier: str, window: int) -> None:
         "armed": time.strftime("%Y-%m-%d %H:%M:%S %z"),
         "expected": [
             {
-                "bridge": one.bridge,
-                "uplink": one.uplink,
-                "mac": one.mac,
-                "addresses": list(one.addresses),
-                "routes": list(one.routes),
-                "nameservers": list(one.nameservers),
+                "bridge": bridge.bridge,
+                "uplink": bridge.uplink,
+                "mac": bridge.mac,
+                "addresses": list(bridge.addresses),
+                "routes": list(bridge.routes),
+                "nameservers": list(bridge.nameservers),
             }
-            for one in plan.expected
+            for bridge in plan.expected
         ],
         "files": [file.path for file in files],
     }

@@ -91,22 +91,22 @@ def configure(settings: Settings, check: bool) -> Returned:
     Raises DependencyMissing without libvirt, except in check mode: it may be about to be installed.
     """
     units = _read_units()
-    found = daemon_plan.shape(units)
-    if found is None and not check:
+    shape = daemon_plan.shape(units)
+    if shape is None and not check:
         raise DependencyMissing(
             "no libvirt daemon is installed on this machine; the role fleet.virt.libvirtd installs"
             " it"
         )
-    if found is None:
-        found = Shape("sockets", "libvirtd", "/etc/libvirt/libvirtd.conf")
-    environments = _environments(found, units)
-    blocks, missing = _blocks(settings, found, environments)
+    if shape is None:
+        shape = Shape("sockets", "libvirtd", "/etc/libvirt/libvirtd.conf")
+    environments = _environments(shape, units)
+    blocks, missing = _blocks(settings, shape, environments)
     facts = _read_facts(units, [block.path for block in blocks])
     listen = settings.listen and not missing
     steps = daemon_plan.plan(
-        found, facts, blocks, listen=listen, environment=environments[found.service]
+        shape, facts, blocks, listen=listen, environment=environments[shape.service]
     )
-    result = _Result(found.name, listen)
+    result = _Result(shape.name, listen)
     if settings.listen and missing:
         result.reason = f"no keys yet: {', '.join(missing)}"
     elif not settings.listen:
@@ -132,12 +132,12 @@ def _require_closed_screens(steps: t.Sequence[Step]) -> None:
 
 
 def _blocks(
-    settings: Settings, found: Shape, environments: t.Mapping[str, str]
+    settings: Settings, shape: Shape, environments: t.Mapping[str, str]
 ) -> tuple[list[Block], tuple[str, ...]]:
     missing = tuple(path for path in _KEYS if not os.path.exists(path))
     known = _known()
     blocks = [
-        Block(found.config, daemon_files.daemon(settings.allowed), top=True),
+        Block(shape.config, daemon_files.daemon(settings.allowed), top=True),
         Block(
             daemon_plan.QEMU_CONF,
             daemon_files.qemu(settings.qemu_conf, known, settings.lockspace),
@@ -150,8 +150,8 @@ def _blocks(
         ),
         Block(_LOCKD_CONF, daemon_files.lockd(settings.lockspace), top=True),
     ]
-    if found.name == "listen":
-        path = environments[found.service]
+    if shape.name == "listen":
+        path = environments[shape.service]
         _ours, others = config_block.split(config_files.read(path) or "", path)
         before = dict(config_block.assignments(others)).get("LIBVIRTD_ARGS", "")
         lines = daemon_files.arguments(before, settings.listen and not missing)
@@ -198,7 +198,7 @@ def _read_units() -> dict[str, Unit]:
         return {}
     properties = "--property=Id,ActiveState,ExecMainStartTimestampMonotonic"
     shown = systemd.systemctl("show", properties, *sorted(states))
-    found = {name: Unit(state) for name, state in states.items()}
+    by_name = {name: Unit(state) for name, state in states.items()}
     booted = time.time() - time.monotonic()
     for block in shown.split("\n\n"):
         fields = dict(line.partition("=")[::2] for line in block.splitlines())
@@ -207,14 +207,14 @@ def _read_units() -> dict[str, Unit]:
             active = fields.get("ActiveState") in ("active", "activating", "reloading")
             started = int(fields.get("ExecMainStartTimestampMonotonic") or 0) / 1e6
             since = booted + started if active and started else None
-            found[name] = Unit(states[name], active, since)
-    return found
+            by_name[name] = Unit(states[name], active, since)
+    return by_name
 
 
-def _environments(found: Shape, units: t.Mapping[str, Unit]) -> dict[str, str]:
+def _environments(shape: Shape, units: t.Mapping[str, Unit]) -> dict[str, str]:
     """The environment file of each service, as named in its unit."""
     folder = "/etc/sysconfig" if os.path.isdir("/etc/sysconfig") else "/etc/default"
-    names = (found.service, daemon_plan.GUESTS)
+    names = (shape.service, daemon_plan.GUESTS)
     paths = {name: f"{folder}/{name.partition('.')[0]}" for name in names}
     for name in names:
         if name in units:
@@ -304,8 +304,8 @@ def _undo(done: t.Sequence[Step], sockets: t.Sequence[str]) -> None:
                 services.append(step.service)
             elif isinstance(step, Control) and step.verb == "start":
                 never = (daemon_plan.GUESTS, daemon_plan.LOCK)
-                services += [one for one in step.units if one not in never]
-    services = [one for one in dict.fromkeys(services) if one.endswith(".service")]
+                services += [unit for unit in step.units if unit not in never]
+    services = [unit for unit in dict.fromkeys(services) if unit.endswith(".service")]
     if not services:
         return
     # systemd closes the sockets of a service that failed too often
@@ -318,8 +318,8 @@ def _undo(done: t.Sequence[Step], sockets: t.Sequence[str]) -> None:
 
 
 def _no_other_port(listen: bool) -> None:
-    found = frozenset(listeners.ports(listeners.LIBVIRT))
-    others = sorted(found - daemon_plan.allowed_ports(listen))
+    ports = frozenset(listeners.ports(listeners.LIBVIRT))
+    others = sorted(ports - daemon_plan.allowed_ports(listen))
     if others:
         raise PlanRefused(
             f"libvirt listens on port {', '.join(map(str, others))}, which no setting of this role"
@@ -331,7 +331,7 @@ def _diff(
     steps: t.Sequence[Step], blocks: t.Sequence[Block], kernel: t.Sequence[str]
 ) -> list[dict[str, str]]:
     """Our blocks before and after; the rest of the files may contain secrets."""
-    found = []
+    diffs = []
     top = {block.path for block in blocks}
     for step in steps:
         if isinstance(step, Write) and step.path in top:
@@ -339,12 +339,12 @@ def _diff(
                 "".join(f"{line}\n" for line in config_block.split(text, step.path)[0])
                 for text in (step.before, step.after)
             )
-            found.append(
+            diffs.append(
                 {"before_header": step.path, "before": before}
                 | {"after_header": step.path, "after": after}
             )
     units = [str(step) for step in steps if not isinstance(step, Write)]
     units += kernel
     if units:
-        found.append({"prepared": "".join(f"+ {unit}\n" for unit in units)})
-    return found
+        diffs.append({"prepared": "".join(f"+ {unit}\n" for unit in units)})
+    return diffs

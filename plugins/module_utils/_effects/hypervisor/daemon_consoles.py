@@ -20,7 +20,7 @@ _FOLDERS = ("/etc/libvirt/qemu", "/run/libvirt/qemu")
 
 def open_screens() -> dict[str, list[str]]:
     """The addresses that each domain's screens listen on, by name; changes nothing."""
-    found: dict[str, list[str]] = {}
+    addresses: dict[str, list[str]] = {}
     for folder in _FOLDERS:
         for path in sorted(Path(folder).glob("*.xml")):
             try:
@@ -29,5 +29,5 @@ def open_screens() -> dict[str, list[str]]:
             except (FleetVirtError, OSError):
                 continue  # the domain was just removed, or libvirt could not read it either
             if where:
-                found[path.stem] = where
-    return found
+                addresses[path.stem] = where
+    return addresses

@@ -168,7 +168,9 @@ def open_ports(
     """Let ``names`` (addresses, networks, host names) reach ``ports``."""
     networks = resolve(names)
     if controller:
-        networks += [one for one in map(firewall.parse_network, controller_addresses()) if one]
+        networks += [
+            network for network in map(firewall.parse_network, controller_addresses()) if network
+        ]
     wanted = firewall.tidy(networks)
     backend = find_backend(wanted, firewall.parse_ports(ports))
     change = backend.plan()
@@ -183,7 +185,7 @@ def open_ports(
     return {
         "changed": change.changed,
         "backend": backend.name,
-        "peers": [firewall.short(one) for one in wanted],
+        "peers": [firewall.short(network) for network in wanted],
         "rules": list(change.after),
         "note": None if change.after or change.before else _NOTHING.get(backend.name),
         "diff": {
@@ -197,12 +199,12 @@ def open_ports(
 
 def resolve(names: t.Sequence[str]) -> list[firewall.Network]:
     """The networks of ``names``, as this machine resolves them."""
-    found: list[firewall.Network] = []
+    networks: list[firewall.Network] = []
     problems = []
     for index, name in enumerate(names):
         network = firewall.parse_network(name)
         if network is not None:
-            found += [] if network.is_loopback else [network]
+            networks += [] if network.is_loopback else [network]
             continue
         try:
             answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
@@ -217,14 +219,14 @@ def resolve(names: t.Sequence[str]) -> list[firewall.Network]:
             continue
         addresses = sorted({str(answer[4][0]).partition("%")[0] for answer in answers})
         # Debian resolves a machine's own name to loopback, where no peer connects from
-        found += [
-            ipaddress.ip_network(one)
-            for one in addresses
-            if not ipaddress.ip_address(one).is_loopback
+        networks += [
+            ipaddress.ip_network(address)
+            for address in addresses
+            if not ipaddress.ip_address(address).is_loopback
         ]
     if problems:
         raise SpecError(problems)
-    return found
+    return networks
 
 
 def controller_addresses() -> list[str]:

@@ -114,13 +114,13 @@ class Nftables:
                 " enabled to load it: ports opened now would be closed again after a reboot; have"
                 f" {_UNIT} load the ruleset (systemctl enable {_UNIT})"
             )
-        known = {str(one) for one in self.persistent}
+        known = {str(chain) for chain in self.persistent}
         unknown = [chain for chain in shut if str(chain) not in known]
         if unknown:
             raise PlanRefused(
                 f"the nftables chain {unknown[0]} drops traffic from the peers, but is not in"
                 f" {self.main}: the program that created it must open the ports"
-                f" {', '.join(one.written() for one in self.ports)}/tcp, or the chain must be"
+                f" {', '.join(port.written() for port in self.ports)}/tcp, or the chain must be"
                 " added to that file"
             )
 

@@ -139,13 +139,13 @@ def _tls_clients(
     daemon: str, timeout: float, known: t.Container[str] = ()
 ) -> dict[str, str | None]:
     """TLS clients except the known ones, with the name from their verified certificate."""
-    found = {}
+    names = {}
     for line in _admin(daemon, timeout, "client-list", daemon).splitlines():
         words = line.split()
         if len(words) > 1 and words[0].isdigit() and words[1] == "tls" and words[0] not in known:
             shown = _admin(daemon, timeout, "client-info", daemon, words[0], missing=True)
-            found[words[0]] = _verified_name(shown)
-    return found
+            names[words[0]] = _verified_name(shown)
+    return names
 
 
 def _verified_name(info: str) -> str | None:
@@ -178,12 +178,12 @@ def _disconnect_revoked(daemon: str, timeout: float, revoked: t.Collection[str])
 
 
 def _limits(daemon: str, timeout: float) -> dict[str, int]:
-    found = {}
+    limits = {}
     for line in _admin(daemon, timeout, "server-clients-info", daemon).splitlines():
         name, colon, number = line.partition(":")
         if colon:
-            found[name.strip()] = int(number)
-    return found
+            limits[name.strip()] = int(number)
+    return limits
 
 
 def _admin(daemon: str, timeout: float, *words: str, missing: bool = False) -> str:

@@ -74,7 +74,9 @@ def _up(unit: dict[str, str]) -> bool:
 
 def _require_tls() -> None:
     places = [
-        str(one["address"]) for one in preflight_machine.open_sockets() if one["port"] == TLS_PORT
+        str(listener["address"])
+        for listener in preflight_machine.open_sockets()
+        if listener["port"] == TLS_PORT
     ]
     if not places:
         raise FleetVirtError(f"port {TLS_PORT} is not open")

@@ -33,13 +33,13 @@ def find() -> str | None:
 
 def require() -> str:
     """Name of the installed program; raises DependencyMissing if there is none."""
-    found = find()
-    if found is None:
+    path = find()
+    if path is None:
         raise DependencyMissing(
             "generating keys needs openssl or certtool, and neither is installed; install the"
             " package openssl (or gnutls-bin, on RHEL and SUSE gnutls-utils)"
         )
-    return found
+    return path
 
 
 class KeyTool:

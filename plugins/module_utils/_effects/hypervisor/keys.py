@@ -66,8 +66,8 @@ def qemu_user(given: str | None) -> str | None:
         names += re.findall(r'^\s*user\s*=\s*"\+?([^"]+)"', text, re.MULTILINE)[-1:]
     for name in names or _QEMU_USERS:
         with contextlib.suppress(KeyError):
-            found = pwd.getpwuid(int(name)) if name.isdigit() else pwd.getpwnam(name)
-            return found.pw_name
+            account = pwd.getpwuid(int(name)) if name.isdigit() else pwd.getpwnam(name)
+            return account.pw_name
     return None
 
 
@@ -289,26 +289,26 @@ def _adopt() -> None:
     They are never removed. While ``found`` is current and the links are placed, every path still
     yields its former content.
     """
-    found = Path(BASE, _FOUND)
+    folder = Path(BASE, _FOUND)
     for file in FILES:
         path = Path(PKI, file.path)
         if _is_ours(path) or not path.is_file():
             continue
         _folder(Path(BASE), 0o755)
-        _folders(found)
-        status, copy = path.stat(), found / file.path
+        _folders(folder)
+        status, copy = path.stat(), folder / file.path
         number = 1
         while copy.exists() and copy.read_bytes() != path.read_bytes():
             number += 1
-            copy = found / f"{file.path}.{number}"
+            copy = folder / f"{file.path}.{number}"
         if not copy.exists():
             mode = stat.S_IMODE(status.st_mode)
             own = (status.st_uid, status.st_gid)
             files.write(copy, path.read_bytes(), mode=mode, owner=own, locked=True)
-    if found.is_dir() and _link(Path(CURRENT)) in (None, _FOUND):
+    if folder.is_dir() and _link(Path(CURRENT)) in (None, _FOUND):
         _switch(Path(CURRENT), _FOUND)
         for file in FILES:
-            if (found / file.path).exists():
+            if (folder / file.path).exists():
                 _place(file)
 
 

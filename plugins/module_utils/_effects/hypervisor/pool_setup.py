@@ -63,16 +63,17 @@ def ensure(uri: str, timeout: float, pools: t.Sequence[pool_plan.Option], check:
         elif LIBVIRT_IMPORT_ERROR is None:
             with contextlib.suppress(HostUnreachable):
                 connection = stack.enter_context(connect(uri, timeout))
-        found, raws = _read(connection)
+        existing, raws = _read(connection)
         plans = [
-            (one, *pool_plan.plan(one, found, _read_id(one.path) is not None)) for one in wanted
+            (option, *pool_plan.plan(option, existing, _read_id(option.path) is not None))
+            for option in wanted
         ]
         entries: list[Entry] = []
-        for one, name, steps in plans:
+        for option, name, steps in plans:
             if connection is not None and not check:
-                _carry_out(connection, one, raws.get(name), steps)
-            identity = GENERATED if check and IDENTIFY in steps else _read_id(one.path)
-            entries.append({"name": name, "path": one.path, "id": identity, "steps": steps})
+                _carry_out(connection, option, raws.get(name), steps)
+            identity = GENERATED if check and IDENTIFY in steps else _read_id(option.path)
+            entries.append({"name": name, "path": option.path, "id": identity, "steps": steps})
     diff: list[Diff] = [
         {
             "before_header": entry["path"],
@@ -89,12 +90,12 @@ def ensure(uri: str, timeout: float, pools: t.Sequence[pool_plan.Option], check:
 def _read(connection: Connection | None) -> tuple[list[Found], dict[str, VirStoragePool]]:
     if connection is None:
         return [], {}
-    found = []
+    pools = []
     raws = {}
     for handle in list_pools(connection):
         name = str(handle.name())
         info = storage_info.pool(connection.call(f"read pool {name}", handle.XMLDesc, 0))
-        found.append(
+        pools.append(
             Found(
                 name,
                 str(info["type"]),
@@ -104,7 +105,7 @@ def _read(connection: Connection | None) -> tuple[list[Found], dict[str, VirStor
             )
         )
         raws[name] = handle
-    return found, raws
+    return pools, raws
 
 
 def _carry_out(

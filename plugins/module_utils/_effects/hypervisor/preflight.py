@@ -115,12 +115,12 @@ def read(settings: Settings) -> Facts:
 def _hypervisor(connection: Connection) -> Hypervisor:
     conn = connection.conn
     text = connection.call("read capabilities", conn.getCapabilities)
-    found = host_info.capabilities(text)
+    capabilities = host_info.capabilities(text)
     return {
-        "uuid": found["uuid"],
-        "arch": found["arch"],
-        "domain_types": found["domain_types"],
-        "machines": found["machines"],
+        "uuid": capabilities["uuid"],
+        "arch": capabilities["arch"],
+        "domain_types": capabilities["domain_types"],
+        "machines": capabilities["machines"],
         "libvirt_version": host.version(connection.call("read the version", conn.getLibVersion)),
         "hypervisor_version": host.version(connection.call("read the version", conn.getVersion)),
     }
@@ -143,15 +143,15 @@ def _pools(connection: Connection, names: t.Sequence[str]) -> list[Pool | Absent
     """The named pools; missing ones have no state."""
     handles = {str(pool.name()): pool for pool in list_pools(connection)}
     known = {entry["name"]: entry for entry in pool_entries(connection)}
-    found: list[Pool | AbsentPool] = []
+    entries: list[Pool | AbsentPool] = []
     for name in names:
         if name in known:
             autostart = None
             if name in handles:
                 autostart = bool(connection.call(f"read pool {name}", handles[name].autostart))
-            found.append({**known[name], "autostart": autostart})
+            entries.append({**known[name], "autostart": autostart})
         else:
-            found.append(
+            entries.append(
                 {
                     "name": name,
                     "state": None,
@@ -162,7 +162,7 @@ def _pools(connection: Connection, names: t.Sequence[str]) -> list[Pool | Absent
                     "autostart": None,
                 }
             )
-    return found
+    return entries
 
 
 def compare(uri: str, timeout: float, cpus: t.Sequence[str]) -> Baseline:
@@ -170,21 +170,21 @@ def compare(uri: str, timeout: float, cpus: t.Sequence[str]) -> Baseline:
 
     Every hypervisor computes this, as each libvirt supports different models.
     """
-    found: Baseline = {"model": None, "xml": None, "runs": None, "error": None}
+    baseline: Baseline = {"model": None, "xml": None, "runs": None, "error": None}
     try:
         with connect(uri, timeout) as connection:
             facts = _hypervisor(connection)
             where = (None, facts["arch"], None, _kind(facts))
             conn = connection.conn
-            xml = found["xml"] = _baseline(connection, where, list(cpus))
-            found["model"] = cpu_xml.describe(xml)
+            xml = baseline["xml"] = _baseline(connection, where, list(cpus))
+            baseline["model"] = cpu_xml.describe(xml)
             answer = connection.call(
                 "compare the common CPU", conn.compareHypervisorCPU, *where, xml, 0
             )
-            found["runs"] = answer in _FITS
+            baseline["runs"] = answer in _FITS
     except FleetVirtError as error:
-        found["error"] = str(error)
-    return found
+        baseline["error"] = str(error)
+    return baseline
 
 
 def _baseline(

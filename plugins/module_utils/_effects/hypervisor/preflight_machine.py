@@ -98,10 +98,10 @@ def bridge_filter(bridges: t.Sequence[str]) -> list[str]:
     if all(_read(switch) in ("", "0") for switch in switches):
         return []
     words = {*bridges, "physdev"}
-    found = []
+    filters = []
     if programs.find("nft") is not None:
         ruleset = nft_rules.parse(json.loads(programs.run(["nft", "-j", "list", "ruleset"])))
-        found += [
+        filters += [
             f"the nftables chain {chain}"
             for chain in ruleset.base("forward")
             if ruleset.verdict(chain, nft_rules.Packet()) == "drop"
@@ -110,17 +110,17 @@ def bridge_filter(bridges: t.Sequence[str]) -> list[str]:
     if "filter" in _read(Path("/proc/net/ip_tables_names")).split():
         done = programs.attempt(["iptables-legacy", "-S", "FORWARD"])
         if done is not None and done.status == 0 and nft_rules.legacy_drops(done.out, words):
-            found.append("the iptables chain FORWARD (legacy)")
-    return found
+            filters.append("the iptables chain FORWARD (legacy)")
+    return filters
 
 
 def open_sockets() -> list[Socket]:
     """The listening TCP sockets, each with its process."""
-    found = listeners.listening(tcp_table.read())
-    owners = _owners(set(found))
+    endpoints = listeners.listening(tcp_table.read())
+    owners = _owners(set(endpoints))
     return [
         {"address": address, "port": port, "process": owners.get(inode, "")}
-        for inode, (address, port) in sorted(found.items(), key=lambda pair: pair[1][1])
+        for inode, (address, port) in sorted(endpoints.items(), key=lambda pair: pair[1][1])
     ]
 
 

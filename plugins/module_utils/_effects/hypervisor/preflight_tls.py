@@ -68,11 +68,11 @@ def reach(peers: t.Sequence[Peer], listeners: t.Sequence[Socket]) -> Tls:
     ``listeners`` are the sockets of this machine; its TLS port is tried without a certificate.
     """
     missing = [path for path in CONTROL.values() if not os.path.exists(path)]
-    own = [one["address"] for one in listeners if one["port"] == TLS_PORT]
+    own = [listener["address"] for listener in listeners if listener["port"] == TLS_PORT]
     anonymous = any(_admits_anonymous(address) for address in own)
-    found: Tls = {"missing": missing, "peers": [], "anonymous": anonymous}
+    tls: Tls = {"missing": missing, "peers": [], "anonymous": anonymous}
     if missing:
-        return found
+        return tls
 
     def attempt(peer: Peer) -> str | None:
         return problem(peer["address"])
@@ -86,8 +86,8 @@ def reach(peers: t.Sequence[Peer], listeners: t.Sequence[Socket]) -> Tls:
     )
     for peer, outcome in zip(peers, outcomes):
         error = str(outcome.error) if isinstance(outcome, deadline.Failed) else outcome.value
-        found["peers"].append({**peer, "error": error})
-    return found
+        tls["peers"].append({**peer, "error": error})
+    return tls
 
 
 def problem(address: str) -> str | None:
@@ -154,17 +154,19 @@ def _admits_anonymous(address: str) -> bool:
 
 def keys() -> list[PrivateKey | Validity]:
     """The existing certificates, revocation lists and private keys."""
-    found: list[PrivateKey | Validity] = []
+    entries: list[PrivateKey | Validity] = []
     for path in _KEYS:
         if os.path.exists(path):
-            found.append({"path": path, "kind": "key", "mode": stat.S_IMODE(os.stat(path).st_mode)})
+            entries.append(
+                {"path": path, "kind": "key", "mode": stat.S_IMODE(os.stat(path).st_mode)}
+            )
     for path in _CERTIFICATES:
         if os.path.exists(path):
-            found += validity(path, "cert")
+            entries += validity(path, "cert")
     for path in _CRLS:
         if os.path.exists(path):
-            found += validity(path, "crl")
-    return found
+            entries += validity(path, "crl")
+    return entries
 
 
 def validity(path: str, kind: t.Literal["cert", "crl"]) -> list[Validity]:
@@ -176,13 +178,13 @@ def validity(path: str, kind: t.Literal["cert", "crl"]) -> list[Validity]:
     options = ["crl", "-noout", "-lastupdate", "-nextupdate", "-issuer"]
     if kind == "cert":
         options = ["x509", "-noout", "-startdate", "-enddate", "-subject"]
-    found: list[Validity] = []
+    certificates: list[Validity] = []
     for block in blocks:
         printed = programs.run(["openssl", *options, "-nameopt", "RFC2253"], text=block)
         fields = dict(line.partition("=")[::2] for line in printed.splitlines())
         first = ssl.cert_time_to_seconds(fields.get("notBefore") or fields["lastUpdate"])
         last = ssl.cert_time_to_seconds(fields.get("notAfter") or fields["nextUpdate"])
-        found.append(
+        certificates.append(
             {
                 "path": path,
                 "kind": kind,
@@ -191,4 +193,4 @@ def validity(path: str, kind: t.Literal["cert", "crl"]) -> list[Validity]:
                 "days": (last - first) / 86400,
             }
         )
-    return found
+    return certificates
