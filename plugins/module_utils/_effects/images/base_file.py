@@ -253,12 +253,12 @@ def owner_of(name: str) -> Owner | None:
 
 def abandoned(folder: str) -> list[str]:
     """The names of unfinished files that dead processes left in ``folder``."""
-    found = []
+    names = []
     for name in sorted(os.listdir(folder)):
         process = owner_of(name)
         if process is not None and not owner.is_alive(process):
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def remove_abandoned(folder: str) -> list[str]:

@@ -36,9 +36,9 @@ _FLOCK = struct.Struct("hhqqi4x")
 def read_format(descriptor: int, shown: str) -> ImageFormat:
     """The format of an open file, from its header. Raises PlanRefused listing every problem."""
     head = os.pread(descriptor, image_format.HEAD_BYTES, 0)
-    found = image_format.parse_header(head, os.fstat(descriptor).st_size)
-    unpack.refuse(found, shown)
-    return found
+    header = image_format.parse_header(head, os.fstat(descriptor).st_size)
+    unpack.refuse(header, shown)
+    return header
 
 
 def is_packed(descriptor: int) -> bool:
@@ -63,17 +63,17 @@ def read_content(
     ``limit``: maximum unpacked bytes. Raises PlanRefused if the header is not that of an image.
     """
     if not is_packed(descriptor):
-        found = read_format(descriptor, shown)
-        return cache.digest(descriptor, shown), found
+        header = read_format(descriptor, shown)
+        return cache.digest(descriptor, shown), header
     summed = cache.unpacked(
         descriptor, shown, lambda: unpack.content(unpack.file_blocks(descriptor), shown, limit)
     )
     if summed.size > limit:  # a cached size
         raise unpack.too_large(shown, limit)
     head = unpack.content_head(descriptor, shown)
-    found = image_format.parse_header(head, summed.size)
-    unpack.refuse(found, f"{shown} (unpacked)")
-    return summed.digest, found
+    header = image_format.parse_header(head, summed.size)
+    unpack.refuse(header, f"{shown} (unpacked)")
+    return summed.digest, header
 
 
 def refuse_if_written(descriptor: int, shown: str) -> None:
@@ -90,7 +90,7 @@ def refuse_if_written(descriptor: int, shown: str) -> None:
         )
 
 
-def check_structure(descriptor: int, found: ImageFormat, shown: str) -> None:
+def check_structure(descriptor: int, header: ImageFormat, shown: str) -> None:
     """Check the tables of a qcow2 file with qemu-img.
 
     The file may be hostile: if this process is root, the check runs as the user nobody (as the
@@ -98,7 +98,7 @@ def check_structure(descriptor: int, found: ImageFormat, shown: str) -> None:
     that was checked before and with an explicit format.
     Raises PlanRefused, or DependencyMissing without qemu-img.
     """
-    if found.format != "qcow2":
+    if header.format != "qcow2":
         return
     for program, package in (("qemu-img", "qemu-utils or qemu-img"), ("prlimit", "util-linux")):
         if shutil.which(program) is None:

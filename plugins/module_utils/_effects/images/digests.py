@@ -143,13 +143,13 @@ class DigestCache:
                 f"image {shown} changed while it was being read;"
                 " try again once it is no longer being written to"
             )
-        found = Summed(summed.hexdigest(), 0 if kind == _FILE else size)
+        computed = Summed(summed.hexdigest(), 0 if kind == _FILE else size)
         if (
             self._remember
             and time.time_ns() - max(after.st_ctime_ns, after.st_mtime_ns) > _SETTLED_NS
         ):
-            self._store(kind + _key(after), found)
-        return found
+            self._store(kind + _key(after), computed)
+        return computed
 
     def _load(self) -> dict[str, Summed]:
         try:
@@ -168,13 +168,13 @@ class DigestCache:
             key: Summed(match[1], int(match[2] or 0)) for key, match in matches.items() if match
         }
 
-    def _store(self, key: str, found: Summed) -> None:
+    def _store(self, key: str, computed: Summed) -> None:
         entries = self._load()
         entries.pop(key, None)
-        entries[key] = found
+        entries[key] = computed
         latest = {
-            key: f"{one.digest} {one.size}" if one.size else one.digest
-            for key, one in list(entries.items())[-_ENTRIES:]
+            key: f"{summed.digest} {summed.size}" if summed.size else summed.digest
+            for key, summed in list(entries.items())[-_ENTRIES:]
         }
         with contextlib.suppress(OSError):  # a full or read-only disk only costs time
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

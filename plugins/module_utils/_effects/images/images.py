@@ -119,18 +119,18 @@ def find_pool(connection: Connection, name: str, path: str, *, check: bool) -> P
 def ensure_pool(connection: Connection, name: str, path: str) -> Pool:
     """The pool of base images, created if it does not exist, by one call at a time."""
     with owner.host_lock():
-        found = storage.find_pool(connection, name, path)
-        return found or storage.make_pool(connection, name, path)
+        existing = storage.find_pool(connection, name, path)
+        return existing or storage.make_pool(connection, name, path)
 
 
 def list_bases(connection: Connection, pool: Pool) -> list[BaseImage]:
     """The base images of the pool, sorted by volume; only headers are read."""
     names = connection.call(f"list {pool.path}", _names, pool.path)
-    found = connection.each(
+    outcomes = connection.each(
         lambda name: _read_base(pool, name), names, lambda name: f"read base image {name}"
     )
     bases = []
-    for outcome in found:
+    for outcome in outcomes:
         if isinstance(outcome, deadline.Failed):
             raise outcome.error
         if outcome.value is not None:
@@ -254,11 +254,11 @@ def examine_path(
         with _image(path) as descriptor:
             image_check.refuse_if_written(descriptor, path)
             cache = DigestCache(CACHE, remember=remember)
-            digest, found = image_check.read_content(descriptor, path, cache, limit)
+            digest, header = image_check.read_content(descriptor, path, cache, limit)
             base = find_base(connection, pool, digest) if pool is not None else None
             if base is None:
                 image_check.judge(descriptor, path)
-            return Examined(name, digest, found.format, found.virtual_bytes, base)
+            return Examined(name, digest, header.format, header.virtual_bytes, base)
 
     return file_work(f"read image {path}", read)
 
@@ -357,19 +357,19 @@ def publish(
     present = find_base(connection, pool, digest, volume)
     if present is not None:
         return present
-    found = image_check.read_format(new.descriptor, name)
+    header = image_check.read_format(new.descriptor, name)
     os.fchmod(new.descriptor, 0o644)  # qemu-img reads it as nobody
-    image_check.check_structure(new.descriptor, found, name)
+    image_check.check_structure(new.descriptor, header, name)
     exact = base_name.parts(volume) if volume is not None else None
-    if exact is not None and (exact["digest"], exact["format"]) != (digest, found.format):
+    if exact is not None and (exact["digest"], exact["format"]) != (digest, header.format):
         raise PlanRefused(
-            f"{volume}: the content is {found.format} with the SHA-256 {digest}, which is not what"
+            f"{volume}: the content is {header.format} with the SHA-256 {digest}, which is not what"
             " the name says; the hypervisor that it comes from has a damaged or renamed file"
         )
-    volume = volume or base_volume_name(name, digest, found.format)
+    volume = volume or base_volume_name(name, digest, header.format)
     last()
     new.publish(volume)  # False without a lock, if another call published the same file first
-    return _describe(pool, volume, found)
+    return _describe(pool, volume, header)
 
 
 def _consume(path: str) -> None:
@@ -377,15 +377,15 @@ def _consume(path: str) -> None:
         os.unlink(path)
 
 
-def _describe(pool: Pool, volume: str, found: ImageFormat) -> BaseImage:
-    digest, _dummy, name = volume.removesuffix(f".{found.format}").partition("-")
+def _describe(pool: Pool, volume: str, header: ImageFormat) -> BaseImage:
+    digest, _dummy, name = volume.removesuffix(f".{header.format}").partition("-")
     return BaseImage(
         name=name,
         digest=digest,
-        format=found.format,
+        format=header.format,
         volume=volume,
         path=pool.volume_path(volume),
-        virtual_bytes=found.virtual_bytes,
+        virtual_bytes=header.virtual_bytes,
     )
 
 
@@ -403,10 +403,10 @@ def _read_base(pool: Pool, volume: str) -> BaseImage | None:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise PlanRefused(f"base image {path} is not a file; remove it")
-        found = image_check.read_format(descriptor, path)
+        header = image_check.read_format(descriptor, path)
     finally:
         os.close(descriptor)
-    return _describe(pool, volume, found)
+    return _describe(pool, volume, header)
 
 
 def _names(folder: str) -> list[str]:

@@ -95,21 +95,21 @@ def present(
         seen, make = elsewhere or _of_hypervisor(connection, pool, parsed, place, limits, check)
     base = seen.base
     changed = base is None or not images.is_known(connection, pool, base)
-    found = base is not None
+    available = base is not None
     steps: list[str] = []
     occupied = 0
     if base is None and source is not None and source.volume is not None:
-        found, base, steps, occupied = _of_twin(connection, pool, source, check=check)
-    if not found and peers:
+        available, base, steps, occupied = _of_twin(connection, pool, source, check=check)
+    if not available and peers:
         wanted = _digests(source, image)
         called = _Called(seen.name, source.volume if source is not None else None)
         folder = pool.path if check else None
-        found, base, tried, occupied = _of_peers(
+        available, base, tried, occupied = _of_peers(
             connection, place, wanted, peers, called, limits, folder
         )
         steps += tried
-    missing = not found and make is None
-    if not found and make is not None:
+    missing = not available and make is None
+    if not available and make is not None:
         if not check:
             base = make()
         if source is None:
@@ -259,13 +259,13 @@ def _of_twin(connection: Connection, pool: Pool, source: Source, *, check: bool)
 def _beside(connection: Connection, folder: str) -> list[str]:
     """The folders of pools on the file system of ``folder``, which may be yet to be made."""
     device = base_file.device(folder)
-    found = []
+    folders = []
     for handle in list_pools(connection, active_only=True):
         path = storage_info.pool(handle.XMLDesc(0))["path"]
         with contextlib.suppress(OSError):
             if path and os.stat(path).st_dev == device:
-                found.append(str(path).rstrip("/"))
-    return found
+                folders.append(str(path).rstrip("/"))
+    return folders
 
 
 def _of_peers(
@@ -284,10 +284,10 @@ def _of_peers(
     steps: list[str] = []
     for digest in digests:
         if folder is not None:
-            found, looked = image_peer.look(*place, digest, peers, connection.timeout, folder)
+            occupied, looked = image_peer.look(*place, digest, peers, connection.timeout, folder)
             steps += looked
-            if found is not None:
-                return True, None, steps, found
+            if occupied is not None:
+                return True, None, steps, occupied
             continue
         brought = image_peer.take(
             connection, *place, digest, peers, **called._asdict(), limits=limits

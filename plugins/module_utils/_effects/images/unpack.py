@@ -61,8 +61,8 @@ def content(blocks: t.Iterable[bytes], shown: str, limit: int = LIMIT) -> t.Iter
         head = _head(complete)
         complete = _chain(head, complete)
     # its size is not known yet, and not checked here
-    found = image_format.parse_header(head, image_format.MAX_VIRTUAL_BYTES)
-    refuse(found, f"{shown} (unpacked)" if kind else shown)
+    header = image_format.parse_header(head, image_format.MAX_VIRTUAL_BYTES)
+    refuse(header, f"{shown} (unpacked)" if kind else shown)
     yield from complete
 
 
@@ -80,10 +80,10 @@ def too_large(shown: str, limit: int) -> PlanRefused:
     )
 
 
-def refuse(found: ImageFormat, shown: str) -> None:
+def refuse(header: ImageFormat, shown: str) -> None:
     """Raise PlanRefused listing every problem, if there is any."""
-    if found.problems:
-        raise PlanRefused(f"image {shown} {'; it '.join(found.problems)}")
+    if header.problems:
+        raise PlanRefused(f"image {shown} {'; it '.join(header.problems)}")
 
 
 def _head(blocks: t.Iterator[bytes]) -> bytes:

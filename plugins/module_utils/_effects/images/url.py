@@ -59,8 +59,8 @@ def digests(source: ImageSource) -> list[str]:
     """Possible digests of the content of the URL's file, as far as known without reading it."""
     algorithm, _dummy, checksum = source.checksum.partition(":")
     known = DigestCache(images.CACHE, remember=False).came_as(source.checksum)
-    found = dict.fromkeys([checksum if algorithm == "sha256" else None, known])
-    return [digest for digest in found if digest]
+    candidates = dict.fromkeys([checksum if algorithm == "sha256" else None, known])
+    return [digest for digest in candidates if digest]
 
 
 def preview(source: ImageSource, limits: Limits) -> Examined:
@@ -84,14 +84,14 @@ def preview(source: ImageSource, limits: Limits) -> Examined:
                 break
     packed = image_format.packing(raw) is not None
     size = None if packed else answer.length
-    found = image_format.parse_header(
+    header = image_format.parse_header(
         head, image_format.MAX_VIRTUAL_BYTES if size is None else size
     )
-    unpack.refuse(found, source.url)
-    virtual = 0 if found.format == "raw" and size is None else found.virtual_bytes
+    unpack.refuse(header, source.url)
+    virtual = 0 if header.format == "raw" and size is None else header.virtual_bytes
     algorithm, _dummy, checksum = source.checksum.partition(":")
     digest = checksum if algorithm == "sha256" and not packed else ""
-    return Examined(source.file_name, digest, found.format, virtual, None)
+    return Examined(source.file_name, digest, header.format, virtual, None)
 
 
 def fetch(

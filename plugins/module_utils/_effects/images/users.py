@@ -72,10 +72,10 @@ def listed(connection: Connection, base_pool: str, base_path: str, *, verify: bo
     """The base images of this hypervisor; with ``verify``, each is read and its digest compared."""
     images.require_local(connection)
     pool = images.find_pool(connection, base_pool, base_path, check=True)
-    found = _uses(connection, pool) if pool else []
-    entries: list[ListedEntry] = [{**_entry(pool, use), "intact": None} for use in found if pool]
+    uses = _uses(connection, pool) if pool else []
+    entries: list[ListedEntry] = [{**_entry(pool, use), "intact": None} for use in uses if pool]
     if verify:
-        for entry, use in zip(entries, found):
+        for entry, use in zip(entries, uses):
             work = functools.partial(_digest, use.base.path)
             came = images.file_work(f"read {use.base.path}", work)
             entry["intact"] = came == use.base.digest
@@ -115,13 +115,13 @@ def removed(
     return _remove(connection, base_pool, base_path, choose, sole_pool_ids, check=check)
 
 
-def _unused(found: t.Sequence[Use]) -> list[Use]:
-    return [use for use in found if not use.users]
+def _unused(uses: t.Sequence[Use]) -> list[Use]:
+    return [use for use in uses if not use.users]
 
 
-def _one(image: str, found: t.Sequence[Use]) -> list[Use]:
-    chosen = [use for use in found if image in (use.base.volume, use.base.digest)]
-    chosen = chosen or [use for use in found if _is_called(use.base, image)]
+def _one(image: str, uses: t.Sequence[Use]) -> list[Use]:
+    chosen = [use for use in uses if image in (use.base.volume, use.base.digest)]
+    chosen = chosen or [use for use in uses if _is_called(use.base, image)]
     if len(chosen) > 1:
         names = ", ".join(use.base.volume for use in chosen)
         raise PlanRefused(f"several images match {show(image)}: {names}; specify one of these")
@@ -136,21 +136,21 @@ def _one(image: str, found: t.Sequence[Use]) -> list[Use]:
 
 def users_of(references: References, path: str) -> list[str]:
     """The users of the image ``path``, through any number of overlays."""
-    found: set[str] = set()
+    users: set[str] = set()
     waiting, seen = [path], {path}
     while waiting:
         image = waiting.pop()
         for user in references.users(image):
             if user.image is None:
-                found.add(user.text[len(_USED) :] if user.text.startswith(_USED) else user.text)
+                users.add(user.text[len(_USED) :] if user.text.startswith(_USED) else user.text)
             elif user.image not in seen:
                 seen.add(user.image)
                 waiting.append(user.image)
                 if not references.users(user.image):
-                    found.add(f"{user.image}, which no VM uses")
-    if len(seen) > 1 and not found:
-        found.add(f"images that back each other ({', '.join(sorted(seen - {path}))})")
-    return sorted(found)
+                    users.add(f"{user.image}, which no VM uses")
+    if len(seen) > 1 and not users:
+        users.add(f"images that back each other ({', '.join(sorted(seen - {path}))})")
+    return sorted(users)
 
 
 def _is_called(base: BaseImage, image: str) -> bool:
@@ -182,12 +182,12 @@ def _in_creation(connection: Connection) -> dict[str, list[str]]:
         lambda _raw: "read a domain",
         ERR_NO_DOMAIN,
     )
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for _raw, (name, text) in read:
         stored = metadata.parse(_lxml.parse(text, f"domain {name}"))
         if stored is not None and stored.phase == "creating" and stored.image is not None:
-            found.setdefault(stored.image.digest, []).append(name)
-    return found
+            names.setdefault(stored.image.digest, []).append(name)
+    return names
 
 
 def _remove(
