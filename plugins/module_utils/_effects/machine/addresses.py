@@ -76,11 +76,11 @@ def _ask(domain: VirDomain, source: int, action: str) -> dict[str, list[str]]:
         answer = domain.interfaceAddresses(source, 0) or {}
     by_mac: dict[str, list[str]] = {}
     for interface in answer.values():
-        found = by_mac.setdefault(str(interface.get("hwaddr") or "").lower(), [])
+        addresses = by_mac.setdefault(str(interface.get("hwaddr") or "").lower(), [])
         for given in interface.get("addrs") or ():
             address = usable(given.get("addr"))
-            if address is not None and address not in found and len(found) < _MOST:
-                found.append(address)
+            if address is not None and address not in addresses and len(addresses) < _MOST:
+                addresses.append(address)
     return by_mac
 
 

@@ -63,16 +63,20 @@ def read_domain(
 
     def ask() -> tuple[str, _Live]:
         state = state_name(dom.state(0)[0])
-        snapshots = sorted(_snapshots(dom), key=lambda one: one.name)
+        snapshots = sorted(_snapshots(dom), key=lambda snapshot: snapshot.name)
         others = tuple(
-            one.name for one in snapshots if one.kind == snapshot_facts.EXTERNAL and not one.ours
+            snapshot.name
+            for snapshot in snapshots
+            if snapshot.kind == snapshot_facts.EXTERNAL and not snapshot.ours
         )
         facts: _Live = {
             "uuid": str(dom.UUIDString()),
             "active": bool(dom.isActive()),
             "persistent": bool(dom.isPersistent()),
             "managed_save": bool(dom.hasManagedSaveImage(0)),
-            "snapshots": tuple(one.name for one in snapshots if one.name not in others),
+            "snapshots": tuple(
+                snapshot.name for snapshot in snapshots if snapshot.name not in others
+            ),
             "external_snapshots": others,
             "state": state,
         }
@@ -95,7 +99,7 @@ def read_domain(
 
 
 def _snapshots(dom: VirDomain) -> list[Snapshot]:
-    return [parsed.snapshot(one.getXMLDesc(0)) for one in dom.listAllSnapshots(0)]
+    return [parsed.snapshot(snapshot.getXMLDesc(0)) for snapshot in dom.listAllSnapshots(0)]
 
 
 def own_files(connection: Connection, dom: VirDomain) -> tuple[OwnVolume, ...]:
@@ -157,9 +161,9 @@ def _logs(name: str, uuid: str, info: DomainInfo, references: References) -> t.I
     # a domain of that name has its own log there, by libvirt's naming
     if _others(path, uuid, references) or f"{name}-console" in references.domains:
         return
-    for one in [path, *sorted(glob.glob(f"{glob.escape(path)}.[0-9]"))]:
-        if os.path.isfile(one) and not os.path.islink(one):
-            yield one
+    for log in [path, *sorted(glob.glob(f"{glob.escape(path)}.[0-9]"))]:
+        if os.path.isfile(log) and not os.path.islink(log):
+            yield log
 
 
 def read_volume(
@@ -182,7 +186,7 @@ def read_volume(
     if pool is None or pool.path is None or pool.type not in ownership.FOLDER_TYPES:
         return VolumeFacts(own, pool.type if pool else None, left_behind=left_behind)
     path = ownership.volume_path(own, pool)
-    found = functools.partial(
+    volume_facts = functools.partial(
         VolumeFacts,
         own,
         pool_type=pool.type,
@@ -193,18 +197,18 @@ def read_volume(
     )
     inside = own.name not in (".", "..") and "/" not in own.name
     if not inside:
-        return found(left_behind=left_behind)
+        return volume_facts(left_behind=left_behind)
     kind = _kind(path)
     if kind != "file":
-        return found(path=path, kind=kind, left_behind=left_behind)
+        return volume_facts(path=path, kind=kind, left_behind=left_behind)
     users = references.users(path)
-    above = {one.path for one in made}
+    above = {volume.path for volume in made}
     images = {user.image for user in users if user.image is not None}
     overlays = images & set(disks) - above
     known = {*overlays, *above}
     others = {user.text for user in users if user.uuid != uuid and user.image not in known}
     attached = own in made or bool(images & above)
-    return found(
+    return volume_facts(
         path=path,
         kind=kind,
         size_mib=_size(path),
@@ -226,8 +230,8 @@ def _is_over_its_own(path: str, own: OwnVolume, references: References) -> bool:
         if below not in seen:
             seen.add(below)
             waiting += references.chains.get(below, ())
-    lowest = [one for one in seen if own.path.startswith(f"{os.path.splitext(one)[0]}.")]
-    return any(one != own.path for one in lowest)
+    lowest = [image for image in seen if own.path.startswith(f"{os.path.splitext(image)[0]}.")]
+    return any(image != own.path for image in lowest)
 
 
 def _kind(path: str) -> str:

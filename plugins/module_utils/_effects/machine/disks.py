@@ -42,10 +42,10 @@ class Disks:
 
     def _paths(self, entry: DomainEntry) -> list[str]:
         """The files that libvirt would open to read the sizes of the entry's disks."""
-        found = []
+        images = []
         for disk in entry["disks"]:
-            found += [self._path(disk, self._handle(disk)), disk["backing"] or ""]
-        return [path for path in found if path.startswith("/")]
+            images += [self._path(disk, self._handle(disk)), disk["backing"] or ""]
+        return [path for path in images if path.startswith("/")]
 
     def hang(self, entry: DomainEntry) -> bool:
         """Whether the storage of one of the domain's disks does not respond."""

@@ -90,7 +90,7 @@ def read_domains(connection: Connection, wanted: Wanted) -> list[DomainEntry]:
     outcomes = connection.each(
         lambda domain: _describe(domain, host),
         domains,
-        lambda one: f"read domain {one.name()}",
+        lambda domain: f"read domain {domain.name()}",
     )
     for domain, outcome in zip(domains, outcomes):
         if isinstance(outcome, Failed):
@@ -105,9 +105,9 @@ def read_domains(connection: Connection, wanted: Wanted) -> list[DomainEntry]:
         host.disks = Disks(connection, [entry for _dummy, entry in readable])
     _read_stats(connection, readable, wanted, host)
     completed = connection.each(
-        lambda one: _complete(one[0], one[1], host, wanted),
+        lambda pair: _complete(pair[0], pair[1], host, wanted),
         readable,
-        lambda one: f"read domain {one[1]['name']}",
+        lambda pair: f"read domain {pair[1]['name']}",
     )
     for (_dummy, entry), done in zip(readable, completed):
         if isinstance(done, Failed):
@@ -159,16 +159,16 @@ def _chosen(domains: list[VirDomain], wanted: Wanted) -> list[VirDomain]:
 
 def _flagged(connection: Connection) -> dict[str, set[str] | None]:
     """UUIDs of the domains that each flag of virConnectListAllDomains selects."""
-    found: dict[str, set[str] | None] = {}
+    uuids: dict[str, set[str] | None] = {}
     for what, flag in _LISTED.items():
         try:
             listed = connection.call("list domains", connection.conn.listAllDomains, flag)
-            found[what] = {str(domain.UUIDString()) for domain in listed}
+            uuids[what] = {str(domain.UUIDString()) for domain in listed}
         except LibvirtFailure as error:
             if error.code != ERR_NO_SUPPORT:
                 raise
-            found[what] = None
-    return found
+            uuids[what] = None
+    return uuids
 
 
 def _read_stats(connection: Connection, readable: list[_Read], wanted: Wanted, host: _Host) -> None:
@@ -180,9 +180,9 @@ def _read_stats(connection: Connection, readable: list[_Read], wanted: Wanted, h
         groups |= _CHEAP | _QEMU | _BLOCK
     chosen: list[_Read] = []
     hanging: list[_Read] = []
-    for one in readable:
-        hangs = host.disks is not None and host.disks.hang(one[1])
-        (hanging if hangs else chosen).append(one)
+    for pair in readable:
+        hangs = host.disks is not None and host.disks.hang(pair[1])
+        (hanging if hangs else chosen).append(pair)
     _bulk(connection, chosen, groups, host)
     _bulk(connection, hanging, groups & ~(_QEMU | _BLOCK), host)
 
@@ -210,7 +210,7 @@ def _bulk(connection: Connection, chosen: list[_Read], groups: int, host: _Host)
     except FleetVirtError:
         pass  # the limit: a domain hangs, find out which
     outcomes = connection.each(
-        lambda one: read([one]), chosen, lambda one: f"statistics of {one[1]['name']}"
+        lambda pair: read([pair]), chosen, lambda pair: f"statistics of {pair[1]['name']}"
     )
     for (_dummy, entry), outcome in zip(chosen, outcomes):
         if isinstance(outcome, Failed):
@@ -229,10 +229,10 @@ def _ask_the_busy_again(
     until = time.monotonic() + _BUSY_SECONDS
     while True:
         chosen = [
-            one
-            for one in chosen
-            if any(disk["source"] for disk in one[1]["disks"])
-            and domain_stats.was_busy(host.stats.get(one[1]["uuid"], {}))
+            pair
+            for pair in chosen
+            if any(disk["source"] for disk in pair[1]["disks"])
+            and domain_stats.was_busy(host.stats.get(pair[1]["uuid"], {}))
         ]
         if not chosen or time.monotonic() > until:
             return
@@ -277,11 +277,11 @@ def _complete(domain: VirDomain, entry: DomainEntry, host: _Host, wanted: Wanted
 
 def _snapshots(domain: VirDomain) -> list[SnapshotEntry]:
     current = domain.snapshotCurrent(0).getName() if domain.hasCurrentSnapshot(0) else None
-    found: list[SnapshotEntry] = []
+    snapshots: list[SnapshotEntry] = []
     for snapshot in domain.listAllSnapshots(0):
         entry = domain_entry.snapshot(snapshot.getXMLDesc(0))
-        found.append({**entry, "current": entry["name"] == current})
-    return sorted(found, key=lambda entry: (entry["created"] or 0, entry["name"]))
+        snapshots.append({**entry, "current": entry["name"] == current})
+    return sorted(snapshots, key=lambda entry: (entry["created"] or 0, entry["name"]))
 
 
 def _reason(error: FleetVirtError) -> str:
@@ -291,14 +291,14 @@ def _reason(error: FleetVirtError) -> str:
 
 
 def _add_addresses(connection: Connection, readable: list[_Read]) -> None:
-    asked = [one for one in readable if one[1]["state"] in ("running", "blocked")]
+    asked = [pair for pair in readable if pair[1]["state"] in ("running", "blocked")]
     outcomes = connection.each(
-        lambda one: guest_addresses.read(one[0], one[1]),
+        lambda pair: guest_addresses.read(pair[0], pair[1]),
         asked,
-        lambda one: (
-            f"ask the guest agent of {one[1]['name']} for addresses"
-            if one[1]["agent"]
-            else f"read leases of {one[1]['name']}"
+        lambda pair: (
+            f"ask the guest agent of {pair[1]['name']} for addresses"
+            if pair[1]["agent"]
+            else f"read leases of {pair[1]['name']}"
         ),
         parallel=4,  # fewer than a daemon serves at once for one client
     )

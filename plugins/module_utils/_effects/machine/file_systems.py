@@ -63,7 +63,7 @@ def kind_of(mounts: bytes, path: str) -> str | None:
     ``mounts`` is a mountinfo file (proc(5)): bytes, since a mount point may have any name.
     """
     wanted = os.fsencode(path)
-    found, longest = None, -1
+    kind, longest = None, -1
     for line in mounts.split(b"\n"):
         before, separator, after = line.partition(b" - ")
         fields = before.split(b" ")
@@ -72,5 +72,5 @@ def kind_of(mounts: bytes, path: str) -> str | None:
         point = _unescaped(fields[4])
         inside = wanted == point or wanted.startswith(point.rstrip(b"/") + b"/")
         if inside and len(point) >= longest:
-            found, longest = after.split(b" ")[0], len(point)
-    return None if found is None else os.fsdecode(found)
+            kind, longest = after.split(b" ")[0], len(point)
+    return None if kind is None else os.fsdecode(kind)

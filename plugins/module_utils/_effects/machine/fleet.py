@@ -51,9 +51,9 @@ def read_each(
         try:
             with connect(target.uri, call_timeout) as connection:
                 budget = connection.limit(host_timeout)
-                found = function(connection)
+                value = function(connection)
                 budget.require()  # one of many errors until here
-                return found
+                return value
         except FleetVirtError:
             raise
         except Exception as error:

@@ -141,8 +141,8 @@ def _numa(connection: Connection, cells: list[NumaEntry], total: int) -> list[Nu
         "read NUMA cells",
         lambda: connection.conn.getCellsFreeMemory(0, len(cells)),
     )
-    for cell, found in zip(cells, free or []):
-        cell["free_mib"] = int(found) // _MIB
+    for cell, free_bytes in zip(cells, free or []):
+        cell["free_mib"] = int(free_bytes) // _MIB
     return cells
 
 
@@ -201,7 +201,9 @@ def _bridges(connection: Connection) -> list[str] | None:
         info = network_info.interface(interface.XMLDesc(0), f"interface {name}")
         return name if info["type"] == _INTERFACE_BRIDGE else None
 
-    outcomes = connection.each(read, interfaces, lambda one: f"read interface {one.name()}")
+    outcomes = connection.each(
+        read, interfaces, lambda interface: f"read interface {interface.name()}"
+    )
     return sorted(o.value for o in outcomes if not isinstance(o, Failed) and o.value)
 
 

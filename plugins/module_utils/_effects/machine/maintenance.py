@@ -51,8 +51,8 @@ def _is_there(connection: Connection, pool: storage.Pool) -> bool:
 
 def _pool(connection: Connection, name: str, path: str) -> storage.Pool:
     with owner.host_lock():
-        found = storage.find_pool(connection, name, path)
-        return found or storage.make_pool(connection, name, path)
+        existing = storage.find_pool(connection, name, path)
+        return existing or storage.make_pool(connection, name, path)
 
 
 def _make(connection: Connection, pool: storage.Pool) -> None:

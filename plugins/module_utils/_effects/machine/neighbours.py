@@ -35,14 +35,14 @@ _DISCARD = 9  # the port of the service that discards what it receives
 
 def table(path: str = _TABLE) -> dict[str, str]:
     """MAC address by IPv4 address, of all neighbours that are currently known."""
-    found: dict[str, str] = {}
+    macs: dict[str, str] = {}
     with contextlib.suppress(OSError):
         for line in Path(path).read_text(encoding="ascii", errors="replace").splitlines()[1:]:
             fields = line.split()
             with contextlib.suppress(IndexError, ValueError):
                 if int(fields[2], 16) & _COMPLETE:
-                    found[fields[0]] = fields[3].lower()
-    return found
+                    macs[fields[0]] = fields[3].lower()
+    return macs
 
 
 def bridge_of(interface: str) -> str | None:
@@ -99,7 +99,7 @@ def stir(bridge: str) -> bool:
 
 def own_addresses(ipv4: str = _ROUTES, ipv6: str = _ADDRESSES6) -> list[str]:
     """Every address of this machine, on any interface."""
-    found: dict[str, None] = {}
+    addresses: dict[str, None] = {}
     last = ""
     with contextlib.suppress(OSError):
         for line in Path(ipv4).read_text(encoding="ascii", errors="replace").splitlines():
@@ -107,12 +107,12 @@ def own_addresses(ipv4: str = _ROUTES, ipv6: str = _ADDRESSES6) -> list[str]:
             if words[:1] == ["|--"]:
                 last = words[-1]
             elif words[1:] == ["host", "LOCAL"]:
-                found[last] = None
+                addresses[last] = None
     with contextlib.suppress(OSError):
         for line in Path(ipv6).read_text(encoding="ascii", errors="replace").splitlines():
             with contextlib.suppress(ValueError):
-                found[str(ipaddress.IPv6Address(bytes.fromhex(line.split(" ")[0])))] = None
-    return list(found)
+                addresses[str(ipaddress.IPv6Address(bytes.fromhex(line.split(" ")[0])))] = None
+    return list(addresses)
 
 
 def ask_for(addresses: list[str], patience: float, path: str = _TABLE) -> dict[str, str]:
@@ -122,7 +122,7 @@ def ask_for(addresses: list[str], patience: float, path: str = _TABLE) -> dict[s
     seconds. The kernel refreshes existing entries in its own time: a wrong one is right at the next
     call.
     """
-    wanted = {one for one in addresses if ":" not in one}
+    wanted = {address for address in addresses if ":" not in address}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.setblocking(False)
         for address in wanted:

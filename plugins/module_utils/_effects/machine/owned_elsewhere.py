@@ -69,26 +69,26 @@ def why_stays(
     pool = storage.find_pool(connection, volume.pool, None) if place is not None else None
     if place is None or pool is None:
         return Stays(path, f"pool {volume.pool!r}, where it was created, is gone")
-    found = storage.find_volume(connection, pool, volume.name)
-    if found is None:
+    handle = storage.find_volume(connection, pool, volume.name)
+    if handle is None:
         return None
     if pool.volume_path(volume.name) != path:
         return Stays(path, f"not in the pool {volume.pool!r}, where it was created")
-    if connection.call(f"read volume {volume.name}", found.info)[0] != STORAGE_VOL_FILE:
+    if connection.call(f"read volume {volume.name}", handle.info)[0] != STORAGE_VOL_FILE:
         return Stays(path, "not a regular file")
     # not References.users, which looks at the files of this machine
-    users = sorted({one.text for one in references.by_path.get(path, ()) if one.uuid != uuid})
+    users = sorted({user.text for user in references.by_path.get(path, ()) if user.uuid != uuid})
     if users:
         return Stays(path, "; ".join(users))
-    reason = _foreign(connection, volume, found)
+    reason = _foreign(connection, volume, handle)
     if reason is not None:
         return Stays(path, reason)
     if place.shared:
         return Stays(path, "on storage that other hypervisors can reach, which were not checked")
-    return _in_use(connection, volume, found) if volume_format == _QCOW2 else None
+    return _in_use(connection, volume, handle) if volume_format == _QCOW2 else None
 
 
-def _foreign(connection: Connection, volume: OwnVolume, found: VirStorageVol) -> str | None:
+def _foreign(connection: Connection, volume: OwnVolume, handle: VirStorageVol) -> str | None:
     """Why the volume may not be the one that was created; None if it is."""
     if volume.made == NOT_MADE:
         return "it appeared after the name was claimed and before the volume was created"
@@ -96,15 +96,15 @@ def _foreign(connection: Connection, volume: OwnVolume, found: VirStorageVol) ->
         return None
     if volume.made not in ("", BEGUN):
         return "whether it is the file that was created can be told on its hypervisor only"
-    if connection.call(f"read volume {volume.name}", is_blank, connection, found):
+    if connection.call(f"read volume {volume.name}", is_blank, connection, handle):
         return None
     return "it has content, and may not have been created for this VM"
 
 
-def _in_use(connection: Connection, volume: OwnVolume, found: VirStorageVol) -> Stays | None:
+def _in_use(connection: Connection, volume: OwnVolume, handle: VirStorageVol) -> Stays | None:
     """Why the qcow2 image is, or may be, in use; None if it is not."""
     info = storage_info.volume(
-        connection.call(f"read volume {volume.name}", found.XMLDesc, 0), f"volume {volume.name}"
+        connection.call(f"read volume {volume.name}", handle.XMLDesc, 0), f"volume {volume.name}"
     )
     if info["format"] != _QCOW2:
         return None
@@ -114,7 +114,7 @@ def _in_use(connection: Connection, volume: OwnVolume, found: VirStorageVol) -> 
     limit = time.monotonic() + _ENDING
     while True:
         try:
-            storage.patiently(connection, action, functools.partial(found.resize, size, 0))
+            storage.patiently(connection, action, functools.partial(handle.resize, size, 0))
         except LibvirtFailure as error:
             if "lock" not in str(error):
                 return Stays(volume.path, f"whether it is in use cannot be determined ({error})")
@@ -137,11 +137,11 @@ def is_blank(connection: Connection, volume: VirStorageVol) -> bool:
     def read(offset: int, length: int) -> bytes:
         stream = connection.conn.newStream(0)
         volume.download(stream, offset, length, 0)
-        found = b""
+        content = b""
         while piece := stream.recv(length):
-            found += piece
+            content += piece
         stream.finish()
-        return found
+        return content
 
     allocation = volume.info()[2]
     return blank_image.is_blank(read, hollow=not allocation) if allocation else True

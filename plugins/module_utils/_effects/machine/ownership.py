@@ -90,9 +90,9 @@ class References:
 
     def users(self, path: str) -> set[User]:
         """All users of the file ``path``, under any of its names."""
-        found = set(self.by_path.get(path, ())) | self.by_path.get(os.path.realpath(path), set())
+        users = set(self.by_path.get(path, ())) | self.by_path.get(os.path.realpath(path), set())
         identity = _identity(path)
-        return found | (self.by_file.get(identity, set()) if identity else set())
+        return users | (self.by_file.get(identity, set()) if identity else set())
 
     def named(self, name: str) -> set[User]:
         """All users of a file called ``name``, in any folder."""
@@ -105,19 +105,19 @@ class References:
 
     def formats_of(self, path: str) -> set[str | None]:
         """The formats in which QEMU opens the file, by definitions and their images."""
-        found = self.formats.get(path, set()) | self.formats.get(os.path.realpath(path), set())
+        formats = self.formats.get(path, set()) | self.formats.get(os.path.realpath(path), set())
         identity = _identity(path)
-        return found | (self.formats.get(identity, set()) if identity else set())
+        return formats | (self.formats.get(identity, set()) if identity else set())
 
     def add_format(self, path: str, kind: str | None) -> None:
         identity = _identity(path)
-        for one in dict.fromkeys((path, os.path.realpath(path), identity)):
-            if one is not None:
-                self.formats.setdefault(one, set()).add(kind)
+        for key in dict.fromkeys((path, os.path.realpath(path), identity)):
+            if key is not None:
+                self.formats.setdefault(key, set()).add(kind)
 
     def add(self, path: str, user: User) -> None:
-        for one in dict.fromkeys((path, os.path.realpath(path))):
-            self.by_path.setdefault(one, set()).add(user)
+        for name in dict.fromkeys((path, os.path.realpath(path))):
+            self.by_path.setdefault(name, set()).add(user)
         identity = _identity(path)
         if identity is not None:
             self.by_file.setdefault(identity, set()).add(user)
@@ -140,36 +140,37 @@ def volume_path(volume: OwnVolume, pool: PoolPlace) -> str:
 def read_domains(connection: Connection) -> References:
     """The files that domains reference, by path only: no file is accessed, so nothing can hang."""
     listed = connection.call("list domains", connection.conn.listAllDomains, 0)
-    found = References(read_pools(connection, look=False), _names(listed))
+    references = References(read_pools(connection, look=False), _names(listed))
     for named, user in _named_by_domains(connection, listed):
-        for path in named.paths | _volume_paths(found, named.volumes):
-            found.by_path.setdefault(path, set()).add(user)
-    return found
+        for path in named.paths | _volume_paths(references, named.volumes):
+            references.by_path.setdefault(path, set()).add(user)
+    return references
 
 
 def read(connection: Connection) -> References:
     """All files that are referenced on this host; raises rather than omitting one."""
     listed = connection.call("list domains", connection.conn.listAllDomains, 0)
-    found = References(read_pools(connection), _names(listed))
+    references = References(read_pools(connection), _names(listed))
     domains = _named_by_domains(connection, listed)
-    elsewhere = [pool for pool in found.pools.values() if pool.type not in FOLDER_TYPES]
+    elsewhere = [pool for pool in references.pools.values() if pool.type not in FOLDER_TYPES]
     others = _backings(connection, elsewhere)
     try:
         deadline.call(
-            lambda: _scan(found, domains, others),
+            lambda: _scan(references, domains, others),
             seconds=_SCAN_SECONDS,
             what="look at all images",
         )
     except DeadlineExceeded:
         raise PlanRefused(
-            f"{found.looking_at} did not respond within {_SCAN_SECONDS:g} seconds, so the users of"
-            " images are unknown; make sure that it responds (a dead mount?)"
+            f"{references.looking_at} did not respond within {_SCAN_SECONDS:g} seconds, so the"
+            " users of images are unknown; make sure that it responds (a dead mount?)"
         ) from None
     except OSError as error:
         raise PlanRefused(
-            f"{found.looking_at}: {error.strerror or error}, so the users of images are unknown"
+            f"{references.looking_at}: {error.strerror or error}, so the users of images are"
+            " unknown"
         ) from None
-    return found
+    return references
 
 
 def read_elsewhere(connection: Connection) -> References:
@@ -177,14 +178,14 @@ def read_elsewhere(connection: Connection) -> References:
 
     Its pools are refreshed, as libvirt lists images and their backing files as of then.
     """
-    found = read_domains(connection)
-    for pool in found.pools.values():
+    references = read_domains(connection)
+    for pool in references.pools.values():
         if pool.type in FOLDER_TYPES and pool.active:
             refresh = functools.partial(pool.handle.refresh, 0)
             storage.patiently(connection, f"refresh pool {pool.name}", refresh)
-    for path, user in _backings(connection, list(found.pools.values())):
-        found.by_path.setdefault(path, set()).add(user)
-    return found
+    for path, user in _backings(connection, list(references.pools.values())):
+        references.by_path.setdefault(path, set()).add(user)
+    return references
 
 
 def is_locked(path: str) -> bool:
@@ -227,7 +228,7 @@ def _names(domains: t.Iterable[VirDomain]) -> frozenset[str]:
 def read_pools(connection: Connection, *, look: bool = True) -> dict[str, PoolPlace]:
     """The pools of this host by name, active or not. Without ``look``, their folders, which may
     hang, are not accessed, and whether they are shared stays unknown."""
-    found = {}
+    places = {}
     for handle in list_pools(connection):
         name = str(handle.name())
         info = storage_info.pool(connection.call(f"read pool {name}", handle.XMLDesc, 0))
@@ -238,10 +239,10 @@ def read_pools(connection: Connection, *, look: bool = True) -> dict[str, PoolPl
         shared, pool_id = False, None
         if folder and look:
             shared, pool_id = connection.call(f"look at {folder}", _sharing, folder)
-        found[name] = PoolPlace(
+        places[name] = PoolPlace(
             name, kind, path, active, handle, shared or kind in _SHARED_POOLS, pool_id
         )
-    return found
+    return places
 
 
 def _sharing(folder: str) -> tuple[bool, str | None]:
@@ -259,14 +260,14 @@ def _named_by_domains(
     """What each domain's definition, live state, snapshots and saved memory reference."""
 
     def documents(handle: VirDomain) -> list[tuple[str, str]]:
-        found = [("", handle.XMLDesc(DOMAIN_XML_INACTIVE))]
+        texts = [("", handle.XMLDesc(DOMAIN_XML_INACTIVE))]
         if handle.isActive():
-            found.append(("", handle.XMLDesc(0)))
+            texts.append(("", handle.XMLDesc(0)))
         if handle.hasManagedSaveImage(0):
-            found.append(("the saved memory of ", handle.managedSaveGetXMLDesc(0)))
+            texts.append(("the saved memory of ", handle.managedSaveGetXMLDesc(0)))
         for snapshot in handle.listAllSnapshots(0):
-            found.append((f"snapshot {snapshot.getName()} of ", snapshot.getXMLDesc(0)))
-        return found
+            texts.append((f"snapshot {snapshot.getName()} of ", snapshot.getXMLDesc(0)))
+        return texts
 
     def read_one(handle: VirDomain) -> list[tuple[file_references.Named, User]]:
         name, uuid = str(handle.name()), str(handle.UUIDString())
@@ -281,7 +282,7 @@ def _named_by_domains(
     read = connection.each_there(
         read_one, domains, lambda handle: f"read domain {handle.name()}", ERR_NO_DOMAIN
     )
-    return [named for _handle, found in read for named in found]
+    return [named for _handle, names in read for named in names]
 
 
 def _backings(connection: Connection, pools: t.Sequence[PoolPlace]) -> list[tuple[str, User]]:
@@ -310,7 +311,7 @@ def _backings(connection: Connection, pools: t.Sequence[PoolPlace]) -> list[tupl
 
 
 def _scan(
-    found: References,
+    references: References,
     domains: t.Sequence[tuple[file_references.Named, User]],
     others: t.Sequence[tuple[str, User]],
 ) -> None:
@@ -318,41 +319,43 @@ def _scan(
     attached: set[str] = set()
     images: set[str] = set()
     for named, user in domains:
-        for path in named.paths | _volume_paths(found, named.volumes):
-            found.looking_at = path
-            found.add(path, user)
+        for path in named.paths | _volume_paths(references, named.volumes):
+            references.looking_at = path
+            references.add(path, user)
             images.add(path)
-        for path, kind in _formats(found, named):
-            found.looking_at = path
-            found.add_format(path, kind)
+        for path, kind in _formats(references, named):
+            references.looking_at = path
+            references.add_format(path, kind)
             attached.add(path)
     for path, user in others:
-        found.looking_at = path
-        found.add(path, user)
-    for pool in found.pools.values():
+        references.looking_at = path
+        references.add(path, user)
+    for pool in references.pools.values():
         if pool.type in FOLDER_TYPES and pool.path is not None:
-            found.looking_at = pool.path
+            references.looking_at = pool.path
             images.update(_files_of(pool.path))
     seen: set[tuple[int, int]] = set()
     # an image that QEMU opens has the formats of its backing files in its header
     for image in sorted(attached):
-        _follow(found, image, seen, believed=True)
+        _follow(references, image, seen, believed=True)
     for image in sorted(images):
-        _follow(found, image, seen, believed=False)
+        _follow(references, image, seen, believed=False)
 
 
-def _formats(found: References, named: file_references.Named) -> t.Iterator[tuple[str, str | None]]:
+def _formats(
+    references: References, named: file_references.Named
+) -> t.Iterator[tuple[str, str | None]]:
     """The formats that the document gives for files."""
     yield from named.formats
     for volume, kind in named.volume_formats:
-        for path in _volume_paths(found, [volume]):
+        for path in _volume_paths(references, [volume]):
             yield path, kind
 
 
-def _volume_paths(found: References, volumes: t.Iterable[tuple[str, str]]) -> set[str]:
+def _volume_paths(references: References, volumes: t.Iterable[tuple[str, str]]) -> set[str]:
     named = set()
     for pool_name, name in volumes:
-        pool = found.pools.get(pool_name)
+        pool = references.pools.get(pool_name)
         if pool is not None and pool.path is not None:
             named.add(f"{pool.path}/{name}")
     return named
@@ -366,7 +369,9 @@ def _files_of(folder: str) -> list[str]:
         return []
 
 
-def _follow(found: References, image: str, seen: set[tuple[int, int]], *, believed: bool) -> None:
+def _follow(
+    references: References, image: str, seen: set[tuple[int, int]], *, believed: bool
+) -> None:
     """Record the backing chain of ``image``.
 
     What QEMU opens as raw has no backing file, whatever is written there. ``believed``: QEMU opens
@@ -376,22 +381,22 @@ def _follow(found: References, image: str, seen: set[tuple[int, int]], *, believ
     waiting = [image]
     while waiting:
         path = waiting.pop()
-        if path in found.chains:
+        if path in references.chains:
             continue
-        found.looking_at = path
-        is_raw = found.formats_of(path) == {file_references.RAW}
+        references.looking_at = path
+        is_raw = references.formats_of(path) == {file_references.RAW}
         below = [] if is_raw else _read_header(path)
-        found.chains[path] = [one.name for one in below]
+        references.chains[path] = [lower.name for lower in below]
         identity = _identity(path)
         if identity is not None:
             seen.add(identity)
-        for one in below:
-            found.looking_at = one.name
-            found.add(one.name, User(f"backs {path}", None, path))
+        for lower in below:
+            references.looking_at = lower.name
+            references.add(lower.name, User(f"backs {path}", None, path))
             if believed:
-                found.add_format(one.name, one.format)
-            if _identity(one.name) not in seen:  # else a file that references itself would loop
-                waiting.append(one.name)
+                references.add_format(lower.name, lower.format)
+            if _identity(lower.name) not in seen:  # else a file that references itself would loop
+                waiting.append(lower.name)
 
 
 def _read_header(path: str) -> list[Below]:
@@ -416,6 +421,6 @@ def _read_header(path: str) -> list[Below]:
         os.close(descriptor)
     folder = os.path.dirname(path)
     resolved = [
-        Below(os.path.normpath(os.path.join(folder, one.name)), one.format) for one in named
+        Below(os.path.normpath(os.path.join(folder, image.name)), image.format) for image in named
     ]
-    return [one for one in resolved if one.name != path]  # a VMDK image references itself
+    return [image for image in resolved if image.name != path]  # a VMDK image references itself

@@ -38,16 +38,16 @@ _SECONDS = 5.0
 
 def block_devices() -> list[str]:
     """Paths below /dev that are block devices, under all their names."""
-    found = []
+    paths = []
     for folder, folders, names in os.walk(_DEV):
         if folder == _DEV:
-            folders[:] = [one for one in folders if one not in _NO_DEVICES]
+            folders[:] = [child for child in folders if child not in _NO_DEVICES]
         for name in names:
             path = os.path.join(folder, name)
             with contextlib.suppress(OSError):
                 if stat.S_ISBLK(os.stat(path).st_mode):
-                    found.append(path)
-    return sorted(found)[:_MOST_DEVICES]
+                    paths.append(path)
+    return sorted(paths)[:_MOST_DEVICES]
 
 
 def interfaces() -> list[str]:
@@ -71,7 +71,7 @@ def hugepages() -> list[HugepagesEntry]:
     """Huge pages by their size, those of the default size first."""
     match = re.search(r"^Hugepagesize:\s+(\d+) kB", _MEMINFO.read_text("ascii"), re.M)
     default = int(match[1]) if match else 0
-    found: list[HugepagesEntry] = []
+    sizes: list[HugepagesEntry] = []
     for folder in _PAGES.glob("hugepages-*kB") if _PAGES.is_dir() else ():
         size = int(folder.name[len("hugepages-") : -len("kB")])
         with contextlib.suppress(OSError, ValueError):
@@ -79,8 +79,8 @@ def hugepages() -> list[HugepagesEntry]:
                 int((folder / name).read_text("ascii"))
                 for name in ("nr_hugepages", "free_hugepages")
             )
-            found.append({"size_kib": size, "total": total, "free": free})
-    return sorted(found, key=lambda one: (one["size_kib"] != default, one["size_kib"]))
+            sizes.append({"size_kib": size, "total": total, "free": free})
+    return sorted(sizes, key=lambda entry: (entry["size_kib"] != default, entry["size_kib"]))
 
 
 def has_virtiofs() -> bool:

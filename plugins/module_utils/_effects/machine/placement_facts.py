@@ -65,7 +65,7 @@ def read(
     tagging_bridges, networks = _tagging_bridges(connection), _networks(connection, host)
     facts: PlacementEntry = {
         **host,
-        "vms": [{**_entry(*one), "active": one[1] in active} for one in domains],
+        "vms": [{**_entry(*domain), "active": domain[1] in active} for domain in domains],
         "machines": machine_types,
         "firmwares": firmwares,
         "tpms": tpms,
@@ -90,7 +90,9 @@ def read(
             entry["error"] = str(error)
             continue
         there = set(handles)
-        facts["offers"]["volumes"][entry["name"]] = sorted(one.name for one in handles.values())
+        facts["offers"]["volumes"][entry["name"]] = sorted(
+            handle.name for handle in handles.values()
+        )
         if connection.local:
             files = [path for path in handles if path.startswith("/")]
             probed = paths.probe(files, connection.timeout)
@@ -100,13 +102,15 @@ def read(
                 entry["error"] = f"{min(probed.hanging)} does not answer"
                 continue
         if entry["name"] == base_pool or entry["path"] == base_path:
-            facts["images"] = sorted(one.name for path, one in handles.items() if path in there)
+            facts["images"] = sorted(
+                handle.name for path, handle in handles.items() if path in there
+            )
         outcomes = connection.each(
             describe_volume, list(handles.values()), lambda handle: f"read volume {handle.name}"
         )
-        found = [outcome.value for outcome in outcomes if not isinstance(outcome, Failed)]
-        entry["promised_mib"] = sum(volume["capacity_mib"] or 0 for volume in found)
-        entry["volume_allocation_mib"] = sum(volume["allocation_mib"] or 0 for volume in found)
+        volumes = [outcome.value for outcome in outcomes if not isinstance(outcome, Failed)]
+        entry["promised_mib"] = sum(volume["capacity_mib"] or 0 for volume in volumes)
+        entry["volume_allocation_mib"] = sum(volume["allocation_mib"] or 0 for volume in volumes)
         listed.update(handles)
     for pool in host["pools"]:
         pool["claimed_mib"] = _claimed(domains, pool, listed)
@@ -156,12 +160,12 @@ def _tagging_bridges(connection: Connection) -> list[str]:
     """Linux bridges of this machine that filter VLANs, if libvirt can use that."""
     if not connection.local or int(connection.conn.getLibVersion()) < _TAGS_ON_BRIDGES:
         return []
-    found = []
+    names = []
     for path in Path("/sys/class/net").glob("*/bridge/vlan_filtering"):
         with contextlib.suppress(OSError):  # a bridge that has just gone
             if path.read_text(encoding="ascii").strip() == "1":
-                found.append(path.parent.parent.name)
-    return sorted(found)
+                names.append(path.parent.parent.name)
+    return sorted(names)
 
 
 def _networks(connection: Connection, host: HostEntry) -> dict[str, NetworkInfo]:
@@ -183,7 +187,7 @@ def _networks(connection: Connection, host: HostEntry) -> dict[str, NetworkInfo]
 
 def defined(connection: Connection) -> list[DefinedEntry]:
     """``vms`` of :func:`read`, but not which of them are ``active``."""
-    return [_entry(*one) for one in _domains(connection)]
+    return [_entry(*domain) for domain in _domains(connection)]
 
 
 def _domains(connection: Connection) -> list[tuple[str, str, list[str], Metadata | None]]:
@@ -195,10 +199,10 @@ def _domains(connection: Connection) -> list[tuple[str, str, list[str], Metadata
         return str(domain.name()), str(domain.UUIDString()), macs, own_metadata.parse(root)
 
     domains = connection.call("list domains", connection.conn.listAllDomains, 0)
-    found = connection.each_there(
+    entries = connection.each_there(
         describe, domains, lambda domain: f"read domain {domain.name()}", ERR_NO_DOMAIN
     )
-    return sorted((entry for _domain, entry in found), key=lambda entry: str(entry[0]))
+    return sorted((entry for _domain, entry in entries), key=lambda entry: str(entry[0]))
 
 
 def _entry(name: str, uuid: str, macs: list[str], stored: Metadata | None) -> DefinedEntry:

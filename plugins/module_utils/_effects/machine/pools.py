@@ -92,15 +92,15 @@ def list_handles(pool: VirStoragePool) -> dict[str, VolumeHandle]:
     """The volumes of a ``virStoragePool`` by path, in one call (virStoragePoolListAllVolumes)."""
     name = str(pool.name())
     target: str | None = None
-    found = {}
+    handles = {}
     for volume in pool.listAllVolumes(0):
         path, own = str(volume.key()), str(volume.name())
         if not path.startswith("/"):  # the key is a path in directory pools only
             if target is None:
                 target = str(storage_info.pool(pool.XMLDesc(0))["path"] or "")
             path = f"{target}/{own}" if target else f"{name}/{own}"
-        found[path] = VolumeHandle(name, own, path, volume)
-    return found
+        handles[path] = VolumeHandle(name, own, path, volume)
+    return handles
 
 
 class Volumes:

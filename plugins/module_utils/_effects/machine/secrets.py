@@ -25,12 +25,12 @@ def known(connection: Connection) -> list[str] | None:
         listed = connection.call("list secrets", connection.conn.listAllSecrets, 0)
     except LibvirtFailure:
         return None
-    found = []
+    names = []
     for secret in listed:
-        found.append(str(secret.UUIDString()))
+        names.append(str(secret.UUIDString()))
         if secret.usageType() == SECRET_USAGE_TYPE_VOLUME:
-            found.append(str(secret.usageID()))
-    return sorted(found)
+            names.append(str(secret.usageID()))
+    return sorted(names)
 
 
 def problems(connection: Connection, home: str, disks: t.Iterable[Disk]) -> list[str]:

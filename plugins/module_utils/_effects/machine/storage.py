@@ -75,10 +75,10 @@ def find_pool(connection: Connection, name: str, path: str | None) -> Pool | Non
             by_name = (handle, info)
         if path is not None and str(info["path"] or "").rstrip("/") == path.rstrip("/"):
             by_path = (handle, info)
-    found = by_name or by_path
-    if found is None:
+    match = by_name or by_path
+    if match is None:
         return None
-    handle, info = found
+    handle, info = match
     if info["type"] not in _FOLDER_TYPES:
         raise PlanRefused(
             f"pool {info['name']} is of type {info['type']}; disks are created in pools of files"
@@ -241,5 +241,5 @@ def delete_volume(connection: Connection, pool: Pool, name: str) -> bool:
 
 def flush(path: str) -> None:
     """Sync the file and its directory entry to disk (fsync(2))."""
-    for one in (path, os.path.dirname(path)):
-        files.flush(one)
+    for target in (path, os.path.dirname(path)):
+        files.flush(target)
