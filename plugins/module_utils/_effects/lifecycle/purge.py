@@ -183,8 +183,8 @@ def look(
     if files:
         references = ownership.read(connection)
         for name in files:
-            found = sorted({user.text for user in references.named(name)})
-            users += [{"file": name, "users": found}] if found else []
+            texts = sorted({user.text for user in references.named(name)})
+            users += [{"file": name, "users": texts}] if texts else []
     return {
         "changed": False,
         "vms": vms,
@@ -245,7 +245,7 @@ def _mark(job: _Job, _step: Step[Belongings]) -> None:
         if stored is None or stored != job.domain.metadata:
             raise PlanRefused(f"{job.name!r} was changed by another run meanwhile; try again")
         original = str(connection.call("read the definition", dom.XMLDesc, _WHOLE))
-        own = tuple(one for one in stored.volumes if one not in job.plan.foreign)
+        own = tuple(volume for volume in stored.volumes if volume not in job.plan.foreign)
         ours = dataclasses.replace(stored, phase="purging", owner=job.me, volumes=own)
         text = unstartable.marked(
             _lxml.parse(original, f"domain {job.name}"),

@@ -82,10 +82,10 @@ class _Job:
 
 def look(connection: Connection) -> dict[str, object]:
     """What other hypervisors must know of this one. Changes nothing."""
-    found = []
+    entries = []
     for dom in connection.call("list domains", connection.conn.listAllDomains, 0):
         stored = read_metadata(connection, dom) or Metadata()
-        found.append(
+        entries.append(
             {
                 "name": str(dom.name()),
                 "uuid": str(dom.UUIDString()),
@@ -94,7 +94,7 @@ def look(connection: Connection) -> dict[str, object]:
                 "renamed_from": stored.renamed_from,
             }
         )
-    return {"changed": False, "defined": sorted(found, key=lambda one: str(one["name"]))}
+    return {"changed": False, "defined": sorted(entries, key=lambda entry: str(entry["name"]))}
 
 
 def run(
@@ -148,7 +148,9 @@ def _read(connection: Connection, old: str, new: str, *, back: bool, volumes: bo
             active=bool(dom.isActive()),
             state=state_name(dom.state(0)[0]),
             managed_save=bool(dom.hasManagedSaveImage(0)),
-            snapshots=tuple(sorted(str(one.getName()) for one in dom.listAllSnapshots(0))),
+            snapshots=tuple(
+                sorted(str(snapshot.getName()) for snapshot in dom.listAllSnapshots(0))
+            ),
         )
 
     text, facts = connection.call(f"read domain {name}", ask)
@@ -179,16 +181,16 @@ def _own(
     """The VM's own volumes that are named after it, by its metadata, and whether a run has begun
     to rename them."""
     named = {source.get("file") for source in root.iterfind("devices/disk/source")}
-    found, begun = [], False
+    files, begun = [], False
     for volume in stored.volumes if stored is not None else ():
         after = rename_plan.volume_name(volume.path, old, new)
         if after is not None:
             pair = (after, volume.path) if back else (volume.path, after)
             there = (os.path.lexists(pair[0]), os.path.lexists(pair[1]))
             same = all(there) and os.path.samefile(*pair)
-            found.append(File(*pair, pair[0] in named, *there, same, volume=True))
+            files.append(File(*pair, pair[0] in named, *there, same, volume=True))
             begun = begun or same or after in named
-    return found, begun
+    return files, begun
 
 
 def _users(
@@ -196,9 +198,11 @@ def _users(
 ) -> t.Iterator[str]:
     """Who else uses the volumes, or may."""
     references = ownership.read(connection)
-    pools = {one.path: one.pool for one in stored.volumes} if stored is not None else {}
+    pools = {volume.path: volume.pool for volume in stored.volumes} if stored is not None else {}
     for file in own:
-        for user in sorted({one.text for one in references.users(file.old) if one.uuid != uuid}):
+        for user in sorted(
+            {reference.text for reference in references.users(file.old) if reference.uuid != uuid}
+        ):
             yield f"{file.old}: {user}"
         pool = references.pools.get(pools.get(file.old) or pools.get(file.new) or "")
         if pool is None or pool.shared:
@@ -253,7 +257,7 @@ def _note(job: _Job, step: Step[Facts]) -> None:
 def _look_again(job: _Job, ours: Metadata) -> None:
     """Refresh the volumes' pools, so that libvirt knows their new names."""
     paths = {path for file in job.facts.files if file.volume for path in (file.old, file.new)}
-    for name in sorted({one.pool for one in ours.volumes if one.path in paths}):
+    for name in sorted({volume.pool for volume in ours.volumes if volume.path in paths}):
         pool = storage.find_pool(job.connection, name, None)
         if pool is not None:
             refresh = functools.partial(pool.existing.refresh, 0)
@@ -297,7 +301,7 @@ def _link(_job: _Job, step: Step[Facts]) -> None:
 def _define(job: _Job, _step: Step[Facts]) -> None:
     text = _definition(job)
     root = _lxml.parse(text, f"domain {job.now}")
-    after = {one.old: one.new for one in job.facts.files}
+    after = {file.old: file.new for file in job.facts.files}
     for element, attribute in _named(root):
         path = after.get(_value(element, attribute).strip())
         if path is None:
@@ -352,11 +356,14 @@ def _result(job: _Job, *, check: bool, problem: str) -> dict[str, object]:
     }
     result: dict[str, object] = {"changed": changed, "vms": [entry], "diff": []}
     if changed:
-        own = [one for one in job.facts.files if one.volume]
+        own = [file for file in job.facts.files if file.volume]
         before: dict[str, object] = {"name": job.facts.name}
         after: dict[str, object] = {"name": job.new if check else job.now}
         if own:
-            before["volumes"], after["volumes"] = [one.old for one in own], [one.new for one in own]
+            before["volumes"], after["volumes"] = (
+                [file.old for file in own],
+                [file.new for file in own],
+            )
         result["diff"] = [
             {
                 "before_header": job.facts.uuid,

@@ -129,11 +129,13 @@ def look(
     connection: Connection, names: t.Collection[str], groups: t.Collection[str]
 ) -> dict[str, t.Any]:
     """Which of ``names``, and which domains in one of ``groups``, are here."""
-    found = [dom for name in dict.fromkeys(names) for dom in [find_domain(connection, name)] if dom]
+    domains = [
+        dom for name in dict.fromkeys(names) for dom in [find_domain(connection, name)] if dom
+    ]
     if groups:
-        found += connection.call("list the domains", connection.conn.listAllDomains, 0)
+        domains += connection.call("list the domains", connection.conn.listAllDomains, 0)
     vms: dict[str, dict[str, t.Any]] = {}
-    for dom in found:
+    for dom in domains:
         stored = read_metadata(connection, dom)
         member = [] if stored is None else [str(group) for group in stored.groups]
         name = str(dom.name())

@@ -45,7 +45,7 @@ def facts(connection: Connection, dom: VirDomain) -> Facts:
         stored = dom.XMLDesc(DOMAIN_XML_INACTIVE) if persistent else dom.XMLDesc(0)
         now = dom.XMLDesc(0) if active else stored
         current = str(dom.snapshotCurrent(0).getName()) if dom.hasCurrentSnapshot(0) else None
-        found = Facts(
+        basics = Facts(
             name=name,
             uuid=str(dom.UUIDString()),
             state=state_name(dom.state(0)[0]),
@@ -53,13 +53,19 @@ def facts(connection: Connection, dom: VirDomain) -> Facts:
             persistent=persistent,
             managed_save=bool(dom.hasManagedSaveImage(0)),
         )
-        return found, stored, now, [one.getXMLDesc(0) for one in dom.listAllSnapshots(0)], current
+        return (
+            basics,
+            stored,
+            now,
+            [snapshot.getXMLDesc(0) for snapshot in dom.listAllSnapshots(0)],
+            current,
+        )
 
-    found, stored, now, snapshots, current = connection.call(f"read domain {name}", ask)
+    basics, stored, now, snapshots, current = connection.call(f"read domain {name}", ask)
     defined, running = _lxml.parse(stored, f"domain {name}"), _lxml.parse(now, f"domain {name}")
     disks = tuple(parsed.disks(running))
     unfit = list(_unfit(name, running))
-    if found.active and found.persistent and disks != tuple(parsed.disks(defined)):
+    if basics.active and basics.persistent and disks != tuple(parsed.disks(defined)):
         unfit.append(
             f"{name!r} is running with other disks than its definition has; shut it down and start"
             " it, so that both are the same"
@@ -67,13 +73,13 @@ def facts(connection: Connection, dom: VirDomain) -> Facts:
     kept = metadata.parse(defined)
     return Facts(
         **{
-            **vars(found),
+            **vars(basics),
             "memory_mib": (bytes_of(running.find("memory"), "KiB") or 0) // _MIB,
             "free_mib": _free_mib(connection, disks),
             "disks": disks,
             "unfit": tuple(unfit),
-            "forgetful": tuple(_forgetful(name, running)) if found.active else (),
-            "agent": found.active and _has_agent(running),
+            "forgetful": tuple(_forgetful(name, running)) if basics.active else (),
+            "agent": basics.active and _has_agent(running),
             "libvirt": connection.call("read libvirt's version", connection.conn.getLibVersion),
             "stored": kept,
             "holder": owners.holder(kept.owner) if kept is not None else None,
@@ -83,57 +89,57 @@ def facts(connection: Connection, dom: VirDomain) -> Facts:
     )
 
 
-def with_files(connection: Connection, found: Facts, wanted: Wanted) -> Facts:
+def with_files(connection: Connection, current: Facts, wanted: Wanted) -> Facts:
     """Add which of the files to create exist, and who else needs those that may be removed."""
     if not connection.local:
-        return found
-    disks = [disk for disk in found.disks if disk.taken] if wanted.disk_only else []
-    paths = [files.path_of(found, disk, wanted.snapshot) for disk in disks]
+        return current
+    disks = [disk for disk in current.disks if disk.taken] if wanted.disk_only else []
+    paths = [files.path_of(current, disk, wanted.snapshot) for disk in disks]
     there = deadline.call(
         lambda: frozenset(path for path in paths if os.path.lexists(path)),
         seconds=connection.timeout,
-        what=f"look beside the disks of {found.name}",
+        what=f"look beside the disks of {current.name}",
     )
-    return dataclasses.replace(found, there=there, used=_used(connection, found))
+    return dataclasses.replace(current, there=there, used=_used(connection, current))
 
 
-def _used(connection: Connection, found: Facts) -> dict[str, str]:
+def _used(connection: Connection, current: Facts) -> dict[str, str]:
     """By snapshot, who else uses a file that would be merged, or the one it is merged into."""
-    ours = [one for one in found.of_kind(EXTERNAL) if one.ours]
+    ours = [snapshot for snapshot in current.of_kind(EXTERNAL) if snapshot.ours]
     if not ours:
         return {}
     references = ownership.read(connection)
-    own = {disk.source for disk in found.disks}
-    for one in found.snapshots:
-        own |= {path for _target, path in one.files} | {disk.source for disk in one.disks}
+    own = {disk.source for disk in current.disks}
+    for snapshot in current.snapshots:
+        own |= {path for _target, path in snapshot.files} | {disk.source for disk in snapshot.disks}
     problems = {}
-    for one in ours:
-        targets = {target for target, _path in one.files}
-        lower = {disk.source for disk in one.disks if disk.target in targets}
-        for path in sorted({path for _target, path in one.files} | lower):
+    for snapshot in ours:
+        targets = {target for target, _path in snapshot.files}
+        lower = {disk.source for disk in snapshot.disks if disk.target in targets}
+        for path in sorted({path for _target, path in snapshot.files} | lower):
             users = sorted(
                 user.text
                 for user in references.users(path)
-                if (user.uuid != found.uuid if user.image is None else user.image not in own)
+                if (user.uuid != current.uuid if user.image is None else user.image not in own)
             )
             if users:
-                problems[one.name] = (
-                    f"{path} of snapshot {one.name} of {found.name!r} is needed by others:"
+                problems[snapshot.name] = (
+                    f"{path} of snapshot {snapshot.name} of {current.name!r} is needed by others:"
                     f" {'; '.join(users)}; make those independent of it first (virsh blockpull)"
                 )
     return problems
 
 
-def merged_bytes(connection: Connection, found: Facts) -> int:
+def merged_bytes(connection: Connection, current: Facts) -> int:
     """The most that the files of its snapshots occupy, as far as that is known."""
-    paths = {path for one in found.snapshots for _target, path in one.files}
+    paths = {path for snapshot in current.snapshots for _target, path in snapshot.files}
 
     def sizes() -> int:
         return sum(os.stat(path).st_size for path in paths if os.path.exists(path))
 
     if not connection.local or not paths:
         return 0
-    what = f"look at the files of the snapshots of {found.name}"
+    what = f"look at the files of the snapshots of {current.name}"
     return deadline.call(sizes, seconds=connection.timeout, what=what)
 
 
@@ -157,7 +163,7 @@ def _unfit(name: str, domain: Element) -> t.Iterator[str]:
             f"{name!r} has a TPM, whose state is in a file that snapshots do not include; create"
             " VMs that are to have snapshots without one"
         )
-    if any(encryption.secret_of(one) for one in domain.iterfind("devices/disk")):
+    if any(encryption.secret_of(disk) for disk in domain.iterfind("devices/disk")):
         yield (
             f"{name!r} has an encrypted disk, for which libvirt would create an overlay that is not"
             " encrypted; create VMs that are to have snapshots without one"

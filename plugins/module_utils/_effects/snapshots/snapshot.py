@@ -81,13 +81,13 @@ class _Job:
 
     def find(self, name: str) -> VirDomainSnapshot:
         """libvirt's object for the snapshot ``name``."""
-        found: VirDomainSnapshot = self.connection.call(
+        handle: VirDomainSnapshot = self.connection.call(
             f"look for snapshot {name} of {self.before.name}",
             self.dom.snapshotLookupByName,
             name,
             0,
         )
-        return found
+        return handle
 
 
 def look(connection: Connection, names: t.Sequence[str]) -> dict[str, object]:
@@ -97,7 +97,7 @@ def look(connection: Connection, names: t.Sequence[str]) -> dict[str, object]:
     else:
         listed = list(connection.call("list domains", connection.conn.listAllDomains, 0))
     vms = [_seen(read.facts(connection, dom)) for dom in listed if dom is not None]
-    return {"changed": False, "vms": sorted(vms, key=lambda one: str(one["name"]))}
+    return {"changed": False, "vms": sorted(vms, key=lambda vm: str(vm["name"]))}
 
 
 def _seen(facts: Facts) -> dict[str, object]:
@@ -106,15 +106,15 @@ def _seen(facts: Facts) -> dict[str, object]:
         **{"name": facts.name, "uuid": facts.uuid, "phase": phase},
         "snapshots": [
             {
-                "name": one.name,
-                "parent": one.parent,
-                "current": one.name == facts.current,
-                "created": one.created,
-                "state": one.state,
-                "kind": one.kind,
-                "managed": one.ours,
+                "name": snapshot.name,
+                "parent": snapshot.parent,
+                "current": snapshot.name == facts.current,
+                "created": snapshot.created,
+                "state": snapshot.state,
+                "kind": snapshot.kind,
+                "managed": snapshot.ours,
             }
-            for one in facts.snapshots
+            for snapshot in facts.snapshots
         ],
     }
 
@@ -255,8 +255,8 @@ def _revert(job: _Job, step: Step[Facts]) -> None:
 
 def _delete(job: _Job, step: Step[Facts]) -> None:
     name = str(step.about)
-    found = job.before.find(name)
-    if found is not None and found.kind == EXTERNAL:
+    snapshot = job.before.find(name)
+    if snapshot is not None and snapshot.kind == EXTERNAL:
         _spell_out(job)
     _call(job, f"delete snapshot {name}", job.find(name).delete, 0)
 
@@ -279,10 +279,10 @@ def _spell_out(job: _Job) -> None:
         if not lower or disk.find("backingStore") is not None:
             continue
         at = disk
-        for one in lower:
+        for image in lower:
             at = _lxml.add(at, "backingStore", {"type": "file"})
-            _lxml.add(at, "format", {"type": str(one.format)})
-            _lxml.add(at, "source", {"file": one.source})
+            _lxml.add(at, "format", {"type": str(image.format)})
+            _lxml.add(at, "source", {"file": image.source})
         changed = True
     if changed:
         domains.define(job.connection, f"define {now.name}", _lxml.tostring(root))
@@ -337,7 +337,7 @@ def _result(jobs: t.Sequence[_Job]) -> dict[str, object]:
             "uuid": job.before.uuid,
             "changed": _changed(job),
             "steps": job.done if _changed(job) else [],
-            "snapshots": [one.name for one in job.after.snapshots],
+            "snapshots": [snapshot.name for snapshot in job.after.snapshots],
             "current": job.after.current,
             "failed": bool(job.problem),
             "not_tried": job.not_tried,
@@ -357,7 +357,7 @@ def _result(jobs: t.Sequence[_Job]) -> dict[str, object]:
 
 def _shown(facts: Facts) -> dict[str, object]:
     """The snapshot tree for the diff; ``reverted`` counts this run only."""
-    tree = [{"name": one.name, "parent": one.parent} for one in facts.snapshots]
+    tree = [{"name": snapshot.name, "parent": snapshot.parent} for snapshot in facts.snapshots]
     shown: dict[str, object] = {"current": facts.current, "snapshots": tree, "state": facts.state}
     return {**shown, "reverted": facts.reverted} if facts.reverted else shown
 
