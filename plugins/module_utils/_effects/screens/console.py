@@ -36,10 +36,13 @@ def look(connection: Connection, names: t.Sequence[str], *, ignore_missing: bool
     """The consoles of each domain; raises SpecError for unknown names unless ``ignore_missing``."""
     if ignore_missing:
         sought = [find_domain(connection, name) for name in dict.fromkeys(names)]
-        found = [one for one in sought if one is not None]
+        domains = [domain for domain in sought if domain is not None]
     else:
-        found = list(require_domains(connection, names).values())
-    return [connection.call(f"read the consoles of {one.name()}", _entry, one) for one in found]
+        domains = list(require_domains(connection, names).values())
+    return [
+        connection.call(f"read the consoles of {domain.name()}", _entry, domain)
+        for domain in domains
+    ]
 
 
 def _entry(domain: VirDomain) -> Entry:
@@ -51,6 +54,6 @@ def _entry(domain: VirDomain) -> Entry:
         "uuid": str(domain.UUIDString()),
         "state": state,
         "phase": facts["metadata"]["phase"],
-        "screens": [str(one["type"]) for one in facts["graphics"]],
+        "screens": [str(screen["type"]) for screen in facts["graphics"]],
         "serial": bool(facts["consoles"]),
     }

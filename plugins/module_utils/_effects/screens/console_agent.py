@@ -181,7 +181,10 @@ def _serial(connection: VirConnect, domain: VirDomain) -> None:
 
 
 def _connected(element: Element) -> socket.socket:
-    paths = [element.get("socket"), *(one.get("socket") for one in element.iterfind("listen"))]
+    paths = [
+        element.get("socket"),
+        *(listen.get("socket") for listen in element.iterfind("listen")),
+    ]
     path = next(filter(None, paths), None)
     if path is not None:
         link = socket.socket(socket.AF_UNIX)
@@ -199,14 +202,14 @@ def _join(link: socket.socket) -> None:
     """Forward input to the screen and the screen to output, until either ends."""
     link.settimeout(None)
     waiting = select.poll()
-    for one in (0, link.fileno()):
-        waiting.register(one, select.POLLIN)
+    for descriptor in (0, link.fileno()):
+        waiting.register(descriptor, select.POLLIN)
     while True:
-        for one, _event in waiting.poll():
-            data = os.read(0, _BLOCK) if one == 0 else link.recv(_BLOCK)
+        for descriptor, _event in waiting.poll():
+            data = os.read(0, _BLOCK) if descriptor == 0 else link.recv(_BLOCK)
             if not data:
                 return
-            if one == 0:
+            if descriptor == 0:
                 link.sendall(data)
             else:
                 _write(data)

@@ -50,11 +50,11 @@ def read(connection: Connection, wanted: WantedLines) -> list[Entry]:
         )
     if wanted.ignore_missing:
         sought = [find_domain(connection, name) for name in dict.fromkeys(wanted.names)]
-        domains = [one for one in sought if one is not None]
+        domains = [domain for domain in sought if domain is not None]
     else:
         domains = list(require_domains(connection, wanted.names).values())
     outcomes = connection.each(
-        lambda one: _entry(one, wanted), domains, lambda one: f"console of {one.name()}"
+        lambda domain: _entry(domain, wanted), domains, lambda domain: f"console of {domain.name()}"
     )
     return [
         _failed(domain, str(outcome.error)) if isinstance(outcome, Failed) else outcome.value
@@ -64,7 +64,7 @@ def read(connection: Connection, wanted: WantedLines) -> list[Entry]:
 
 def _entry(domain: VirDomain, wanted: WantedLines) -> Entry:
     facts = domain_info.parse(domain.XMLDesc(0), f"domain {domain.name()}")
-    logs = [one["log"] for one in facts["consoles"] if one["log"]]
+    logs = [device["log"] for device in facts["consoles"] if device["log"]]
     if not logs:
         return _failed(domain, _NO_LOG)
     path, text = consoles.said(logs)

@@ -51,9 +51,9 @@ def capture(connection: Connection, wanted: Wanted) -> list[Entry]:
     """
     domains = _domains(connection, wanted)
     outcomes = connection.each(
-        lambda one: _picture(connection.conn, one, wanted.screen),
+        lambda domain: _picture(connection.conn, domain, wanted.screen),
         domains,
-        lambda one: f"capture the screen of {one.name()}",
+        lambda domain: f"capture the screen of {domain.name()}",
     )
     entries: list[Entry] = []
     total = 0
@@ -79,11 +79,11 @@ def capture(connection: Connection, wanted: Wanted) -> list[Entry]:
 def _domains(connection: Connection, wanted: Wanted) -> list[VirDomain]:
     if wanted.names is None:
         listed = connection.call("list domains", connection.conn.listAllDomains, 0)
-        found = [one for one in listed if state_name(one.state(0)[0]) in ACTIVE_STATES]
-        return sorted(found, key=lambda one: str(one.name()))
+        active = [domain for domain in listed if state_name(domain.state(0)[0]) in ACTIVE_STATES]
+        return sorted(active, key=lambda domain: str(domain.name()))
     if wanted.ignore_missing:
         sought = [find_domain(connection, name) for name in dict.fromkeys(wanted.names)]
-        return [one for one in sought if one is not None]
+        return [domain for domain in sought if domain is not None]
     return list(require_domains(connection, wanted.names).values())
 
 

@@ -47,7 +47,7 @@ def remove(connection: Connection, dom: VirDomain) -> bool:
     for volume in media:
         eject(connection, dom, volume.path, active=active)
     delete(connection, dom, media)
-    rest = tuple(one for one in stored.volumes if one.role != "seed")
+    rest = tuple(own for own in stored.volumes if own.role != "seed")
     write(connection, dom, dataclasses.replace(stored, volumes=rest), active=active)
     return True
 
@@ -62,9 +62,9 @@ def delete(connection: Connection, dom: VirDomain, media: t.Sequence[OwnVolume])
     references = ownership.read_domains(connection)  # no overlay is backed by a seed medium
     uuid = str(dom.UUIDString())
     # other hypervisors may share the storage, but a medium belongs to one VM, whose UUID is on it
-    stay = [owned.remove(connection, one, uuid, references, asked=True) for one in media]
+    stay = [owned.remove(connection, volume, uuid, references, asked=True) for volume in media]
     if any(stay):
-        listed = "; ".join(str(one) for one in stay if one is not None)
+        listed = "; ".join(str(left) for left in stay if left is not None)
         raise PlanRefused(f"the seed medium of {dom.name()!r} was not removed: {listed}")
 
 

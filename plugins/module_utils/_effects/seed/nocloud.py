@@ -48,8 +48,8 @@ class Medium(t.NamedTuple):
 
 def unpacked(text: str) -> dict[str, Json]:
     """Decode what the controller packed into a hidden option; empty if that is empty."""
-    found: dict[str, Json] = json.loads(base64.b64decode(text)) if text else {}
-    return found
+    files: dict[str, Json] = json.loads(base64.b64decode(text)) if text else {}
+    return files
 
 
 def program() -> tuple[str, ...]:

@@ -34,11 +34,11 @@ class Chosen(t.NamedTuple):
     method: str
     reason: str
     host_key: str | None
-    found: Found | None
+    image: Found | None
 
     def shown(self) -> Seeded:
         """The choice as shown in a result."""
-        return {"method": self.method, "reason": self.reason, "found": self.found}
+        return {"method": self.method, "reason": self.reason, "found": self.image}
 
 
 def seed_disks(
@@ -87,8 +87,8 @@ def look(seed: Seed, disks: guest_disk.Disks) -> Chosen:
 
 
 def _choose(seed: Seed, guest: guest_disk.Guest) -> Chosen:
-    found = guest.image.shown()
+    image = guest.image.shown()
     if seed.method == "auto" and guest.image.cloud_init:
-        return Chosen("nocloud", "the image has cloud-init", None, found)
+        return Chosen("nocloud", "the image has cloud-init", None, image)
     reason = "as set" if seed.method == "offline" else "the image has no cloud-init"
-    return Chosen("offline", reason, None, found)
+    return Chosen("offline", reason, None, image)

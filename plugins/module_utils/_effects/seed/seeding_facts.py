@@ -64,12 +64,12 @@ def read(connection: Connection, name: str, me: Owner | None = None) -> Vm:
         saved=lookup.is_saved(connection, dom),
         holder=owners.holder(owner) if owner != me else None,
     )
-    drive = seed_domain.drive_with(root, [one.path for one in facts.media])
+    drive = seed_domain.drive_with(root, [volume.path for volume in facts.media])
     source = drive.find("source") if drive is not None else None
     facts = dataclasses.replace(
         facts,
         drive=source.get("file") if source is not None else None,
-        files=frozenset(one.path for one in facts.media if os.path.exists(one.path)),
+        files=frozenset(volume.path for volume in facts.media if os.path.exists(volume.path)),
         started=_started_since(root, facts.media),
     )
     return Vm(dom, root, facts)
@@ -80,7 +80,7 @@ def _started_since(root: Element, media: t.Sequence[OwnVolume]) -> bool | None:
 
     QEMU recreates the log of its console with each start.
     """
-    logs = [one.get("file") for one in root.findall("devices/serial/log")]
+    logs = [element.get("file") for element in root.findall("devices/serial/log")]
     started: bool | None = None
     for volume in media:
         for log in filter(None, logs):
@@ -118,7 +118,7 @@ def with_method(
     if pool is None:
         return dataclasses.replace(vm, facts=dataclasses.replace(facts, pool=wanted))
     volume = planning.new_volume(facts, pool.name, pool.volume_path)
-    own = {one.path for one in facts.media}  # one that an earlier call of ours has left
+    own = {medium.path for medium in facts.media}  # one that an earlier call of ours has left
     taken = volume.path not in own and storage.is_taken(connection, pool, volume.name)
     facts = dataclasses.replace(facts, pool=pool.name, volume=volume, taken=taken)
     return dataclasses.replace(vm, facts=facts, pool=pool)
@@ -137,28 +137,28 @@ def _choose(seed: Seed, root: Element, *, check: bool) -> Seeded:
 
 def _disks_of(root: Element) -> list[tuple[str, str]]:
     """Path and format of the VM's writable, file-based disks."""
-    found = []
+    disks = []
     for disk in root.findall("devices/disk"):
         source, driver = disk.find("source"), disk.find("driver")
         path = source.get("file") if source is not None else None
         excluded = disk.find("readonly") is not None or disk.find("shareable") is not None
         if path and disk.get("device", "disk") == "disk" and not excluded:
             kind = driver.get("type") if driver is not None else None
-            found.append((path, kind or "raw"))
-    return found
+            disks.append((path, kind or "raw"))
+    return disks
 
 
 def _disks(connection: Connection, uuid: str, root: Element) -> tuple[Disk, ...]:
     """The disks to be written to, and what else uses them or is an overlay on them."""
     disks = _disks_of(root)
     references = ownership.read(connection) if disks else None
-    found = []
+    entries = []
     for path, kind in disks:
         users = references.users(path) if references is not None else ()
         others = sorted(user.text for user in users if user.uuid != uuid)
         locked = not others and ownership.is_locked(path)
-        found.append(Disk(path, kind, tuple(others), locked))
-    return tuple(found)
+        entries.append(Disk(path, kind, tuple(others), locked))
+    return tuple(entries)
 
 
 def _place(facts: Facts, root: Element, name: str | None) -> tuple[str, str | None]:
@@ -169,5 +169,5 @@ def _place(facts: Facts, root: Element, name: str | None) -> tuple[str, str | No
         name = own.pool
     if name is not None:
         return name, None
-    sources = [one.get("file") for one in root.findall("devices/disk/source")]
-    return "default", next((str(Path(one).parent) for one in sources if one), None)
+    sources = [source.get("file") for source in root.findall("devices/disk/source")]
+    return "default", next((str(Path(source).parent) for source in sources if source), None)

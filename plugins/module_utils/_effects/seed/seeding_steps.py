@@ -213,7 +213,7 @@ def _claim(work: Work, step: Step[Facts]) -> None:
 def _write(work: Work, step: Step[Facts]) -> None:
     from . import guest_disk, offline
 
-    disks = [(one.path, one.format) for one in t.cast("tuple[Disk, ...]", step.about)]
+    disks = [(disk.path, disk.format) for disk in t.cast("tuple[Disk, ...]", step.about)]
     seed = dataclasses.replace(work.seed, method="offline")
     try:
         done = offline.seed_disks(seed, work.name, work.uuid, work.nics, disks)
@@ -224,7 +224,7 @@ def _write(work: Work, step: Step[Facts]) -> None:
         raise
     work.host_key = done.host_key
     if work.facts.chosen is not None:
-        chosen: Seeded = {**work.facts.chosen, "found": done.found}
+        chosen: Seeded = {**work.facts.chosen, "found": done.image}
         work.facts = dataclasses.replace(work.facts, chosen=chosen)
 
 
@@ -252,7 +252,7 @@ def _unmade(work: Work, _step: Step[Facts]) -> None:
 def _unnoted(work: Work, step: Step[Facts]) -> None:
     """Remove the name of the new medium, and nothing that others have noted meanwhile."""
     now = work.read() or Metadata()
-    left = tuple(one for one in now.volumes if one.path != _volume(step).path)
+    left = tuple(volume for volume in now.volumes if volume.path != _volume(step).path)
     if left != now.volumes:
         stored = dataclasses.replace(now, volumes=left)
         before = None if stored == Metadata() else stored

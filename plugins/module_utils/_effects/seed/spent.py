@@ -30,14 +30,14 @@ def medium(connection: Connection, dom: VirDomain, stored: Metadata | None) -> s
 
     None if there is none, or that is unknown now.
     """
-    media = [one.name for one in stored.volumes if one.role == "seed"] if stored else []
+    media = [volume.name for volume in stored.volumes if volume.role == "seed"] if stored else []
     if stored is None or not media or not stored.host_key or stored.phase or not connection.local:
         return None
     guest = Guest(connection, connection, dom)
     guest.look()
     try:
-        found = guest.candidates(neighbours.table())
-        for address in itertools.islice(found, _MOST):
+        addresses = guest.candidates(neighbours.table())
+        for address in itertools.islice(addresses, _MOST):
             if host_key.ask(address, _PORT, stored.host_key) is host_key.Proof.HOLDS:
                 return media[0]
     except FleetVirtError:

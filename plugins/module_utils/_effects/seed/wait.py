@@ -180,8 +180,8 @@ class _Wait:
         self.news = threading.Event()  # a VM responded
         self.stirred: dict[str, float] = {}
         self.bug: BaseException | None = None
-        found = require_domains(connection, names)
-        self.watched = [_Watched(Guest(connection, agents, dom)) for dom in found.values()]
+        domains = require_domains(connection, names)
+        self.watched = [_Watched(Guest(connection, agents, dom)) for dom in domains.values()]
 
     def run(self) -> Result:
         self.started = time.monotonic()
@@ -189,13 +189,13 @@ class _Wait:
         slicing = self.settings.slice is not None and self.settings.slice < limit
         if slicing:
             limit = t.cast("float", self.settings.slice)
-        threads = [self._begin(functools.partial(self._observe, one.guest)) for one in self.watched]
+        threads = [self._begin(functools.partial(self._observe, vm.guest)) for vm in self.watched]
         try:
-            while not all(one.over for one in self.watched):
+            while not all(vm.over for vm in self.watched):
                 passed = time.monotonic() - self.started
                 if passed >= limit:
                     break
-                if slicing and passed >= _SHORTEST and any(one.over for one in self.watched):
+                if slicing and passed >= _SHORTEST and any(vm.over for vm in self.watched):
                     break
                 self._step()
                 self._check()
@@ -204,9 +204,9 @@ class _Wait:
         finally:
             self.stop.set()
         self._leave(threads)
-        for one in self.watched:
-            self._remove_medium(one)
-            self._settle_first_boot(one)
+        for vm in self.watched:
+            self._remove_medium(vm)
+            self._settle_first_boot(vm)
         return self._result(final=not slicing)
 
     def _leave(self, threads: t.Sequence[threading.Thread]) -> None:
@@ -239,34 +239,34 @@ class _Wait:
         """Raise an error that makes further waiting pointless."""
         if self.bug is not None:
             raise self.bug
-        if any(one.guest.note for one in self.watched):
+        if any(vm.guest.note for vm in self.watched):
             conn = self.connection.conn
             if not self.connection.call("check that libvirt is alive", conn.isAlive):
                 raise HostUnreachable(self.connection.uri, "the connection was lost")
 
     def _step(self) -> None:
         table = neighbours.table() if self.connection.local else {}
-        for one in self.watched:
-            if one.over:
+        for vm in self.watched:
+            if vm.over:
                 continue
-            one.candidates = one.guest.candidates(table)
-            for address in one.candidates if self.settings.until == "ssh" else ():
-                attempt = one.tries.setdefault(address, _Try())
+            vm.candidates = vm.guest.candidates(table)
+            for address in vm.candidates if self.settings.until == "ssh" else ():
+                attempt = vm.tries.setdefault(address, _Try())
                 if not attempt.busy and time.monotonic() >= attempt.due:
                     attempt.busy = True
-                    self._begin(functools.partial(self._try, one.guest, address, attempt))
-            self._settle(one)
-            if self.settings.until == "ssh" and not one.over:
-                self._give_up(one)
-            if self.connection.local and self._is_unreachable(one):
-                self._stir(one.guest)
+                    self._begin(functools.partial(self._try, vm.guest, address, attempt))
+            self._settle(vm)
+            if self.settings.until == "ssh" and not vm.over:
+                self._give_up(vm)
+            if self.connection.local and self._is_unreachable(vm):
+                self._stir(vm.guest)
 
     @staticmethod
-    def _is_unreachable(one: _Watched) -> bool:
+    def _is_unreachable(vm: _Watched) -> bool:
         """Whether no address is known, or none responds: a console log may still contain an
         address that the VM had earlier, and a request may name one that it never used."""
-        answers = [one.tries[address].answer for address in one.candidates if address in one.tries]
-        return len(answers) == len(one.candidates) and all(
+        answers = [vm.tries[address].answer for address in vm.candidates if address in vm.tries]
+        return len(answers) == len(vm.candidates) and all(
             answer is not None and answer.silent for answer in answers
         )
 
@@ -313,65 +313,65 @@ class _Wait:
             " apply the seed (it needs cloud-init), or another machine has this address",
         )
 
-    def _remove_medium(self, one: _Watched) -> None:
+    def _remove_medium(self, vm: _Watched) -> None:
         """Remove the medium. A failure is reported, and the next wait tries again."""
-        if not (one.proven and one.guest.has_medium):
+        if not (vm.proven and vm.guest.has_medium):
             return
         try:
-            one.changed = seed_medium.remove(self.connection, one.guest.dom)
+            vm.changed = seed_medium.remove(self.connection, vm.guest.dom)
         except FleetVirtError as error:
-            one.problem = f"its seed medium is no longer needed but was not removed: {error}"
+            vm.problem = f"its seed medium is no longer needed but was not removed: {error}"
 
-    def _settle_first_boot(self, one: _Watched) -> None:
+    def _settle_first_boot(self, vm: _Watched) -> None:
         """Record the outcome of the first boot; a VM whose first boot failed has not answered."""
-        first = one.guest.first_boot
-        if not one.answered or self.settings.until != "ssh" or first.noted is None:
+        first = vm.guest.first_boot
+        if not vm.answered or self.settings.until != "ssh" or first.noted is None:
             return
-        one.problem = "; ".join(filter(None, (one.problem, first.remark)))
-        one.failed = first.failure is not None
+        vm.problem = "; ".join(filter(None, (vm.problem, first.remark)))
+        vm.failed = first.failure is not None
         try:
-            first.settle(self.connection, one.guest.dom)
+            first.settle(self.connection, vm.guest.dom)
         except FleetVirtError as error:
             unrecorded = f"this could not be recorded: {error}"
-            one.problem = "; ".join(filter(None, (one.problem, unrecorded)))
+            vm.problem = "; ".join(filter(None, (vm.problem, unrecorded)))
 
-    def _settle(self, one: _Watched) -> None:
+    def _settle(self, vm: _Watched) -> None:
         """Choose the most trusted address of those that respond."""
         now = time.monotonic()
-        if self.settings.until == "address" and one.candidates:
-            one.address, one.source = next(iter(one.candidates.items()))
-            one.answered, one.seconds = True, round(now - self.started, 1)
+        if self.settings.until == "address" and vm.candidates:
+            vm.address, vm.source = next(iter(vm.candidates.items()))
+            vm.answered, vm.seconds = True, round(now - self.started, 1)
             return
         undecided = False
-        for address, source in one.candidates.items():
-            attempt = one.tries[address]
+        for address, source in vm.candidates.items():
+            attempt = vm.tries[address]
             if attempt.answer is not None and attempt.answer.ok:
                 if undecided and now - attempt.since < _BETTER:
                     return
-                first = one.guest.first_boot
-                if first.noted is not None and (one.guest.looked < attempt.since or first.goes_on):
-                    one.booting = f"{address} answers, but {_GOES_ON}"
+                first = vm.guest.first_boot
+                if first.noted is not None and (vm.guest.looked < attempt.since or first.goes_on):
+                    vm.booting = f"{address} answers, but {_GOES_ON}"
                     return
-                one.address, one.source, one.answered = address, source, True
-                one.proven = attempt.proven
-                one.seconds = round(attempt.since - self.started, 1)
+                vm.address, vm.source, vm.answered = address, source, True
+                vm.proven = attempt.proven
+                vm.seconds = round(attempt.since - self.started, 1)
                 return
             undecided = undecided or attempt.busy
 
-    def _give_up(self, one: _Watched) -> None:
+    def _give_up(self, vm: _Watched) -> None:
         """Stop waiting for a guest that did not apply its seed: nothing will change that."""
-        guest, now = one.guest, time.monotonic()
+        guest, now = vm.guest, time.monotonic()
         if guest.host_key is None or not guest.has_medium:
             return
-        tries = [one.tries[address] for address in one.candidates]
+        tries = [vm.tries[address] for address in vm.candidates]
         if tries and all(attempt.wrong and now - attempt.wrong >= _WRONG for attempt in tries):
-            address, attempt = next(zip(one.candidates, tries))
+            address, attempt = next(zip(vm.candidates, tries))
             text = attempt.answer.text if attempt.answer is not None else ""
             guest.ended = f"{address}: {text}. {_RECREATE}"
         elif guest.idle is not None and guest.idle >= _IDLE:
             tried = [
                 f"{address}: {attempt.answer.text}"
-                for address, attempt in zip(one.candidates, tries)
+                for address, attempt in zip(vm.candidates, tries)
                 if attempt.answer is not None
             ]
             guest.ended = "; ".join([f"{_NO_CLOUD_INIT}. {_RECREATE}", *tried])
@@ -390,28 +390,28 @@ class _Wait:
 
     def _result(self, *, final: bool) -> Result:
         """The current result; failed if waiting is over and a VM did not respond."""
-        open_ends = [one for one in self.watched if not one.over]
+        open_ends = [vm for vm in self.watched if not vm.over]
         silent = [
-            one for one in self.watched if one.failed or (not one.answered and (final or one.over))
+            vm for vm in self.watched if vm.failed or (not vm.answered and (final or vm.over))
         ]
-        described = [one for one in silent if self.connection.local]
+        described = [vm for vm in silent if self.connection.local]
         ends = deadline.each(
-            lambda one: one.guest.console_end(),
+            lambda vm: vm.guest.console_end(),
             described,
             seconds=5.0,
-            what=lambda one: f"console of {one.guest.name}",
+            what=lambda vm: f"console of {vm.guest.name}",
             parallel=4,
         )
         consoles = {
-            one.guest.name: outcome.value
-            for one, outcome in zip(described, ends)
+            vm.guest.name: outcome.value
+            for vm, outcome in zip(described, ends)
             if isinstance(outcome, deadline.Ok)
         }
-        vms = [self._entry(one, consoles.get(one.guest.name, [])) for one in self.watched]
+        vms = [self._entry(vm, consoles.get(vm.guest.name, [])) for vm in self.watched]
         result: Result = {
             "changed": any(vm["changed"] for vm in vms),
             "vms": vms,
-            "waiting": [] if final else [one.guest.name for one in open_ends],
+            "waiting": [] if final else [vm.guest.name for vm in open_ends],
         }
         if final and silent:
             result["failed"] = True
@@ -420,41 +420,41 @@ class _Wait:
             )
         return result
 
-    def _entry(self, one: _Watched, console_end: list[str]) -> Entry:
-        guest = one.guest
-        if not one.answered and one.candidates:
-            one.address, one.source = next(iter(one.candidates.items()))
+    def _entry(self, vm: _Watched, console_end: list[str]) -> Entry:
+        guest = vm.guest
+        if not vm.answered and vm.candidates:
+            vm.address, vm.source = next(iter(vm.candidates.items()))
         return {
             "name": guest.name,
-            "address": one.address,
-            "addresses": list(one.candidates),
-            "source": one.source,
-            "seconds": one.seconds,
+            "address": vm.address,
+            "addresses": list(vm.candidates),
+            "source": vm.source,
+            "seconds": vm.seconds,
             "state": guest.state,
             "reason": guest.reason,
-            "answered": one.answered and not one.failed,
-            "first_boot": one.first_boot,
-            "msg": one.problem if one.answered else self._missing(one),
+            "answered": vm.answered and not vm.failed,
+            "first_boot": vm.first_boot,
+            "msg": vm.problem if vm.answered else self._missing(vm),
             "console": console_end,
-            "changed": one.changed,
+            "changed": vm.changed,
         }
 
-    def _missing(self, one: _Watched) -> str:
-        guest = one.guest
+    def _missing(self, vm: _Watched) -> str:
+        guest = vm.guest
         if guest.ended is not None:
             return guest.ended
-        if one.booting:
-            return one.booting
+        if vm.booting:
+            return vm.booting
         tried = [
             f"{address} (from {source}): {attempt.answer.text}"
-            for address, source in one.candidates.items()
-            for attempt in [one.tries.get(address)]
+            for address, source in vm.candidates.items()
+            for attempt in [vm.tries.get(address)]
             if attempt is not None and attempt.answer is not None
         ]
         if tried:
             missing = "; ".join(tried)
-        elif one.candidates:
-            missing = f"{', '.join(one.candidates)}: no response yet"
+        elif vm.candidates:
+            missing = f"{', '.join(vm.candidates)}: no response yet"
         elif guest.state is None:
             missing = "libvirt has not reported its state"
         elif not guest.nics:

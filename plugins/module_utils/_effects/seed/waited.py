@@ -74,8 +74,8 @@ class Guest:
     @property
     def bridges(self) -> list[tuple[str, str]]:
         """Bridge on this machine and MAC address of each NIC that is on a bridge."""
-        found = [(neighbours.bridge_of(nic["target"] or ""), nic["mac"]) for nic in self.nics]
-        return [(bridge, mac.lower()) for bridge, mac in found if bridge and mac]
+        pairs = [(neighbours.bridge_of(nic["target"] or ""), nic["mac"]) for nic in self.nics]
+        return [(bridge, mac.lower()) for bridge, mac in pairs if bridge and mac]
 
     def candidates(self, table: t.Mapping[str, str]) -> dict[str, str]:
         """Source by address, in order of trust, IPv4 first in each source.
@@ -92,15 +92,15 @@ class Guest:
             if mac in order and address not in known
         ]
         by_source["neighbour"] = [address for _dummy, address in sorted(near)]
-        found: dict[str, str] = {}
+        sources: dict[str, str] = {}
         for source in SOURCES:
             some = (usable(address) for address in by_source.get(source, ()))
             for address in sorted(filter(None, some), key=lambda address: ":" in address):
                 if self.connection.local and addresses.is_local(address):
                     self.host_address = address
                 else:
-                    found.setdefault(address, source)
-        return found
+                    sources.setdefault(address, source)
+        return sources
 
     def look(self) -> None:
         """Read state, definition and addresses again. Never raises a FleetVirtError."""
@@ -122,7 +122,7 @@ class Guest:
         self._logs = [entry["log"] for entry in facts["consoles"] if entry["log"]]
         self.nics = facts["nics"]
         self.host_key = facts["metadata"]["host_key"]
-        self.has_medium = any(one["role"] == "seed" for one in facts["metadata"]["volumes"])
+        self.has_medium = any(volume["role"] == "seed" for volume in facts["metadata"]["volumes"])
         if not self._alive():
             return
         self._found["static"] = tuple(facts["metadata"]["addresses"])
