@@ -438,6 +438,6 @@ def calling(action: str) -> t.Iterator[None]:
     except LibvirtError as error:
         if not hasattr(error, "get_error_code"):
             raise
-        found = failure(action, t.cast("VirError", error))
+        raised = failure(action, t.cast("VirError", error))
         error.__traceback__ = None  # its frames hold libvirt's objects, and with them each other
-        raise found from None
+        raise raised from None

@@ -124,8 +124,8 @@ def schema_problem(schema: Path, text: str) -> str | None:
             return None
         log: t.Any = checker.error_log
     # the innermost elements come first; the last lines only say that their parents fail too
-    found = [str(one.message) for one in log]
-    return "; ".join(dict.fromkeys(found[:2])) or "it is not valid"
+    messages = [str(entry.message) for entry in log]
+    return "; ".join(dict.fromkeys(messages[:2])) or "it is not valid"
 
 
 def tostring(element: Element) -> str:

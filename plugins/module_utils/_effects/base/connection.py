@@ -148,7 +148,7 @@ class Connection:
     ) -> list[tuple[Item, Value]]:
         """Items with their values, without those that vanished after they were listed, for which
         libvirt has the code ``gone``. Raises any other error."""
-        found = []
+        values = []
         for item, outcome in zip(items, self.each(function, items, what)):
             if isinstance(outcome, deadline.Failed):
                 error = outcome.error
@@ -158,8 +158,8 @@ class Connection:
                     raise error
                 finally:
                     del error, outcome  # they would reference each other, and libvirt's objects
-            found.append((item, outcome.value))
-        return found
+            values.append((item, outcome.value))
+        return values
 
     def close(self) -> None:
         """Close the connection, unless a call is stuck in it: closing would wait for that call."""

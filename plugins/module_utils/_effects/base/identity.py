@@ -40,7 +40,7 @@ def of_open(descriptor: int) -> str:
     return f"{inode}.{answer[0]}"
 
 
-def is_same(noted: str, found: str) -> bool:
+def is_same(noted: str, current: str) -> bool:
     """Whether two identities are of the same file; another NFS client may lack the generation."""
-    one, two = noted.split("."), found.split(".")
-    return one[: len(two)] == two[: len(one)]
+    before, now = noted.split("."), current.split(".")
+    return before[: len(now)] == now[: len(before)]

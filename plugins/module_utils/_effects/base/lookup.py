@@ -36,20 +36,20 @@ _SHOWN = 20
 def find_domain(connection: Connection, name: str) -> VirDomain | None:
     """libvirt's object for the domain ``name`` (virDomainLookupByName), None if it is missing."""
     try:
-        found: VirDomain = connection.call(
+        domain: VirDomain = connection.call(
             f"find domain {name}", connection.conn.lookupByName, name
         )
     except LibvirtFailure as error:
         if error.code == ERR_NO_DOMAIN:
             return None
         raise
-    return found
+    return domain
 
 
 def require_domains(connection: Connection, names: t.Sequence[str]) -> dict[str, VirDomain]:
     """libvirt's object for each name; raises SpecError listing every name that does not exist."""
-    found = {name: find_domain(connection, name) for name in dict.fromkeys(names)}
-    unknown = [name for name, dom in found.items() if dom is None]
+    by_name = {name: find_domain(connection, name) for name in dict.fromkeys(names)}
+    unknown = [name for name, dom in by_name.items() if dom is None]
     if unknown:
         listed = connection.call("list domains", connection.conn.listAllDomains, 0)
         known = sorted(str(dom.name()) for dom in listed)
@@ -61,7 +61,7 @@ def require_domains(connection: Connection, names: t.Sequence[str]) -> dict[str,
                 for name in unknown
             ]
         )
-    return {name: dom for name, dom in found.items() if dom is not None}
+    return {name: dom for name, dom in by_name.items() if dom is not None}
 
 
 def read_metadata(connection: Connection, dom: VirDomain) -> Metadata | None:
@@ -78,7 +78,7 @@ def checkpoints(connection: Connection, dom: VirDomain) -> tuple[str, ...]:
         if error.code != ERR_NO_SUPPORT:
             raise
         return ()
-    return tuple(sorted(str(one.getName()) for one in listed))
+    return tuple(sorted(str(checkpoint.getName()) for checkpoint in listed))
 
 
 def is_saved(connection: Connection, dom: VirDomain) -> bool:

@@ -70,7 +70,7 @@ def probe(paths: t.Iterable[str], seconds: float) -> Probed:
     folders: dict[str, list[str]] = {}
     for path in dict.fromkeys(paths):
         folders.setdefault(os.path.dirname(path), []).append(path)
-    found = Probed()
+    probed = Probed()
     groups = list(folders.items())
     outcomes = deadline.each(
         lambda group: [(path, _try(path)) for path in group[1]],
@@ -81,14 +81,14 @@ def probe(paths: t.Iterable[str], seconds: float) -> Probed:
     )
     for (_dummy, members), outcome in zip(groups, outcomes):
         if isinstance(outcome, Failed):
-            found.hanging.update(members)
+            probed.hanging.update(members)
             continue
         for path, answer in outcome.value:
             if isinstance(answer, File):
-                found.files[path] = answer
+                probed.files[path] = answer
             elif answer is not None:
-                found.errors[path] = answer
-    return found
+                probed.errors[path] = answer
+    return probed
 
 
 def _try(path: str) -> File | str | None:

@@ -51,12 +51,12 @@ def family(os_release: t.Mapping[str, str]) -> str | None:
 
 def missing_message(missing: t.Sequence[str], os_release: t.Mapping[str, str]) -> str:
     """The message for the administrator about the ``missing`` keys of the table."""
-    found = family(os_release)
-    if found is None:
+    distribution = family(os_release)
+    if distribution is None:
         names = ", ".join(missing)
         return f"not installed: {names}; install them with the distribution's package manager"
-    packages = " ".join(_FAMILIES[found][key] for key in missing)
-    return f"not installed: {', '.join(missing)}; install with: {_INSTALL[found]} {packages}"
+    packages = " ".join(_FAMILIES[distribution][key] for key in missing)
+    return f"not installed: {', '.join(missing)}; install with: {_INSTALL[distribution]} {packages}"
 
 
 def require(*commands: str) -> None:

@@ -50,12 +50,12 @@ def units(names: t.Sequence[str]) -> dict[str, dict[str, str]]:
     """The state of those units that exist and can start."""
     # Where systemd does not run, as in a chroot, nothing can start
     shown = systemctl("show", f"--property={','.join(_PROPERTIES)}", *names, may_fail=True)
-    found = {}
+    loaded = {}
     for block in shown.split("\n\n"):
         fields = _fields(block)
         if fields.get("LoadState") == "loaded":
-            found[fields["Id"]] = {name: fields.get(name, "") for name in _PROPERTIES}
-    return found
+            loaded[fields["Id"]] = {name: fields.get(name, "") for name in _PROPERTIES}
+    return loaded
 
 
 def restart(service: str, sockets: t.Sequence[str] = ()) -> None:

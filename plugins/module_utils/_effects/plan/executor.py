@@ -91,12 +91,12 @@ def carry_out(runs: t.Iterable[Run[Snapshot]]) -> None:
     turns = [(run, run._turns()) for run in runs if run.steps]
     try:
         while turns:
-            turns = [(run, one) for run, one in turns if _goes_on(run, one)]
+            turns = [(run, turn) for run, turn in turns if _goes_on(run, turn)]
             if turns and not _begin_stage([run for run, _one in turns]):
                 time.sleep(_POLL)
     finally:
-        for _run, one in turns:  # those that were interrupted
-            one.close()
+        for _run, turn in turns:  # those that were interrupted
+            turn.close()
 
 
 def _begin_stage(runs: t.Sequence[Run[Snapshot]]) -> bool:
