@@ -307,6 +307,6 @@ def _unmarked(options: Options, task_vars: Values) -> list[str]:
     done = "set" if options["_evacuated"] else "removed"
     return [
         f"{name}: its maintenance mark could not be {done}, so no VM was moved:"
-        f" {outcomes.told(answers.get(name) or {})}"
+        f" {outcomes.error_message(answers.get(name) or {})}"
         for name in outcomes.unheard([host], answers, "maintenance")
     ]

@@ -369,7 +369,8 @@ class _Work:
                 if not isinstance(item.get("image"), dict):
                     image = item.get(str(item.get("ansible_loop_var")))
                     problems.append(
-                        f"{host}: {image} for {names} was not transferred: {outcomes.told(item)}"
+                        f"{host}: {image} for {names} was not transferred:"
+                        f" {outcomes.error_message(item)}"
                     )
         return problems
 

@@ -252,14 +252,15 @@ def _undone(task_vars: Values, options: Options) -> list[str]:
     for step in options["acted"]:
         answers = registered(task_vars, step["results"])
         for name in outcomes.unheard(names, answers, step["returns"]):
-            said = f"{step['undone']}: {outcomes.told(answers[name])}"
+            said = f"{step['undone']}: {outcomes.error_message(answers[name])}"
             names_by_problem.setdefault(said, []).append(name)
     return [f"{', '.join(those)}: {said}" for said, those in names_by_problem.items()]
 
 
 def _unmarked(answers: t.Mapping[str, Answer]) -> list[str]:
     return [
-        f"{name}: its maintenance mark is unchanged or unknown: {outcomes.told(answers[name])}"
+        f"{name}: its maintenance mark is unchanged or unknown:"
+        f" {outcomes.error_message(answers[name])}"
         for name in outcomes.unheard(answers, answers, "maintenance")
     ]
 
@@ -271,7 +272,7 @@ def _cut(answers: t.Mapping[str, Answer], failures: t.Sequence[str]) -> list[str
     """
     silent = {} if failures else answers
     return [
-        f"{name}: {outcomes.told(answer)}"
+        f"{name}: {outcomes.error_message(answer)}"
         for name, answer in silent.items()
         if outcomes.is_cut(answer)
     ]

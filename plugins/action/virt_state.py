@@ -77,13 +77,13 @@ class ActionModule(FleetAction):
         noted = state_decision.tell(
             shares(options["_round"]),
             registered(task_vars, options["_results"], "brought"),
-            state_decision.told_earlier(options["_earlier"]),
+            state_decision.earlier_outcomes(options["_earlier"]),
             check=self.check,
         )
         return {"changed": False, **vars(noted)}
 
     def _report(self, options: Options) -> Answer:
-        noted = state_decision.told_earlier(options["_earlier"])
+        noted = state_decision.earlier_outcomes(options["_earlier"])
         text, failures = state_decision.report(noted, options["_silent"], check=self.check)
         return self.shown(text, failures)
 

@@ -90,7 +90,7 @@ def run(
     Python, if that has it. ``commands`` are programs the work needs. Without ``needs_libvirt`` the
     machine need not be a hypervisor yet.
     """
-    company.is_heard()
+    company.mark_as_module()
     if needs_libvirt and LIBVIRT_IMPORT_ERROR is not None and not has_respawned():
         interpreter = probe_interpreters_for_module(_INTERPRETERS, "libvirt")
         if interpreter is not None:

@@ -161,7 +161,7 @@ class FleetAction(ActionBase):
         with _packed.cached(name):
             answer = _answers.cleaned(run(*args, **options))
         if outcomes.is_cut(answer):
-            answer["msg"] = f"{name}: {outcomes.told(answer)}"
+            answer["msg"] = f"{name}: {outcomes.error_message(answer)}"
         return answer
 
     def foreign(self, name: str, arguments: Mapping[str, object]) -> Foreign:

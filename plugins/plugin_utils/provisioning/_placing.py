@@ -101,7 +101,7 @@ def place(
         if len(result.existing) > 1:
             phases = {host: vm.phase for host, vm in there.items()}
             uuids = [vm.uuid for vm in there.values()]
-            raise PlanRefused(twice.text(domain.name, phases, uuids))
+            raise PlanRefused(twice.duplicate_vm_message(domain.name, phases, uuids))
         wanted = domain.placement.host
         if result.existing and wanted not in (None, result.existing[0]):
             raise PlanRefused(

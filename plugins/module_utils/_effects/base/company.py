@@ -45,7 +45,7 @@ _state = _State()
 os.register_at_fork(after_in_child=_state.begin)
 
 
-def is_heard() -> None:
+def mark_as_module() -> None:
     """Mark this process as a module: it has a caller as long as its output can be written."""
     _state.heard = True
 

@@ -229,7 +229,7 @@ class _Settler:
             self.connection.call("switch autostart on", dom.setAutostart, 1)
         if stored is not None:
             pools = {**migration_settle.pools_of(self.connection, stored.volumes), **copies}
-            plain = metadata.settled(stored, self.here, pools, set(copies))
+            plain = metadata.after_move(stored, self.here, pools, set(copies))
             migration_ends.write_everywhere(self.connection, dom, plain)
         migration_volumes.drop_claim(self.connection, self.name, current.uuid, volumes=False)
 

@@ -211,7 +211,7 @@ class Settler:
         self.job.kept += plan.stay
         copies = set(vm.copied)
         pools = {**pools_of(remote, stored.volumes), **vm.copied}
-        plain = metadata.settled(stored, self.ends.where, pools, copies)
+        plain = metadata.after_move(stored, self.ends.where, pools, copies)
         End(
             self.ends, self.job, remote, destination.require_dom(), plain, remote, uuid, source
         ).carry_out(plan)

@@ -190,7 +190,7 @@ def _clashes(vm: Vm, where: str, everybody: t.Sequence[Defined]) -> list[str]:
         phases = {one.host: one.phase for one in named if one.name == vm.name}
         if phases:
             uuids = [vm.uuid, *(one.uuid for one in named if one.name == vm.name)]
-            found.append(twice.text(vm.name, {**phases, where: vm.phase}, uuids))
+            found.append(twice.duplicate_vm_message(vm.name, {**phases, where: vm.phase}, uuids))
         found += [
             f"{one.name!r} on {one.host} differs only in case; VM names are unique, ignoring case:"
             f" rename one of them, while it is shut off: {other_name}"

@@ -27,10 +27,10 @@ _NAME = NotEmpty()  # of a VM: without one, nothing can be said of it, and its h
 _GRAPHICS: Fields = {"type": _TEXT, "port": _NUMBER, "tls_port?": _NUMBER, "socket?": _TEXT}
 _DISK: Fields = {"target": _TEXT, "size_mib": _NUMBER, "source": _TEXT, "format": _TEXT}
 _NIC: Fields = {"mac": _TEXT, "source": _TEXT, "type": _TEXT, "addresses": ([str], _NONE)}
-_ENDS: Fields = {"source": str, "destination": str}
+_ENDPOINTS: Fields = {"source": str, "destination": str}
 _KEPT: Fields = {
     "phase?": _TEXT,
-    "move?": (_ENDS, _NONE),
+    "move?": (_ENDPOINTS, _NONE),
     "managed?": _FLAG,
     "groups?": (_TEXTS, _NONE),
     "tags?": (_TEXTS, _NONE),
@@ -93,11 +93,11 @@ _SOURCE: Fields = {
     "pools": [{"name": str, "path": _TEXT}],
     "vms": [{**_DEFINED, "uuid": _TEXT}],
 }
-_THERE: Fields = {
+_PRESENT: Fields = {
     "name": _NAME,
     "uuid": str,
     "phase": _TEXT,
-    "move": (_ENDS, _NONE),
+    "move": (_ENDPOINTS, _NONE),
     "memory_mib": int,
     "zone": _TEXT,
     "groups": _TEXTS,
@@ -106,9 +106,9 @@ _THERE: Fields = {
     "evacuated_from": _TEXTS,
 }
 # A VM that could not be read has the reason instead of what it needs
-_UNREAD: Fields = {**_THERE, "error": NotEmpty(), "disks": []}
+_UNREAD: Fields = {**_PRESENT, "error": NotEmpty(), "disks": []}
 _MOVING: Fields = {
-    **_THERE,
+    **_PRESENT,
     "error": _NONE,
     "vcpus": int,
     "domain_type": _TEXT,
@@ -350,7 +350,7 @@ SHAPES: t.Mapping[str, Fields] = {
     "migrate_look": {
         "host": _SOURCE,
         "vms": [(_MOVING, _UNREAD)],
-        "claims": [{"name": _NAME, **_ENDS}],
+        "claims": [{"name": _NAME, **_ENDPOINTS}],
         "expired": ([str], _NONE),
         "missing_certificates": ([str], _NONE),
     },

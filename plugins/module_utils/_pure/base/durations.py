@@ -19,7 +19,7 @@ _STEP = 900  # allowed for one VM, not counting its data
 _PER_GIB = 600  # 1.7 MiB/s
 _GIB = 1024**3
 _JOINED_GIB = 4  # an earlier run's move may be joined first; it counts as a move of this size
-_TWICE = 2  # with on_timeout=pause a move gets its time again, with the guest paused
+_WITH_PAUSE = 2  # with on_timeout=pause a move gets its time again, with the guest paused
 
 
 def transfer(size: int) -> int:
@@ -35,7 +35,7 @@ def creation(sizes: t.Iterable[int]) -> int:
 def moves(sizes: t.Iterable[int], seconds_per_gib: float, parallel: int) -> int:
     """For moving VMs whose memory and disks have these sizes in bytes, ``parallel`` at a time."""
     each = [
-        _STEP + math.ceil(seconds_per_gib * (_TWICE * max(2, _gib(size)) + _JOINED_GIB))
+        _STEP + math.ceil(seconds_per_gib * (_WITH_PAUSE * max(2, _gib(size)) + _JOINED_GIB))
         for size in sizes
     ]
     # whatever their order, the last one starts before the others would have finished

@@ -123,8 +123,8 @@ def _disk_problem(disks: Json) -> str | None:
         if not isinstance(disk, dict) or not isinstance(disk.get("name"), str):
             return f"disks[{number}] has no name"
         size = disk.get("size")
-        whole = isinstance(size, int) and not isinstance(size, bool)
-        if size is not None and not (whole and 0 <= size <= _MAX_SIZE):
+        is_integer = isinstance(size, int) and not isinstance(size, bool)
+        if size is not None and not (is_integer and 0 <= size <= _MAX_SIZE):
             return f"disks[{number}].size is not a size in MiB"
     return None
 

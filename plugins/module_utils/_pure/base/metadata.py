@@ -163,7 +163,7 @@ def arriving(metadata: Metadata, host: str) -> tuple[str, ...]:
     return names[: names.index(host)] if host in names else names
 
 
-def settled(
+def after_move(
     metadata: Metadata, host: str, pools: t.Mapping[str, str], copies: t.Collection[str]
 ) -> Metadata:
     """The metadata of a VM whose move to ``host`` is complete.

@@ -72,7 +72,7 @@ def outcomes(
 
 def _of(host: str, name: str, entry: Answer | None, answer: Answer) -> Outcome:
     if entry is None:
-        return Outcome(host, name, None, f"{name} on {host}: {told(answer)}")
+        return Outcome(host, name, None, f"{name} on {host}: {error_message(answer)}")
     problem = None
     if entry.get("failed"):
         why = entry.get("msg") or reason({**answer, "msg": None})
@@ -82,7 +82,7 @@ def _of(host: str, name: str, entry: Answer | None, answer: Answer) -> Outcome:
 
 def failed_entry(outcome: Outcome, answer: Answer) -> dict[str, object]:
     """An entry for a name that its hypervisor did not report, in the form of the others."""
-    return {"name": outcome.name, "changed": False, "failed": True, "msg": told(answer)}
+    return {"name": outcome.name, "changed": False, "failed": True, "msg": error_message(answer)}
 
 
 def unheard(hosts: t.Iterable[str], answers: Mapping[str, Answer], key: str) -> dict[str, str]:
@@ -94,7 +94,7 @@ def unheard(hosts: t.Iterable[str], answers: Mapping[str, Answer], key: str) -> 
     }
 
 
-def told(answer: Answer) -> str:
+def error_message(answer: Answer) -> str:
     """Why there is no result, and what to do."""
     remedy = _NOT_ASKED
     if _asked(answer):

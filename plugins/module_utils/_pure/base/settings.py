@@ -44,7 +44,7 @@ def shown(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _always(_whole: object) -> bool:
+def _always(_specification: object) -> bool:
     return True
 
 
@@ -94,21 +94,21 @@ class Setting(t.Generic[Default_co]):
         """The value that the user wrote, else the default."""
         return reader.value(self.name)
 
-    def write(self, element: Element, whole: object) -> None:
-        """Write the value from the specification ``whole`` into its device's ``element``."""
-        if not self.xml or not self.applies(whole):
+    def write(self, element: Element, specification: object) -> None:
+        """Write the value from ``specification`` into its device's ``element``."""
+        if not self.xml or not self.applies(specification):
             return
         if isinstance(self.xml, Pair):
-            self.xml.write(element, whole)
+            self.xml.write(element, specification)
             return
-        text = self.to_text(getattr(whole, self.name))
+        text = self.to_text(getattr(specification, self.name))
         if text is not None:
             places.put(element, self.xml, text)
 
-    def rewrite(self, element: Element, whole: object) -> None:
+    def rewrite(self, element: Element, specification: object) -> None:
         """As :meth:`write`, replacing any current value."""
         self.clear(element)
-        self.write(element, whole)
+        self.write(element, specification)
 
     def clear(self, element: Element) -> None:
         """Remove the current value."""
@@ -311,13 +311,13 @@ class Group(Setting[None]):
 
 Table = Sequence[Setting[object]]
 Specification = t.TypeVar("Specification")
-_FURTHER = "rows_with_fields_of_their_own"
+_GENERATED = "rows_with_generated_fields"
 
 
 def fields_of(table: Table) -> Callable[[type[Specification]], type[Specification]]:
     """Add a field for every row with a place in XML that the class does not declare itself.
 
-    Goes below ``@dataclass``. ``further`` reads these rows.
+    Goes below ``@dataclass``. ``read_generated_fields`` reads these rows.
     """
 
     def extend(kind: type[Specification]) -> type[Specification]:
@@ -328,23 +328,23 @@ def fields_of(table: Table) -> Callable[[type[Specification]], type[Specificatio
             own[row.name] = "object"
             setattr(kind, row.name, row.default)
         kind.__annotations__ = own
-        setattr(kind, _FURTHER, tuple(rows))
+        setattr(kind, _GENERATED, tuple(rows))
         return kind
 
     return extend
 
 
-def further(kind: type[object], reader: Reader) -> dict[str, t.Any]:
+def read_generated_fields(kind: type[object], reader: Reader) -> dict[str, t.Any]:
     """The values of the fields that ``fields_of`` added to a class."""
-    rows: Table = getattr(kind, _FURTHER)
+    rows: Table = getattr(kind, _GENERATED)
     return {row.name: row.read(reader) for row in rows}
 
 
-def write(table: Table, element: Element, whole: object) -> None:
-    """Write every setting of the specification ``whole`` into its device's ``element``."""
+def write(table: Table, element: Element, specification: object) -> None:
+    """Write every setting of ``specification`` into its device's ``element``."""
     for row in table:
         if not isinstance(row, Group):
-            row.write(element, whole)
+            row.write(element, specification)
 
 
 def argument_spec(table: Table) -> dict[str, Argument]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 
 
-def text(
+def duplicate_vm_message(
     name: str, phases: t.Mapping[str, str | None], uuids: t.Collection[str | None] = ()
 ) -> str:
     """The message about ``name``.

@@ -77,16 +77,16 @@ def switch(
     # Each file keeps its part: netplan merges lists that several files define
     home = next(iter(changed), FILE)
     if home not in changed:
-        there = facts.netplan[home][1] if home in facts.netplan else None
-        changed[home] = _network(there) or {"version": 2}
+        present = facts.netplan[home][1] if home in facts.netplan else None
+        changed[home] = _network(present) or {"version": 2}
     files: list[File] = []
     for path, network in changed.items():
         former, data = facts.netplan.get(path, (None, None))
         moved = {} if wanted.explicit else addressing.get(path, {})
         definition = {**(_own(wanted, manager, link) if path == home else {}), **moved}
         bridges = {**_mapping(network.get("bridges")), bridge: definition}
-        whole = {**network, "bridges": bridges} if definition else network
-        document = {**_mapping(data), "network": whole}
+        complete = {**network, "bridges": bridges} if definition else network
+        document = {**_mapping(data), "network": complete}
         text = _HEAD.format(bridge=bridge) + render(document)
         after[path] = (text, document)
         files.append(File(path, former, text, 0o600))

@@ -59,10 +59,10 @@ def switch(
     }
     if uplink:
         files[f"{FOLDER}/{_PREFIX}-{bridge}-uplink.network"] = _uplink(wanted, manager, uplink)
-    there = sorted(facts.existing & files.keys())
-    if there:
+    present = sorted(facts.existing & files.keys())
+    if present:
         raise PlanRefused(
-            f"bridge {bridge}: {', '.join(there)} exists, but the bridge is not up; run"
+            f"bridge {bridge}: {', '.join(present)} exists, but the bridge is not up; run"
             " `networkctl reload`, or remove the file to have the bridge created again"
         )
     enter = ["networkctl reload"]

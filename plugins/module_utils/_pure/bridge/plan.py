@@ -164,10 +164,10 @@ def _require_right(wanted: Wanted, bridge: Link, uplink: str, facts: Facts) -> N
         raise PlanRefused(
             f"{bridge.name} exists, but {uplink} is not a port of it, as requested; {remedy}"
         )
-    there = {address.text for address in bridge.addresses}
-    gone = [address for address in wanted.addresses if address not in there]
+    present = {address.text for address in bridge.addresses}
+    gone = [address for address in wanted.addresses if address not in present]
     if gone:
-        has = ", ".join(sorted(there)) or "none"
+        has = ", ".join(sorted(present)) or "none"
         raise PlanRefused(
             f"{bridge.name} exists, but without {', '.join(gone)} (it has {has}); {remedy}"
         )

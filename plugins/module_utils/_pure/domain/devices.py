@@ -18,7 +18,7 @@ from ..._errors import Problem
 from ..base import ip
 from ..base.names import mac_address
 from ..base.options import Reader, show
-from ..base.settings import fields_of, further, names
+from ..base.settings import fields_of, names, read_generated_fields
 from ..hardware import settings_encryption as encryption
 from ..hardware import settings_sources as sources
 from ..hardware import settings_tuning as tuning
@@ -230,7 +230,7 @@ def disk_from(
         auth_user=sources.Disk.auth_user.read(reader),
         auth_secret=sources.Disk.auth_secret.read(reader),
         encryption_secret=sources.Disk.encryption_secret.read(reader),
-        **further(Disk, reader),
+        **read_generated_fields(Disk, reader),
     )
     reader.finish(names(settings.DISK))
     return disk
@@ -311,7 +311,7 @@ def nic_from(entry: Entry, problems: list[Problem], *, fleet: str, vm: str) -> N
         vlan=settings.Nic.vlan.read(reader),
         virtualport=tuning.Nic.virtualport.read(reader),
         portgroup=tuning.Nic.portgroup.read(reader),
-        **further(Nic, reader),
+        **read_generated_fields(Nic, reader),
     )
     _nic_rules(reader, nic)
     reader.finish(names(settings.NIC))
@@ -389,7 +389,7 @@ def console_from(value: t.Any, path: str, problems: list[Problem]) -> Console:
                 "only the first 8: use at most 8, and an SSH tunnel",
             )
             password = None
-    port, more = settings.Console.port.read(reader), further(Console, reader)
+    port, more = settings.Console.port.read(reader), read_generated_fields(Console, reader)
     reader.finish(names(settings.CONSOLE))
     return Console(kind, listen, None if password is None else str(password), port, **more)
 
@@ -425,7 +425,7 @@ def watchdog_from(value: t.Any, path: str, problems: list[Problem]) -> Watchdog 
     if reader is None:
         return None
     model = settings.Watchdog.model.read(reader)
-    watchdog = Watchdog(model, **further(Watchdog, reader))
+    watchdog = Watchdog(model, **read_generated_fields(Watchdog, reader))
     reader.finish(names(settings.WATCHDOG))
     return watchdog
 
@@ -435,6 +435,6 @@ def tpm_from(value: t.Any, path: str, problems: list[Problem]) -> Tpm | None:
     reader = one(value, path, problems, "model")
     if reader is None:
         return None
-    tpm = Tpm(settings.Tpm.model.read(reader), **further(Tpm, reader))
+    tpm = Tpm(settings.Tpm.model.read(reader), **read_generated_fields(Tpm, reader))
     reader.finish(names(settings.TPM))
     return tpm

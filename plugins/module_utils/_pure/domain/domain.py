@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from ..._errors import Problem
 from ..base.names import check_vm_name, volume_name
 from ..base.options import Reader, join, show, unknown_message
-from ..base.settings import Setting, fields_of, further, names
+from ..base.settings import Setting, fields_of, names, read_generated_fields
 from ..hardware import fragment, settings_machine, systems
 from ..hardware import further as more
 from ..hardware import settings_sources as sources
@@ -229,7 +229,7 @@ def from_options(
         xml=fragment.XML.read(reader),
         written=known,
         **more.read(reader),
-        **further(Domain, reader),
+        **read_generated_fields(Domain, reader),
     )
     rules.check(domain, domain.placement.host, reader)
     fragment.check(reader, domain.xml, settings.VM)

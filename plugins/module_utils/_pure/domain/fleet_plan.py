@@ -167,7 +167,7 @@ def _entry(
         return Entry(name, "create", place.host)
     if len(there) > 1:
         phases = {host: vm.phase for host, vm in there.items()}
-        text = twice.text(name, phases, [vm.uuid for vm in there.values()])
+        text = twice.duplicate_vm_message(name, phases, [vm.uuid for vm in there.values()])
         return Entry(name, "conflict", " ".join(sorted(there)), (text,))
     host, vm = next(iter(there.items()))
     if vm.phase == UNREADABLE:

@@ -81,7 +81,7 @@ def locate(
         if len(places) > 1:
             phases = {where: vm.phase for where, vm in places.items()}
             uuids = [vm.uuid for vm in places.values()]
-            located.problems.append(twice.text(name, phases, uuids))
+            located.problems.append(twice.duplicate_vm_message(name, phases, uuids))
         elif places:
             located.places[name] = next(iter(places.items()))
         elif name in (*vms_by_host, *silent, *hypervisors):

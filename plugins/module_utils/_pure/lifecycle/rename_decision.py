@@ -41,7 +41,7 @@ class Fleet:
     """The VMs of each hypervisor of the play. ``silent`` did not respond and are not declared
     lost."""
 
-    there: Mapping[str, tuple[Vm, ...]]
+    vms_by_host: Mapping[str, tuple[Vm, ...]]
     silent: located.Silences
 
 
@@ -74,7 +74,7 @@ def decide(old: str, new: str, seen: Fleet) -> str:
     if begun:
         where = begun[0]
     else:
-        location = located.locate([old], seen.there, seen.silent)
+        location = located.locate([old], seen.vms_by_host, seen.silent)
         problems += location.problems
         if location.absent and not proofs.missing("absent", seen.silent):
             problems.append(f"no hypervisor has a VM {old!r}; fleet.virt.list shows the VMs")
@@ -87,11 +87,11 @@ def decide(old: str, new: str, seen: Fleet) -> str:
 
 def _begun(old: str, new: str, seen: Fleet) -> list[str]:
     """Where the VM already has the new name; another VM may have got the old name since."""
-    if any(vm.name == old for vms in seen.there.values() for vm in vms):
+    if any(vm.name == old for vms in seen.vms_by_host.values() for vm in vms):
         return []
     return [
         host
-        for host, vms in seen.there.items()
+        for host, vms in seen.vms_by_host.items()
         for vm in vms
         if (vm.name, vm.renamed_from) == (new, old)
     ]
@@ -110,7 +110,7 @@ def _unproven(new: str, seen: Fleet) -> list[str]:
 def clashes(old: str, new: str, where: str | None, seen: Fleet) -> list[str]:
     """Other VMs that have the new name, ignoring case."""
     conflicts = []
-    for host, vms in seen.there.items():
+    for host, vms in seen.vms_by_host.items():
         for vm in vms:
             itself = host == where and old in (vm.name, vm.renamed_from)
             if vm.name.lower() == new.lower() and not itself:

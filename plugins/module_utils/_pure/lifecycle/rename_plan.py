@@ -45,8 +45,8 @@ class File:
     old: str
     new: str
     named: bool
-    old_there: bool = False
-    new_there: bool = False
+    old_exists: bool = False
+    new_exists: bool = False
     same: bool = False
     volume: bool = False
 
@@ -136,10 +136,12 @@ def plan(facts: Facts, old: str, new: str, owner: Owner | None = None) -> Plan[F
     if refusals:
         return Plan(refusals=tuple(refusals))
     stored = stored or Metadata()  # of a VM that is not adopted, as its name may prevent
-    ours = dataclasses.replace(_asked(stored, new), phase=PHASE, owner=owner, renamed_from=old)
+    ours = dataclasses.replace(
+        _with_requested_name(stored, new), phase=PHASE, owner=owner, renamed_from=old
+    )
     steps: list[Step[Facts]] = []
     if facts.name == old or any(
-        file.volume and (file.named or file.old_there) for file in facts.files
+        file.volume and (file.named or file.old_exists) for file in facts.files
     ):
         steps.append(Step("note", f"mark {facts.name}", _noted(ours), about=ours))
         steps += _moving(facts)
@@ -158,7 +160,9 @@ def withdrawal(facts: Facts, old: str, new: str) -> Plan[Facts]:
         return Plan(refusals=(f"{facts.name!r} is not being renamed from {old!r}",))
     steps = [_rename(new, old)] if facts.name == new else []
     steps += _moving(facts)
-    kept = dataclasses.replace(_asked(stored, old), phase=None, owner=None, renamed_from=None)
+    kept = dataclasses.replace(
+        _with_requested_name(stored, old), phase=None, owner=None, renamed_from=None
+    )
     before = kept if kept != Metadata() else None
     steps.append(Step("note", f"mark {old} as restored", _noted(before), about=before))
     return Plan(tuple(steps))
@@ -187,31 +191,31 @@ def _rename(present: str, wanted: str) -> Step[Facts]:
 def _moving(facts: Facts) -> t.Iterator[Step[Facts]]:
     """Files get their new names, and lose their old ones once nothing uses them any more."""
     called = [file for file in facts.files if file.named or file.volume]
-    both = [file for file in called if file.old_there and not file.new_there]
+    both = [file for file in called if file.old_exists and not file.new_exists]
     for file in both:
-        linked = dataclasses.replace(file, new_there=True, same=True)
+        linked = dataclasses.replace(file, new_exists=True, same=True)
         text = f"link {file.old} as {posixpath.basename(file.new)}"
         yield Step("link", text, _file(file.old, linked), about=file)
     if any(file.named for file in facts.files):
         yield Step("define", "use the new names in the definition", _defined)
     for file in facts.files:
-        if file.old_there and (file.same or file in both):
-            gone = dataclasses.replace(file, old_there=False, new_there=True, named=False)
+        if file.old_exists and (file.same or file in both):
+            gone = dataclasses.replace(file, old_exists=False, new_exists=True, named=False)
             gone = dataclasses.replace(gone, same=False)
             yield Step("unlink", f"remove {file.old}", _file(file.old, gone), about=file)
 
 
-def _asked(stored: Metadata, name: str) -> Metadata:
+def _with_requested_name(stored: Metadata, name: str) -> Metadata:
     """The metadata with the new name in the VM's request."""
     try:
-        asked = json.loads(stored.request or "")
+        requested = json.loads(stored.request or "")
     except ValueError:
         return stored
-    if not isinstance(asked, dict) or "name" not in asked:
+    if not isinstance(requested, dict) or "name" not in requested:
         return stored
-    asked = {**asked, "name": name}
+    requested = {**requested, "name": name}
     return dataclasses.replace(
-        stored, request=json.dumps(asked, sort_keys=True, separators=(",", ":"))
+        stored, request=json.dumps(requested, sort_keys=True, separators=(",", ":"))
     )
 
 
@@ -273,11 +277,11 @@ def _refusals(facts: Facts, old: str, new: str) -> list[str]:
     refusals += [
         f"{file.old} does not exist; find out where it is, or rename without volumes"
         for file in facts.files
-        if file.volume and not file.old_there and not file.new_there
+        if file.volume and not file.old_exists and not file.new_exists
     ]
     refusals += [
         f"{file.new} exists and does not belong to {name!r}; find its owner, and move it away"
         for file in facts.files
-        if (file.named or (file.volume and file.old_there)) and file.new_there and not file.same
+        if (file.named or (file.volume and file.old_exists)) and file.new_exists and not file.same
     ]
     return refusals

@@ -17,7 +17,7 @@ from ..base.outcomes import Answer, outcomes
 
 Shares = t.Mapping[str, t.Sequence[str]]
 # VMs without a group are restarted one after another too
-_ALONE = ("",)
+_NO_GROUP = ("",)
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def order(shares: Shares, answers: t.Mapping[str, Answer]) -> Order:
         ]
     taken: list[set[str]] = []
     for name in sorted(places):
-        own = set(schedule.groups[name] or _ALONE)
+        own = set(schedule.groups[name] or _NO_GROUP)
         number = next((i for i, groups in enumerate(taken) if not own & groups), len(taken))
         if number == len(taken):
             taken.append(set())
@@ -169,8 +169,8 @@ def _later(known: Order, number: int) -> t.Iterator[tuple[str, str]]:
 
 
 def _common(known: Order, name: str, other: str) -> list[str]:
-    groups = known.groups.get(other) or _ALONE
-    return [group for group in known.groups.get(name) or _ALONE if group in groups]
+    groups = known.groups.get(other) or _NO_GROUP
+    return [group for group in known.groups.get(name) or _NO_GROUP if group in groups]
 
 
 def _not_begun(other: str, group: str) -> str:

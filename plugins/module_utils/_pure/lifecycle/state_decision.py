@@ -38,7 +38,7 @@ class Fleet:
     """The VMs that each hypervisor of the play reported. ``silent`` did not respond and are not
     declared lost."""
 
-    there: t.Mapping[str, tuple[Vm, ...]]
+    vms_by_host: t.Mapping[str, tuple[Vm, ...]]
     silent: located.Silences
 
 
@@ -89,7 +89,7 @@ def decide(
         raise PlanRefused(
             f"no VM is in {' or '.join(groups)}; fleet.virt.query shows the groups of each{more}"
         )
-    where = located.locate(listed, seen.there, seen.silent)
+    where = located.locate(listed, seen.vms_by_host, seen.silent)
     problems = where.problems
     if not proofs.missing("absent", seen.silent):
         problems += [
@@ -119,7 +119,9 @@ def _shares(placed: t.Iterable[tuple[str, Vm]]) -> dict[str, list[str]]:
 
 def _members(groups: t.Sequence[str], seen: Fleet) -> list[str]:
     wanted = set(groups)
-    members = [vm.name for vms in seen.there.values() for vm in vms if wanted & set(vm.groups)]
+    members = [
+        vm.name for vms in seen.vms_by_host.values() for vm in vms if wanted & set(vm.groups)
+    ]
     return sorted(set(members))
 
 
@@ -131,7 +133,7 @@ class Told:
     failures: dict[str, str] = field(default_factory=dict)
 
 
-def told_earlier(note: object) -> Told:
+def earlier_outcomes(note: object) -> Told:
     """Parse the outcomes of an earlier round, returned through Ansible."""
     known = as_mapping(note)
     rows = [[as_text(cell) for cell in as_list(row)] for row in as_list(known.get("rows"))]
@@ -171,11 +173,11 @@ def tell(
     return Told(rows, failures)
 
 
-def report(told: Told, silent: str, *, check: bool) -> tuple[str, list[str]]:
+def report(so_far: Told, silent: str, *, check: bool) -> tuple[str, list[str]]:
     """The report as text, and the failures."""
     words = {"changed": "would change"} if check else {}
-    rows = [[*row[:3], words.get(str(row[3]), row[3]), *row[4:]] for row in told.rows]
-    failures = list(told.failures.values())
+    rows = [[*row[:3], words.get(str(row[3]), row[3]), *row[4:]] for row in so_far.rows]
+    failures = list(so_far.failures.values())
     if silent:
         failures.append(
             f"not all hypervisors answered, and VMs of the group there were not changed: {silent}"

@@ -112,7 +112,9 @@ def repair(
 def _unclear(name: str, places: t.Mapping[str, Answer], mute: Mute) -> str | None:
     """The problem with a VM that is in no move between two known hypervisors."""
     if len(places) > 1:
-        return twice.text(name, {where: vm["phase"] for where, vm in places.items()})
+        return twice.duplicate_vm_message(
+            name, {where: vm["phase"] for where, vm in places.items()}
+        )
     if not places:
         return _nowhere(name, mute) or f"no hypervisor has a VM {name!r}"
     for where, vm in places.items():
@@ -192,7 +194,9 @@ def place_one(
         there = ", ".join(known[:20]) or "none"
         return _nowhere(name, mute) or f"no hypervisor has a VM {name!r}; there are: {there}"
     if len(places) > 1:
-        return twice.text(name, {where: vm["phase"] for where, vm in places.items()})
+        return twice.duplicate_vm_message(
+            name, {where: vm["phase"] for where, vm in places.items()}
+        )
     ((source, vm),) = places.items()
     if host == source:
         found.settled[name] = source

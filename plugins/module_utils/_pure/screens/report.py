@@ -130,7 +130,7 @@ def problems(
     """
     failures = [f"{one.name} on {one.host}: {one.problem}" for one in found if one.failed]
     failures += [
-        f"{host}: {outcomes.told(answers[host])}"
+        f"{host}: {outcomes.error_message(answers[host])}"
         for host in silent
         if outcomes.is_cut(answers.get(host, {}))
     ]

@@ -202,7 +202,7 @@ def _files(seed: Seed, own: Mapping[str, str]) -> list[Json]:
     return files
 
 
-def real_nic(nic: NicConfig, nics: t.Sequence[SeededNic]) -> SeededNic | None:
+def actual_nic(nic: NicConfig, nics: t.Sequence[SeededNic]) -> SeededNic | None:
     """The VM's NIC with that name or MAC address."""
     return next(
         (seeded for seeded in nics if nic.name == seeded.name or nic.mac == seeded.mac.lower()),
@@ -225,9 +225,9 @@ def configured_nics(seed: Seed, nics: t.Sequence[SeededNic]) -> list[ConfiguredN
     """
     chosen: dict[str, NicConfig] = {}
     for config in seed.network:
-        real = real_nic(config, nics)
-        if real is not None:
-            chosen[real.mac] = config
+        actual = actual_nic(config, nics)
+        if actual is not None:
+            chosen[actual.mac] = config
     first = next((nic.mac for nic in nics if nic.mac in chosen and chosen[nic.mac].gateways), None)
     if first is None and nics:
         first = nics[0].mac

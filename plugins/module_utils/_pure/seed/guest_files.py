@@ -141,7 +141,7 @@ class _Making:
             return self.files[path].content.decode("utf-8", "surrogateescape")
         return self._read(path)
 
-    def there(self, path: str) -> bool:
+    def exists(self, path: str) -> bool:
         return self.look(path) is not None
 
     def put(self, path: str, text: str, mode: int = 0o644, *, keep: bool = False) -> None:
@@ -150,7 +150,7 @@ class _Making:
 
     def enable(self, unit: str, target: str = "multi-user.target") -> None:
         """Enable an existing systemd unit."""
-        folder = next((units for units in _UNITS if self.there(f"{units}/{unit}")), None)
+        folder = next((units for units in _UNITS if self.exists(f"{units}/{unit}")), None)
         if folder is not None:
             self.links[f"{_SYSTEM}/{target}.wants/{unit}"] = f"{folder}/{unit}"
 
@@ -177,7 +177,9 @@ def plan(
     making = _Making(image, read, look)
     later = _files(making, seed)
     accounts, homes = _users(making, seed)
-    placed = [(path, owner) for path, owner in later if not _owned(making, accounts, path, owner)]
+    placed = [
+        (path, owner) for path, owner in later if not _set_owner(making, accounts, path, owner)
+    ]
     _identity(making, seed, name, host_key)
     _network(making, seed, nics)
     _localisation(making, seed)
@@ -188,7 +190,7 @@ def plan(
         making.put("/.autorelabel", "")  # what is written here has no labels
     return Plan(
         REMOVED,
-        tuple(home for home in homes if home.new and not making.there(home.path)),
+        tuple(home for home in homes if home.new and not making.exists(home.path)),
         tuple(making.folders.values()),
         tuple(making.files.values()),
         tuple(making.links.items()),
@@ -206,7 +208,7 @@ def _files(making: _Making, seed: Seed) -> list[tuple[str, str]]:
     return owners
 
 
-def _owned(making: _Making, accounts: Accounts, path: str, owner: str) -> bool:
+def _set_owner(making: _Making, accounts: Accounts, path: str, owner: str) -> bool:
     """Give a file its owner; if a package creates that one, only root can read it so far."""
     file = making.files[path]
     numbers = guest_accounts.ids(accounts, owner)
@@ -263,7 +265,7 @@ def _identity(making: _Making, seed: Seed, name: str, host_key: HostKey) -> None
     making.put("/etc/hosts", "".join(f"{line}\n" for line in hosts), keep=True)
     # present and empty: systemd creates an id without treating it as its own first boot
     making.put("/etc/machine-id", "", 0o444)
-    if making.there("/var/lib/dbus"):
+    if making.exists("/var/lib/dbus"):
         making.links["/var/lib/dbus/machine-id"] = "/etc/machine-id"
     making.put(HOST_KEY, host_key.private, 0o600)
     making.put(f"{HOST_KEY}.pub", f"{host_key.public}\n")
@@ -301,13 +303,13 @@ def _network(making: _Making, seed: Seed, nics: t.Sequence[SeededNic]) -> None:
 
 def _localisation(making: _Making, seed: Seed) -> None:
     if seed.timezone is not None:
-        if not making.there(f"{_ZONES}/{seed.timezone}"):
+        if not making.exists(f"{_ZONES}/{seed.timezone}"):
             raise PlanRefused(
                 f"the image has no time zone {seed.timezone!r} ({_ZONES}); choose another, or build"
                 " the package tzdata into the image"
             )
         making.links["/etc/localtime"] = f"..{_ZONES}/{seed.timezone}"
-        if making.there("/etc/timezone"):
+        if making.exists("/etc/timezone"):
             making.put("/etc/timezone", f"{seed.timezone}\n", keep=True)
     if seed.locale is not None:
         debian = making.image.manager == "apt-get"

@@ -89,55 +89,55 @@ class Image:
         }
 
 
-def look(there: Exists, os: str) -> Image:
-    """What the image contains; ``there`` tells whether a path in it exists, following links.
+def look(exists: Exists, os: str) -> Image:
+    """What the image contains; ``exists`` tells whether a path in it exists, following links.
 
     ``os`` is from its os-release(5). Raises PlanRefused without systemd, which runs the unit for
     the first boot.
     """
-    if not _any(there, ("/usr/lib/systemd", "/lib/systemd"), "systemd"):
+    if not _any(exists, ("/usr/lib/systemd", "/lib/systemd"), "systemd"):
         raise PlanRefused(
             f"the image ({os}) has no systemd, which runs the remaining steps at the first boot;"
             " use an image with cloud-init and method nocloud, or seed: false"
         )
-    network, enabled = _network(there)
+    network, enabled = _network(exists)
     return Image(
         os=os,
-        cloud_init=_any(there, _BIN, "cloud-init"),
-        agent=_any(there, (*_BIN, *_SBIN), "qemu-ga"),
-        python=_any(there, _BIN, "python3") or there("/usr/libexec/platform-python"),
-        sshd=_any(there, _SBIN, "sshd"),
-        sudo=_any(there, _BIN, "sudo"),
+        cloud_init=_any(exists, _BIN, "cloud-init"),
+        agent=_any(exists, (*_BIN, *_SBIN), "qemu-ga"),
+        python=_any(exists, _BIN, "python3") or exists("/usr/libexec/platform-python"),
+        sshd=_any(exists, _SBIN, "sshd"),
+        sudo=_any(exists, _BIN, "sudo"),
         network=network,
         network_enabled=enabled,
-        sshd_unit=_sshd_unit(there),
-        manager=next((manager for manager in MANAGERS if _any(there, _BIN, manager)), None),
-        trust=next((path for path in TRUST if there(path)), None),
-        bash=there("/bin/bash"),
-        resolved=_enabled(there, "systemd-resolved.service", "sysinit.target"),
+        sshd_unit=_sshd_unit(exists),
+        manager=next((manager for manager in MANAGERS if _any(exists, _BIN, manager)), None),
+        trust=next((path for path in TRUST if exists(path)), None),
+        bash=exists("/bin/bash"),
+        resolved=_enabled(exists, "systemd-resolved.service", "sysinit.target"),
     )
 
 
-def _any(there: Exists, folders: t.Iterable[str], name: str) -> bool:
-    return any(there(f"{folder}/{name}") for folder in folders)
+def _any(exists: Exists, folders: t.Iterable[str], name: str) -> bool:
+    return any(exists(f"{folder}/{name}") for folder in folders)
 
 
-def _enabled(there: Exists, unit: str, *targets: str) -> bool:
+def _enabled(exists: Exists, unit: str, *targets: str) -> bool:
     wants = (f"/etc/systemd/system/{target}.wants" for target in targets)
-    return _any(there, (*_ENABLED, *wants), unit)
+    return _any(exists, (*_ENABLED, *wants), unit)
 
 
-def _network(there: Exists) -> tuple[str | None, bool]:
+def _network(exists: Exists) -> tuple[str | None, bool]:
     """The network backend: the one that is enabled, else one that is installed."""
-    networkd = _any(there, ("/usr/lib/systemd", "/lib/systemd"), "systemd-networkd")
+    networkd = _any(exists, ("/usr/lib/systemd", "/lib/systemd"), "systemd-networkd")
     backends = (
-        ("networkmanager", _any(there, _SBIN, "NetworkManager"), "NetworkManager.service"),
+        ("networkmanager", _any(exists, _SBIN, "NetworkManager"), "NetworkManager.service"),
         ("networkd", networkd, "systemd-networkd.service"),
-        ("ifupdown", _any(there, _SBIN, "ifup"), "networking.service"),
+        ("ifupdown", _any(exists, _SBIN, "ifup"), "networking.service"),
     )
     targets = ("network-online.target", "network.target")
     for name, present, unit in backends:
-        if present and _enabled(there, unit, *targets):
+        if present and _enabled(exists, unit, *targets):
             return name, True
     # ifupdown before networkd, which is part of systemd whether it is used or not
     for name in ("networkmanager", "ifupdown", "networkd"):
@@ -146,9 +146,9 @@ def _network(there: Exists) -> tuple[str | None, bool]:
     return None, False
 
 
-def _sshd_unit(there: Exists) -> str | None:
+def _sshd_unit(exists: Exists) -> str | None:
     for name in ("ssh", "sshd"):
-        if any(_enabled(there, f"{name}.{kind}") for kind in ("service", "socket")):
+        if any(_enabled(exists, f"{name}.{kind}") for kind in ("service", "socket")):
             return None
     names = ("ssh.service", "sshd.service")
-    return next((name for name in names if _any(there, _UNITS, name)), None)
+    return next((name for name in names if _any(exists, _UNITS, name)), None)

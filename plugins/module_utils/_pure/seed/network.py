@@ -19,7 +19,7 @@ from ..base import ip
 from ..base.options import Reader, join, show, unknown_message
 from ..base.settings import names
 from . import settings
-from .documents import real_nic
+from .documents import actual_nic
 from .types import NicConfig, Route, Seed, SeededNic
 
 _BROADCAST = ip.address("255.255.255.255")
@@ -254,16 +254,16 @@ def problems(seed: Seed, nics: t.Sequence[SeededNic], path: str) -> list[Problem
     where = join(path, "network")
     for nic in seed.network:
         key = nic.name or nic.mac or ""
-        real = real_nic(nic, nics)
-        if real is None:
+        actual = actual_nic(nic, nics)
+        if actual is None:
             kind = "NIC" if nic.name else "MAC address"
             known = [seeded.name if nic.name else seeded.mac for seeded in nics]
             mismatches.append(Problem(where, unknown_message(kind, key, known)))
-        elif real.mac in taken:
-            message = f"{show(key)} and {show(taken[real.mac])} are the same NIC; give it once"
+        elif actual.mac in taken:
+            message = f"{show(key)} and {show(taken[actual.mac])} are the same NIC; give it once"
             mismatches.append(Problem(where, message))
         else:
-            taken[real.mac] = key
+            taken[actual.mac] = key
     if (seed.dns_servers or seed.dns_search) and not nics:
         mismatches.append(Problem(join(path, "dns_servers"), "the VM has no NIC; leave it out"))
     return mismatches

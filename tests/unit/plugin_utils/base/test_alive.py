@@ -137,7 +137,7 @@ def test_what_the_controller_refuses_is_told_from_what_was_cut_off() -> None:
     """As a module's refusal: nobody is told that it is not known what had been done by then."""
     found = failure(PlanRefused("image: no https URL")).result
     assert found["error"] == "PlanRefused"
-    assert outcomes.told({**found, "msg": "image: no https URL"}).startswith(
+    assert outcomes.error_message({**found, "msg": "image: no https URL"}).startswith(
         "image: no https URL; fix that, and run it again"
     )
 

@@ -92,7 +92,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.base import co
 from ansible_collections.fleet.virt.plugins.module_utils._effects.images import digests
 company._SECONDS = 0.05
 if sys.argv[2] == "module":
-    company.is_heard()
+    company.mark_as_module()
 print("begun", flush=True)
 descriptor = os.open(sys.argv[1], os.O_RDONLY)
 try:

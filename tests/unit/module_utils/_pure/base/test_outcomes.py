@@ -107,7 +107,7 @@ def test_each_result_that_is_none_has_a_reason(answer: dict[str, t.Any], reason:
     ids=["refused", "killed", "raised", "timed out", "unreachable"],
 )
 def test_what_a_module_refuses_is_to_be_mended(answer: dict[str, t.Any], known: bool) -> None:
-    said = outcomes.told(answer)
+    said = outcomes.error_message(answer)
     assert ("what it had done by then is unknown" in said) is not known
     assert ("fix that, and run it again" in said) is known
 

@@ -31,11 +31,11 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.plan.steps import
 )
 
 _UUID = "6f3a0d4c-0c57-4f3e-9f0e-0d6d5c1f2a3b"
-_LOG = File("/l/a-console.log", "/l/b-console.log", named=True, old_there=True)
-_NVRAM = File("/n/a_VARS.fd", f"/n/{_UUID}_VARS.fd", named=True, old_there=True)
-_NEVER_STARTED = dataclasses.replace(_LOG, old_there=False)
-_DISK = File("/p/a_system.qcow2", "/p/b_system.qcow2", named=True, old_there=True, volume=True)
-_LOOSE = File("/p/a_data.qcow2", "/p/b_data.qcow2", named=False, old_there=True, volume=True)
+_LOG = File("/l/a-console.log", "/l/b-console.log", named=True, old_exists=True)
+_NVRAM = File("/n/a_VARS.fd", f"/n/{_UUID}_VARS.fd", named=True, old_exists=True)
+_NEVER_STARTED = dataclasses.replace(_LOG, old_exists=False)
+_DISK = File("/p/a_system.qcow2", "/p/b_system.qcow2", named=True, old_exists=True, volume=True)
+_LOOSE = File("/p/a_data.qcow2", "/p/b_data.qcow2", named=False, old_exists=True, volume=True)
 _MADE = Metadata(request='{"memory":1,"name":"a"}', host_key="k")
 _OWN = tuple(
     OwnVolume("default", path.rpartition("/")[2], path, "system", "disk", "1")
@@ -57,7 +57,7 @@ def test_wherever_it_is_killed_the_next_run_ends_it(files: tuple[File, ...]) -> 
     assert end.stored == dataclasses.replace(
         _MADE, request='{"memory":1,"name":"b"}', renamed_from="a"
     )
-    assert not any(file.old_there or file.named for file in end.files)
+    assert not any(file.old_exists or file.named for file in end.files)
     assert rename_plan.plan(end, "a", "b").steps == ()
     states = list(interrupted(before, steps))
     assert len(states) == 2 * len(steps)
@@ -99,7 +99,7 @@ def test_with_volumes_too(name: str) -> None:
     paths = [one.path for one in end.stored.volumes]
     assert paths == [_DISK.new, _LOOSE.new, "/p/other.qcow2"]
     assert end.stored.volumes[0].name == "b_system.qcow2"
-    assert not any(file.old_there or file.named or not file.new_there for file in end.files)
+    assert not any(file.old_exists or file.named or not file.new_exists for file in end.files)
     assert rename_plan.plan(dataclasses.replace(end, files=()), "a", "b").steps == ()
     for when, left in interrupted(before, steps):
         again = rename_plan.plan(left, "a", "b", _OWNER)
@@ -110,11 +110,11 @@ def test_with_volumes_too(name: str) -> None:
 def test_a_name_that_is_somebodys_is_given_back_from_wherever() -> None:
     before = _facts(_LOG)
     taken = predict(before, rename_plan.plan(before, "a", "b", _OWNER).steps[:-1])
-    turned = (File(_LOG.new, _LOG.old, named=True, old_there=True),)
+    turned = (File(_LOG.new, _LOG.old, named=True, old_exists=True),)
     steps = rename_plan.withdrawal(dataclasses.replace(taken, files=turned), "a", "b").steps
     end = predict(dataclasses.replace(taken, files=turned), steps)
     assert (end.name, end.stored) == ("a", _MADE)
-    assert end.files == (File(_LOG.new, _LOG.old, named=False, new_there=True),)
+    assert end.files == (File(_LOG.new, _LOG.old, named=False, new_exists=True),)
     assert rename_plan.withdrawal(before, "a", "b").refusals
     for when, left in interrupted(dataclasses.replace(taken, files=turned), steps):
         again = rename_plan.plan(dataclasses.replace(left, files=()), "a", "b", _OWNER)
@@ -155,12 +155,12 @@ def test_a_name_that_is_somebodys_is_given_back_from_wherever() -> None:
         ({"taken": True}, "b", "a VM 'b' already exists"),
         ({"users": ("/p/a.qcow2: /p/c.qcow2 lies on it",)}, "b", "/p/c.qcow2 lies on it; remove"),
         (
-            {"files": (dataclasses.replace(_DISK, old_there=False),)},
+            {"files": (dataclasses.replace(_DISK, old_exists=False),)},
             "b",
             "does not exist; find out where",
         ),
-        ({"files": (dataclasses.replace(_LOOSE, new_there=True),)}, "b", "b_data.qcow2 exists"),
-        ({"files": (dataclasses.replace(_LOG, new_there=True),)}, "b", "/l/b-console.log exists"),
+        ({"files": (dataclasses.replace(_LOOSE, new_exists=True),)}, "b", "b_data.qcow2 exists"),
+        ({"files": (dataclasses.replace(_LOG, new_exists=True),)}, "b", "/l/b-console.log exists"),
     ],
 )
 def test_refusals(change: dict[str, t.Any], new: str, words: str) -> None:

@@ -14,10 +14,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.state_d
     Fleet,
     Told,
     decide,
+    earlier_outcomes,
     fleet,
     report,
     tell,
-    told_earlier,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.state_plan import Wanted
 
@@ -138,9 +138,9 @@ def test_after_a_failure_no_further_round_is_begun_and_each_name_is_told() -> No
     bad = entry("web1", failed=True, changed=False, msg="no memory")
     share = {"hv1": ["web1"], "hv2": ["web2"]}
     answers = {"hv1": {"vms": [bad]}, "hv2": {"vms": [entry("web2")]}}
-    note = vars(tell(share, answers, told_earlier(vars(first))))
+    note = vars(tell(share, answers, earlier_outcomes(vars(first))))
     # its answer of the round before is still registered
-    last = tell({"hv2": ["last"]}, answers, told_earlier({**note, "changed": False}))
+    last = tell({"hv2": ["last"]}, answers, earlier_outcomes({**note, "changed": False}))
     text, failures = report(last, "", check=False)
     assert [line.split()[:1] + line.split()[3:5] for line in text.splitlines()[1:]] == [
         ["db1", "changed", "start"],

@@ -117,7 +117,7 @@ def test_what_is_kept_with_one_that_has_come_to_stay() -> None:
         phase="migrating", move=move, volumes=volumes, request="{}", evacuated_from=("hv2", "hv1")
     )
     path = volumes[0].path
-    found = metadata.settled(kept, "hv2", {path: "other"}, {path})
+    found = metadata.after_move(kept, "hv2", {path: "other"}, {path})
     assert (found.phase, found.move, found.owner, found.request) == (None, None, None, "{}")
     assert [(one.pool, one.made) for one in found.volumes] == [("other", ""), ("default", "yes")]
     assert found.evacuated_from == ()
