@@ -319,7 +319,7 @@ FAULTS = (
     Fault(
         "a medium is not noted before it is made",
         "_pure/change/seeding.py",
-        '    yield Step("note", f"name {volume.name} in the metadata", note, about=volume)\n',
+        '    yield Step("note", f"name {volume.name} in the metadata", note, payload=volume)\n',
         "",
         f"{_SEEDING}::test_a_medium_is_there_whole_or_the_one_before",
     ),

@@ -299,7 +299,7 @@ def _kind(path: str) -> tuple[str, int]:
 def _mark(job: _Job, step: Step[Facts]) -> None:
     """Write the planned metadata, if the domain's are still those that the plan was based on."""
     connection, facts = job.connection, job.facts
-    ours: Metadata = t.cast("Metadata", step.about)
+    ours: Metadata = t.cast("Metadata", step.payload)
     with owners.host_lock():
         dom = lookup.find_domain(connection, facts.name)
         if dom is None or str(dom.UUIDString()) != facts.uuid:

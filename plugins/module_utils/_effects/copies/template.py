@@ -258,7 +258,7 @@ def _reset(job: _Job, _step: Step[Facts]) -> None:
 
 
 def _publish(job: _Job, step: Step[Facts]) -> None:
-    target = str(step.about)
+    target = str(step.payload)
     new, name = job.files[target], job.wanted.images[target]
 
     def work() -> BaseImage:

@@ -64,7 +64,7 @@ class Work:
         try:
             yield from _DO[step.kind](self, step)
         except BaseException:
-            if not step.forward:
+            if not step.irreversible:
                 self.undo(step)  # it may be done, or partly done
             raise
         self.facts = self.after(step)
@@ -216,7 +216,7 @@ def _forget(work: Work, _step: Step[Facts]) -> None:
 def _clear(work: Work, step: Step[Facts]) -> Turns:
     """Remove what a dead run created, and its record, which must not apply to a later file."""
     yield from ()
-    changing.remove(work.host, work.dom, t.cast("metadata.OwnVolume", step.about))
+    changing.remove(work.host, work.dom, t.cast("metadata.OwnVolume", step.payload))
     stored = step.effect(work.facts).metadata
     work.write(stored)
     work.facts = dataclasses.replace(work.facts, metadata=stored)
@@ -224,7 +224,7 @@ def _clear(work: Work, step: Step[Facts]) -> Turns:
 
 def _volume(work: Work, step: Step[Facts]) -> Turns:
     yield from ()
-    plan = work.change.plans[str(step.about)]
+    plan = work.change.plans[str(step.payload)]
 
     def noted(made: str) -> None:
         stored = work.facts.metadata
@@ -240,7 +240,7 @@ def _volume(work: Work, step: Step[Facts]) -> Turns:
 
 
 def _unmade(work: Work, step: Step[Facts]) -> None:
-    path = work.change.plans[str(step.about)].path
+    path = work.change.plans[str(step.payload)].path
     for own in work.facts.metadata.volumes:
         if own.path == path:
             changing.remove(work.host, work.dom, own, verified_unused=True)
@@ -248,7 +248,7 @@ def _unmade(work: Work, step: Step[Facts]) -> None:
 
 def _vcpus(work: Work, step: Step[Facts]) -> Turns:
     yield from ()
-    work.call("change the vCPUs", work.dom.setVcpusFlags, step.about, DOMAIN_AFFECT_LIVE)
+    work.call("change the vCPUs", work.dom.setVcpusFlags, step.payload, DOMAIN_AFFECT_LIVE)
 
 
 def _vcpus_back(work: Work, _step: Step[Facts]) -> None:
@@ -260,7 +260,7 @@ def _vcpus_back(work: Work, _step: Step[Facts]) -> None:
 
 def _memory(work: Work, step: Step[Facts]) -> Turns:
     """Set the memory, and wait until the guest has returned or taken it."""
-    yield from _set_memory(work, t.cast("int", step.about))
+    yield from _set_memory(work, t.cast("int", step.payload))
 
 
 def _set_memory(work: Work, wanted: int) -> Turns:
@@ -284,13 +284,13 @@ def _memory_back(work: Work, _step: Step[Facts]) -> None:
 
 def _text(work: Work, step: Step[Facts]) -> Turns:
     yield from ()
-    which = t.cast("_Text", step.about)
+    which = t.cast("_Text", step.payload)
     text = str(getattr(work.change.domain, which) or "")
     domains.set_text(work.host.connection, work.dom, which, text)
 
 
 def _text_back(work: Work, step: Step[Facts]) -> None:
-    which = t.cast("_Text", step.about)
+    which = t.cast("_Text", step.payload)
     text = _lxml.parse(work.original.live or "", work.name).findtext(which)
     domains.set_text(work.host.connection, work.dom, which, text or "")
 
@@ -311,7 +311,7 @@ def _attach(work: Work, step: Step[Facts]) -> Turns:
     if stored != work.facts.metadata:  # from here on the guest may write to its volume
         work.write(stored)
         work.facts = dataclasses.replace(work.facts, metadata=stored)
-    element = definition.addition(work.live(), work.change.wanted, t.cast("Device", step.about))
+    element = definition.addition(work.live(), work.change.wanted, t.cast("Device", step.payload))
     _plug(work, element)
 
 
@@ -321,12 +321,12 @@ def _plug(work: Work, element: Element) -> None:
 
 
 def _attach_back(work: Work, step: Step[Facts]) -> None:
-    for _turn in _unplug(work, t.cast("Device", step.about)):
+    for _turn in _unplug(work, t.cast("Device", step.payload)):
         time.sleep(_PAUSE)
 
 
 def _detach(work: Work, step: Step[Facts]) -> Turns:
-    yield from _unplug(work, t.cast("Device", step.about))
+    yield from _unplug(work, t.cast("Device", step.payload))
 
 
 def _unplug(work: Work, device: Device) -> Turns:
@@ -351,7 +351,7 @@ def _unplug(work: Work, device: Device) -> Turns:
 
 
 def _detach_back(work: Work, step: Step[Facts]) -> None:
-    device = t.cast("Device", step.about)
+    device = t.cast("Device", step.payload)
     if work.located(work.live(), device) is not None:  # the guest has not released it
         return
     element = work.located(_lxml.parse(work.original.live or "", work.name), device)
@@ -361,7 +361,7 @@ def _detach_back(work: Work, step: Step[Facts]) -> None:
 
 def _update(work: Work, step: Step[Facts]) -> Turns:
     yield from ()
-    device = t.cast("Device", step.about)
+    device = t.cast("Device", step.payload)
     element = work.located(work.live(), device)
     if element is None:
         raise PlanRefused(f"{device.name!r} of {work.name!r} is gone; run this again")
@@ -373,7 +373,7 @@ def _update(work: Work, step: Step[Facts]) -> Turns:
 def _limit(work: Work, step: Step[Facts]) -> Turns:
     """Change one of a disk's limits; libvirt is given all of them."""
     yield from ()
-    device = t.cast("Device", step.about)
+    device = t.cast("Device", step.payload)
     element = work.located(work.live(), device)
     if element is None:
         raise PlanRefused(f"{device.name!r} of {work.name!r} is gone; run this again")
@@ -388,7 +388,7 @@ def _put_limits(work: Work, element: Element) -> None:
 
 
 def _limit_back(work: Work, step: Step[Facts]) -> None:
-    device = t.cast("Device", step.about)
+    device = t.cast("Device", step.payload)
     element = work.located(_lxml.parse(work.original.live or "", work.name), device)
     if element is not None:
         _put_limits(work, element)
@@ -402,7 +402,7 @@ def _put(work: Work, element: Element, device: Device | None = None) -> None:
 
 
 def _update_back(work: Work, step: Step[Facts]) -> None:
-    device = t.cast("Device", step.about)
+    device = t.cast("Device", step.payload)
     element = work.located(_lxml.parse(work.original.live or "", work.name), device)
     if element is not None:
         _put(work, element, device)
@@ -411,7 +411,7 @@ def _update_back(work: Work, step: Step[Facts]) -> None:
 def _console(work: Work, step: Step[Facts]) -> Turns:
     yield from ()
     root = work.live()
-    what = Difference(str(step.about), "", "")
+    what = Difference(str(step.payload), "", "")
     definition.mend(root, work.change.wanted, what, work.facts.metadata)
     for element in root.findall("devices/graphics"):
         _put(work, element)
@@ -460,7 +460,7 @@ def _define_back(work: Work, _step: Step[Facts]) -> None:
 
 def _grow(work: Work, step: Step[Facts]) -> Turns:
     yield from ()
-    path, size = t.cast("tuple[str, int]", step.about)
+    path, size = t.cast("tuple[str, int]", step.payload)
     if work.original.live is not None and path in change_plan.disk_paths(work.live()):
         flags = _libvirt.DOMAIN_BLOCK_RESIZE_BYTES
         work.call("grow a disk", work.dom.blockResize, path, size, flags)
@@ -471,7 +471,7 @@ def _grow(work: Work, step: Step[Facts]) -> Turns:
 
 def _remove(work: Work, step: Step[Facts]) -> Turns:
     yield from ()
-    changing.remove(work.host, work.dom, t.cast("metadata.OwnVolume", step.about), proven=True)
+    changing.remove(work.host, work.dom, t.cast("metadata.OwnVolume", step.payload), proven=True)
 
 
 def _release(work: Work, step: Step[Facts]) -> Turns:

@@ -68,7 +68,7 @@ class Work:
         try:
             _DO[step.kind](self, step)
         except BaseException:
-            if not step.forward:
+            if not step.irreversible:
                 self.undo(step)  # it may be partly done
             raise
 
@@ -109,7 +109,7 @@ class Work:
 
     def disk(self, step: Step[Facts]) -> DiskPlan:
         """The volume that the step is about."""
-        return next(plan for plan in self.job.disks if plan.path == step.about)
+        return next(plan for plan in self.job.disks if plan.path == step.payload)
 
 
 def claim(host: Host, jobs: t.Sequence[Job], owner: Owner) -> PlacementEntry | None:
@@ -199,7 +199,7 @@ def _take(work: Work, step: Step[Facts]) -> None:
     before = work.job.facts.stored if work.job.facts is not None else None
     dom = find_domain(work.connection, work.name)
     if dom is not None and before is not None and before.owner is not None:
-        run, phase = str(step.about), before.phase
+        run, phase = str(step.payload), before.phase
         work.taken = lease.take_over(work.connection, dom, phase, before.owner, run)
     if work.taken is None:
         raise _Outrun(f"another run is at work on {work.name!r}; try again")
@@ -314,7 +314,7 @@ def _unmade(work: Work, step: Step[Facts], dom: VirDomain, stored: Metadata) -> 
 
     disks = [plan.path for plan in work.job.disks]
     made = [one.path for one in work.made]
-    paths = [one for one in made if (one == step.about if step.about else one not in disks)]
+    paths = [one for one in made if (one == step.payload if step.payload else one not in disks)]
     if paths:
         creation_rest.undo(work.host, dom, stored, paths)
         work.made = [one for one in work.made if one.path not in paths]

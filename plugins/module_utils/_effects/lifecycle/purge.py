@@ -110,7 +110,7 @@ class _Job:
 
 
 def _removals(step: Step[Belongings]) -> tuple[Removal, ...]:
-    return t.cast("tuple[Removal, ...]", step.about or ())
+    return t.cast("tuple[Removal, ...]", step.payload or ())
 
 
 def run(
@@ -156,7 +156,7 @@ def _carry_out(jobs: t.Sequence[_Job]) -> None:
         if done.problem is None:
             continue
         job.fail(told(done.problem))
-        if done.forward:
+        if done.irreversible:
             job.fail(
                 f"{job.msg}; {job.name!r} is partly removed and can no longer be started. Fix the"
                 " cause, then remove it again to finish"

@@ -63,7 +63,7 @@ class _Job:
         self.done.append(step)
 
     def undo(self, step: Step[Facts]) -> None:
-        file = t.cast("File", step.about)
+        file = t.cast("File", step.payload)
         if step.kind == "link":
             _remove(file.new, file.old)
         elif step.kind == "unlink":
@@ -71,7 +71,7 @@ class _Job:
         elif step.kind == "define":
             domains.define(self.connection, f"define {self.now}", self.before)
         elif step.kind == "rename":
-            before, after = t.cast("tuple[str, str]", step.about)
+            before, after = t.cast("tuple[str, str]", step.payload)
             _call(self, after, before)
         else:
             _write(self, self.facts.stored)
@@ -243,7 +243,7 @@ def _files(root: Element, old: str, new: str, uuid: str) -> t.Iterator[File]:
 
 
 def _note(job: _Job, step: Step[Facts]) -> None:
-    ours = t.cast("Metadata | None", step.about)
+    ours = t.cast("Metadata | None", step.payload)
     if ours is not None and ours.phase is None:
         _look_again(job, ours)
     with owners.host_lock():
@@ -278,7 +278,7 @@ def _write(job: _Job, ours: Metadata | None) -> None:
 
 
 def _rename(job: _Job, step: Step[Facts]) -> None:
-    old, new = t.cast("tuple[str, str]", step.about)
+    old, new = t.cast("tuple[str, str]", step.payload)
     _call(job, old, new)
 
 
@@ -291,7 +291,7 @@ def _call(job: _Job, old: str, new: str) -> None:
 
 
 def _link(_job: _Job, step: Step[Facts]) -> None:
-    file = t.cast("File", step.about)
+    file = t.cast("File", step.payload)
     try:
         os.link(file.old, file.new, follow_symlinks=False)
     except OSError as error:
@@ -322,7 +322,7 @@ def _definition(job: _Job) -> str:
 
 
 def _unlink(_job: _Job, step: Step[Facts]) -> None:
-    file = t.cast("File", step.about)
+    file = t.cast("File", step.payload)
     _remove(file.old, file.new)
 
 

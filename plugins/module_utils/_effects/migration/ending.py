@@ -98,7 +98,7 @@ def _resume(end: End, _step: Step[Scene]) -> None:
 
 def _old(end: End, step: Step[Scene]) -> None:
     """Remove a volume on the source: the VM ran on it, so it is its own. Shared ones stay."""
-    own = t.cast("OwnVolume", step.about)
+    own = t.cast("OwnVolume", step.payload)
     if not os.path.lexists(own.path):
         return
     connection = end.ends.connection

@@ -134,7 +134,7 @@ def _claim(moves: Moving, _step: Step[Scene]) -> None:
 
 
 def _volume(moves: Moving, step: Step[Scene]) -> None:
-    volume = t.cast("NewVolume", step.about)
+    volume = t.cast("NewVolume", step.payload)
     migration_volumes.make(moves.remote, moves.source, [volume])
 
 

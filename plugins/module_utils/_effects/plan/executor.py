@@ -33,7 +33,7 @@ class Work(t.Protocol[Snapshot]):
         """Do ``step``; raises if it failed."""
 
     def undo(self, step: Step[Snapshot]) -> None:
-        """Roll back ``step``, which was done; not called once a forward step has begun."""
+        """Roll back ``step``, which was done; not called once an irreversible step has begun."""
 
     def finish(self) -> None:
         """Read the outcome; called at the end, also after a failure."""
@@ -43,16 +43,16 @@ class Work(t.Protocol[Snapshot]):
 class Run(t.Generic[Snapshot]):
     """One plan that is carried out: the steps that were done, and the problem, if any.
 
-    ``forward``: a step has begun after which nothing is undone. ``rollback`` says what could not be
-    undone, if so; what was done before that stays, for the next run. ``stage`` is the current one
-    of all runs, ``following`` that of its next step.
+    ``irreversible``: a step has begun after which nothing is undone. ``rollback`` says what could
+    not be undone, if so; what was done before that stays, for the next run. ``stage`` is the
+    current one of all runs, ``following`` that of its next step.
     """
 
     steps: t.Sequence[Step[Snapshot]]
     work: Work[Snapshot]
     done: list[Step[Snapshot]] = field(default_factory=list)
     problem: Exception | None = None
-    forward: bool = False
+    irreversible: bool = False
     rollback: str = ""
     stage: int = 0
     following: int = 0
@@ -63,11 +63,11 @@ class Run(t.Generic[Snapshot]):
                 self.following = step.stage
                 while self.following > self.stage:
                     yield
-                self.forward = self.forward or step.forward
+                self.irreversible = self.irreversible or step.irreversible
                 yield from self.work.do(step)
                 self.done.append(step)
         except BaseException:  # an interruption too
-            if not self.forward:
+            if not self.irreversible:
                 self._undo()
             raise
         finally:

@@ -81,7 +81,7 @@ class Work:
         try:
             _DO[step.kind](self, step)
         except BaseException:
-            if not step.forward:
+            if not step.irreversible:
                 self._undo_failed(step)
             raise
 
@@ -213,7 +213,7 @@ def _claim(work: Work, step: Step[Facts]) -> None:
 def _write(work: Work, step: Step[Facts]) -> None:
     from . import guest_disk, offline
 
-    disks = [(disk.path, disk.format) for disk in t.cast("tuple[Disk, ...]", step.about)]
+    disks = [(disk.path, disk.format) for disk in t.cast("tuple[Disk, ...]", step.payload)]
     seed = dataclasses.replace(work.seed, method="offline")
     try:
         done = offline.seed_disks(seed, work.name, work.uuid, work.nics, disks)
@@ -238,7 +238,7 @@ def _release(work: Work, step: Step[Facts]) -> None:
 
 
 def _volume(step: Step[Facts]) -> OwnVolume:
-    return t.cast("OwnVolume", step.about)
+    return t.cast("OwnVolume", step.payload)
 
 
 # --- rolling them back ---

@@ -195,7 +195,7 @@ def _carry_out(job: _Job) -> None:
 
 
 def _create(job: _Job, step: Step[Facts]) -> None:
-    name = str(step.about)
+    name = str(step.payload)
     root = _lxml.new("domainsnapshot")
     _lxml.add(root, "name", {}, name)
     _lxml.add(root, "description", {}, MADE_BY)
@@ -208,8 +208,8 @@ def _create(job: _Job, step: Step[Facts]) -> None:
 
 
 def _create_files(job: _Job, step: Step[Facts]) -> str | None:
-    about = t.cast("tuple[str, t.Mapping[str, str], bool]", step.about)
-    name, paths, freeze = about
+    payload = t.cast("tuple[str, t.Mapping[str, str], bool]", step.payload)
+    name, paths, freeze = payload
     root = _lxml.new("domainsnapshot")
     _lxml.add(root, "name", {}, name)
     _lxml.add(root, "description", {}, MADE_BY)
@@ -244,17 +244,17 @@ def _mark(job: _Job, step: Step[Facts]) -> None:
         description.text = MADE_BY + MERGING
         root.insert(1, description)
 
-    _change(job, str(step.about), step.text, marked)
+    _change(job, str(step.payload), step.text, marked)
 
 
 def _revert(job: _Job, step: Step[Facts]) -> None:
-    name = str(step.about)
+    name = str(step.payload)
     _call(job, f"revert to snapshot {name}", job.dom.revertToSnapshot, job.find(name), 0)
     job.reverted += 1
 
 
 def _delete(job: _Job, step: Step[Facts]) -> None:
-    name = str(step.about)
+    name = str(step.payload)
     snapshot = job.before.find(name)
     if snapshot is not None and snapshot.kind == EXTERNAL:
         _spell_out(job)
@@ -289,7 +289,7 @@ def _spell_out(job: _Job) -> None:
 
 
 def _redefine(job: _Job, step: Step[Facts]) -> None:
-    name, stored = t.cast("tuple[str, Metadata]", step.about)
+    name, stored = t.cast("tuple[str, Metadata]", step.payload)
 
     def noted(root: Element) -> None:
         for tag in ("domain", "inactiveDomain"):

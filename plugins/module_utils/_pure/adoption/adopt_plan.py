@@ -113,7 +113,7 @@ def plan(facts: Facts, options: Options) -> Plan[Facts]:
         return dataclasses.replace(before, live=ours) if before.active else before
 
     torn = (stored, live) if facts.active else ()
-    return Plan((Step("mark", f"adopt {facts.name}", both, torn, about=ours),))
+    return Plan((Step("mark", f"adopt {facts.name}", both, torn, payload=ours),))
 
 
 def wanted(facts: Facts, options: Options) -> Metadata:

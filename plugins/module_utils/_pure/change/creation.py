@@ -90,7 +90,7 @@ def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
     if stored is None:
         return Plan((*_claim(wanted), *_make(wanted), *_run(wanted)))
     if stored.phase == STARTING:
-        return Plan((_take(wanted, wanted.run, MAKE), *_run(wanted, forward=True)))
+        return Plan((_take(wanted, wanted.run, MAKE), *_run(wanted, irreversible=True)))
     if stored.phase != CREATING:
         return Plan()
     if is_own(stored, wanted.run):
@@ -174,7 +174,7 @@ def _take(wanted: Wanted, run: str, stage: int) -> _Step:
     """This process takes over the lease of the interrupted run, and works for ``run``."""
     text = f"take over {wanted.domain.name} from an interrupted run"
     effect = functools.partial(_owned, run=run)
-    return Step("take", text, effect, about=run, forward=True, stage=stage)
+    return Step("take", text, effect, payload=run, irreversible=True, stage=stage)
 
 
 def _clear(name: str, stored: Metadata) -> tuple[_Step, ...]:
@@ -188,14 +188,14 @@ def _clear(name: str, stored: Metadata) -> tuple[_Step, ...]:
             text,
             lambda before: _without(before, paths),
             torn=tuple(parts),
-            forward=True,
+            irreversible=True,
             stage=CLEAR,
         ),
         Step(
             "forget",
             f"undefine {name}",
             lambda before: Facts(name, files=before.files),
-            forward=True,
+            irreversible=True,
             stage=CLEAR,
         ),
     )
@@ -232,7 +232,7 @@ def _make(wanted: Wanted) -> tuple[_Step, ...]:
             "volume",
             f"create {one.pool}/{one.name}",
             functools.partial(_with, path=one.path, kind=EMPTY),
-            about=one.path,
+            payload=one.path,
             stage=MAKE,
         )
         for one in disks
@@ -251,7 +251,7 @@ def _make(wanted: Wanted) -> tuple[_Step, ...]:
                 f"{'fill' if copied else 'flush'} {one.pool}/{one.name}",
                 whole,
                 torn=(half,) if copied else (),
-                about=one.path,
+                payload=one.path,
                 stage=MAKE,
             )
         )
@@ -284,14 +284,14 @@ def _seed(wanted: Wanted, method: str, seed: OwnVolume | None) -> _Step:
     return Step("seed", text, effect, torn=tuple(torn), stage=MAKE)
 
 
-def _run(wanted: Wanted, *, forward: bool = False) -> tuple[_Step, ...]:
-    """Define, start and release the complete VM; ``forward``: it was complete before."""
+def _run(wanted: Wanted, *, irreversible: bool = False) -> tuple[_Step, ...]:
+    """Define, start and release the complete VM; ``irreversible``: it was complete before."""
     domain, steps = wanted.domain, []
-    start = domain.start or forward
-    if domain.autostart and not forward:
+    start = domain.start or irreversible
+    if domain.autostart and not irreversible:
         set_it: Effect[Facts] = lambda before: dataclasses.replace(before, autostart=True)  # noqa: E731
         steps.append(Step[Facts]("autostart", "set autostart", set_it, stage=BOOT))
-    if not forward:
+    if not irreversible:
         phase = STARTING if start else None
         steps.append(
             Step(
@@ -306,9 +306,9 @@ def _run(wanted: Wanted, *, forward: bool = False) -> tuple[_Step, ...]:
     if start:
         on: Effect[Facts] = lambda before: dataclasses.replace(before, state="paused")  # noqa: E731
         run: Effect[Facts] = lambda before: dataclasses.replace(before, state="running")  # noqa: E731
-        steps.append(Step("start", "start", on, torn=(run,), forward=forward, stage=BOOT))
+        steps.append(Step("start", "start", on, torn=(run,), irreversible=irreversible, stage=BOOT))
         steps.append(
-            Step("release", f"let {domain.name} run", _released, (run,), None, forward, RUN)
+            Step("release", f"let {domain.name} run", _released, (run,), None, irreversible, RUN)
         )
     return tuple(steps)
 

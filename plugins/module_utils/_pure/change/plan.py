@@ -271,11 +271,11 @@ class _Planner:
         for left in facts.metadata.volumes:
             if left.role == "new" and left.path not in attached:
                 effect = _emptied(left.path) if left.path in new else _gone(left.path)
-                yield Step("clear", f"remove {left.path}", effect, about=left)
+                yield Step("clear", f"remove {left.path}", effect, payload=left)
         sizes = {one.name: one.size for one in domain.disks}
         for own in new.values():
             effect = _made(own.path, sizes[own.target])
-            yield Step("volume", f"create {own.pool}/{own.name}", effect, about=own.target)
+            yield Step("volume", f"create {own.pool}/{own.name}", effect, payload=own.target)
         differs = {one.path for one in self.running} | {"memory"}
         # what is removed makes room for what is added
         for one in sorted(changes, key=lambda change: change.asked != "absent"):
@@ -295,12 +295,14 @@ class _Planner:
             if device.key == "size" and isinstance(device.spec, Disk):
                 path = _path(definition.located(self.root, domain, device, facts.metadata)) or ""
                 size = (device.spec.size or 0) * MIB
-                yield Step("grow", one.what, _grown(path, size), about=(path, size), forward=True)
+                yield Step(
+                    "grow", one.what, _grown(path, size), payload=(path, size), irreversible=True
+                )
             elif device.spec is None:
                 for own in self._own(device):
                     text = f"remove {own.path}"
-                    yield Step("remove", text, _gone(own.path), about=own, forward=True)
-        yield Step("release", f"{facts.name} is changed", _released, forward=False)
+                    yield Step("remove", text, _gone(own.path), payload=own, irreversible=True)
+        yield Step("release", f"{facts.name} is changed", _released, irreversible=False)
 
     def _new(self, changes: t.Sequence[Changed]) -> list[OwnVolume]:
         """The volumes to create; the volume of a disk that was detached by hand still exists."""
@@ -331,17 +333,17 @@ class _Planner:
         domain, wanted = self.wanted.domain, self.wanted
         if device is None:
             kind = "text" if one.path in _TEXTS else one.path.partition(".")[0]
-            about: object = {"vcpus": domain.vcpus, "memory": domain.memory}.get(kind, one.path)
-            return Step(kind, one.text, _mended(wanted, one), about=about)
+            payload: object = {"vcpus": domain.vcpus, "memory": domain.memory}.get(kind, one.path)
+            return Step(kind, one.text, _mended(wanted, one), payload=payload)
         kind = "detach" if device.spec is None else "attach" if not device.key else "update"
         if device.key in definition.LIMITS:
             kind = "limit"
         own = self.volumes.get(device.name) if kind == "attach" and device.kind == "disks" else None
         if own is None:
-            return Step(kind, one.text, _mended(wanted, one), about=device)
+            return Step(kind, one.text, _mended(wanted, one), payload=device)
         owned, mended = _owned(own.path), _mended(wanted, one)
         return Step(
-            kind, one.text, lambda before: mended(owned(before)), torn=(owned,), about=device
+            kind, one.text, lambda before: mended(owned(before)), torn=(owned,), payload=device
         )
 
     def _defined(self, changes: t.Sequence[Changed]) -> Effect[Facts]:

@@ -125,7 +125,7 @@ def texts(steps: t.Iterable[_Step]) -> list[str]:
     found = []
     for step in steps:
         if step.kind == "write":
-            disks = t.cast("tuple[Disk, ...]", step.about)
+            disks = t.cast("tuple[Disk, ...]", step.payload)
             found += [f"write the seed into {disk.path}" for disk in disks]
         elif step.kind in _TOLD:
             found.append(step.text)
@@ -258,16 +258,16 @@ def _left(facts: Facts) -> list[OwnVolume]:
 def _removal(facts: Facts) -> t.Iterator[_Step]:
     for one in facts.media:
         ejected = functools.partial(_ejected, path=one.path)
-        yield Step("eject", f"eject {one.pool}/{one.name}", ejected, about=one, forward=True)
+        yield Step("eject", f"eject {one.pool}/{one.name}", ejected, payload=one, irreversible=True)
     if facts.media and facts.started is False and not facts.active:
         # the guest never read it; while its medium is named, that can be told once more
         forget = _stored(lambda one: dataclasses.replace(one, host_key=None))
-        yield Step("forget", f"forget the host key of {facts.name}", forget, forward=True)
+        yield Step("forget", f"forget the host key of {facts.name}", forget, irreversible=True)
     for one in facts.media:
-        yield _remove(one, forward=True)
+        yield _remove(one, irreversible=True)
     if facts.noted.first_boot is not None:
         clear = _stored(lambda one: dataclasses.replace(one, first_boot=None))
-        yield Step("acknowledge", "clear the outcome of its first boot", clear, forward=True)
+        yield Step("acknowledge", "clear the outcome of its first boot", clear, irreversible=True)
 
 
 def _on_medium(facts: Facts, wanted: Seed) -> t.Iterator[_Step]:
@@ -276,16 +276,16 @@ def _on_medium(facts: Facts, wanted: Seed) -> t.Iterator[_Step]:
     for one in _left(facts):
         yield _remove(one)
     note = functools.partial(named, volume=dataclasses.replace(volume, made=BEGUN))
-    yield Step("note", f"name {volume.name} in the metadata", note, about=volume)
+    yield Step("note", f"name {volume.name} in the metadata", note, payload=volume)
     empty, made = functools.partial(_exists, path=volume.path), functools.partial(_made, volume)
     text = f"create {volume.pool}/{volume.name}"
-    yield Step("create", text, made, torn=(empty, made), about=volume)
+    yield Step("create", text, made, torn=(empty, made), payload=volume)
     yield Step("look_again", f"look at {name} again", _same)
     inserted = functools.partial(_inserted, path=volume.path, wanted=wanted)
-    yield Step("insert", f"insert it into {name}", inserted, about=volume)
+    yield Step("insert", f"insert it into {name}", inserted, payload=volume)
     for one in facts.media:
         if one.path == facts.drive:
-            yield _remove(one, forward=True)
+            yield _remove(one, irreversible=True)
 
 
 def _on_disk(facts: Facts, wanted: Seed) -> t.Iterator[_Step]:
@@ -295,16 +295,16 @@ def _on_disk(facts: Facts, wanted: Seed) -> t.Iterator[_Step]:
     yield Step("claim", f"keep {name} from starting", claimed)
     yield Step("look_again", f"look at {name} again", _same)
     text = f"write the seed into the disks of {name}"
-    yield Step("write", text, _same, torn=(_same,), about=facts.disks, forward=True)
-    yield Step("release", f"let {name} be started", _stored(_released), forward=True)
+    yield Step("write", text, _same, torn=(_same,), payload=facts.disks, irreversible=True)
+    yield Step("release", f"let {name} be started", _stored(_released), irreversible=True)
 
 
-def _remove(volume: OwnVolume, *, forward: bool = False) -> _Step:
+def _remove(volume: OwnVolume, *, irreversible: bool = False) -> _Step:
     """The file goes first, then its name."""
     gone = functools.partial(_gone, path=volume.path)
     unnamed = functools.partial(_unnamed, path=volume.path)
     text = f"remove {volume.pool}/{volume.name}"
-    return Step("remove", text, unnamed, torn=(gone,), about=volume, forward=forward)
+    return Step("remove", text, unnamed, torn=(gone,), payload=volume, irreversible=irreversible)
 
 
 # --- their effects ---

@@ -106,7 +106,7 @@ def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
         text = f"end the backup job that an interrupted run left on {facts.name}"
         steps.append(Step("abort", text, _aborted))
     steps += [
-        Step("remove", f"remove {name}, left by an interrupted run", _removed(name), about=name)
+        Step("remove", f"remove {name}, left by an interrupted run", _removed(name), payload=name)
         for name in facts.left
     ]
     targets = ", ".join(wanted.images)
@@ -117,7 +117,7 @@ def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
     if wanted.reset:
         steps.append(Step("reset", "reset the identity in the copy", _same))
     steps += [
-        Step("publish", f"make base image {image}", _published(image), about=target)
+        Step("publish", f"make base image {image}", _published(image), payload=target)
         for target, image in wanted.images.items()
     ]
     return Plan(tuple(steps))

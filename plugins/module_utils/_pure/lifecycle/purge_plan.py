@@ -163,7 +163,7 @@ def plan(domain: DomainFacts, volumes: t.Sequence[VolumeFacts], options: Options
 
 def steps(removals: Removals, domain: DomainFacts) -> tuple[Step[Belongings], ...]:
     """The steps that remove ``removals``: first the domain is kept from starting; its definition,
-    which names everything else, is removed last. ``about`` is what a step removes.
+    which names everything else, is removed last. ``payload`` is what a step removes.
     """
     name = domain.name
     first = [Step("mark", f"mark {name}", _marked(removals))]
@@ -175,15 +175,15 @@ def steps(removals: Removals, domain: DomainFacts) -> tuple[Step[Belongings], ..
     for item in removals.removed:
         if item.kind in _BY_THEMSELVES:
             text = f"remove {item.path or 'its saved memory'}"
-            first.append(Step(item.kind, text, _gone(item), about=(item,), forward=True))
+            first.append(Step(item.kind, text, _gone(item), payload=(item,), irreversible=True))
         else:
             last.append(item)  # removed with the definition
     undefine: Step[Belongings] = Step(
         "undefine",
         f"undefine {name}",
         lambda before: dataclasses.replace(before, domain=None),
-        about=tuple(last),
-        forward=True,
+        payload=tuple(last),
+        irreversible=True,
     )
     return (*first, undefine)
 

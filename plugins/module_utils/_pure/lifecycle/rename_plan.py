@@ -143,12 +143,12 @@ def plan(facts: Facts, old: str, new: str, owner: Owner | None = None) -> Plan[F
     if facts.name == old or any(
         file.volume and (file.named or file.old_exists) for file in facts.files
     ):
-        steps.append(Step("note", f"mark {facts.name}", _noted(ours), about=ours))
+        steps.append(Step("note", f"mark {facts.name}", _noted(ours), payload=ours))
         steps += _moving(facts)
     if facts.name == old:
         steps.append(_rename(old, new))
     last = dataclasses.replace(ours, phase=None, owner=None, volumes=_volumes(facts, stored))
-    steps.append(Step("note", f"mark {new} as complete", _noted(last), about=last))
+    steps.append(Step("note", f"mark {new} as complete", _noted(last), payload=last))
     return Plan(tuple(steps))
 
 
@@ -164,7 +164,7 @@ def withdrawal(facts: Facts, old: str, new: str) -> Plan[Facts]:
         _with_requested_name(stored, old), phase=None, owner=None, renamed_from=None
     )
     before = kept if kept != Metadata() else None
-    steps.append(Step("note", f"mark {old} as restored", _noted(before), about=before))
+    steps.append(Step("note", f"mark {old} as restored", _noted(before), payload=before))
     return Plan(tuple(steps))
 
 
@@ -185,7 +185,7 @@ def _rename(present: str, wanted: str) -> Step[Facts]:
         return dataclasses.replace(before, name=wanted)
 
     text = f"rename {present} to {wanted}"
-    return Step("rename", text, renamed, about=(present, wanted))
+    return Step("rename", text, renamed, payload=(present, wanted))
 
 
 def _moving(facts: Facts) -> t.Iterator[Step[Facts]]:
@@ -195,14 +195,14 @@ def _moving(facts: Facts) -> t.Iterator[Step[Facts]]:
     for file in both:
         linked = dataclasses.replace(file, new_exists=True, same=True)
         text = f"link {file.old} as {posixpath.basename(file.new)}"
-        yield Step("link", text, _file(file.old, linked), about=file)
+        yield Step("link", text, _file(file.old, linked), payload=file)
     if any(file.named for file in facts.files):
         yield Step("define", "use the new names in the definition", _defined)
     for file in facts.files:
         if file.old_exists and (file.same or file in both):
             gone = dataclasses.replace(file, old_exists=False, new_exists=True, named=False)
             gone = dataclasses.replace(gone, same=False)
-            yield Step("unlink", f"remove {file.old}", _file(file.old, gone), about=file)
+            yield Step("unlink", f"remove {file.old}", _file(file.old, gone), payload=file)
 
 
 def _with_requested_name(stored: Metadata, name: str) -> Metadata:

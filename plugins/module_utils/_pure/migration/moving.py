@@ -94,14 +94,14 @@ def begin(
         base = f" over {volume.backing[0]}" if volume.backing else ""
         word = "recreate" if volume.again else "create"
         text = f"{word} {volume.path} on {where}{base}"
-        steps.append(Step("volume", text, _made(volume), _half_made(volume), about=volume))
+        steps.append(Step("volume", text, _made(volume), _half_made(volume), payload=volume))
     for path in found.shared:
         steps.append(Step("leave", f"leave {path} in place on shared storage", _same))
     if not source.active:
         steps.append(Step("start", f"start {name} paused", _here(state="paused")))
     flow = f", {found.flow}" if source.active else ""
     torn: tuple[Effect[Scene], ...] = (_on_its_way, _arrived_twice)
-    steps.append(Step("move", f"move {name} to {where}{flow}", _moved, torn, forward=True))
+    steps.append(Step("move", f"move {name} to {where}{flow}", _moved, torn, irreversible=True))
     return tuple(steps)
 
 
@@ -149,7 +149,7 @@ def finish(vm: Arrived, *, keep_volumes: bool = False) -> Settled:
     if not keep_volumes and remove:
         for one in own:  # a detached disk may be worth keeping
             if one.role == "seed" or one.path in vm.attached:
-                steps.append(_final("old", f"remove {one.path} here", _gone(one), about=one))
+                steps.append(_final("old", f"remove {one.path} here", _gone(one), payload=one))
     elif not keep_volumes:
         stay = tuple(
             f"{one.path}: {name!r} does not run on {vm.where}, so what it had here stays; remove it"
@@ -238,9 +238,9 @@ def states(seen: Scene) -> tuple[SourceState, DestinationState]:
 
 
 def _final(
-    kind: str, text: str, effect: Effect[Scene], about: OwnVolume | None = None
+    kind: str, text: str, effect: Effect[Scene], payload: OwnVolume | None = None
 ) -> Step[Scene]:
-    return Step(kind, text, effect, about=about, forward=True)
+    return Step(kind, text, effect, payload=payload, irreversible=True)
 
 
 def _same(seen: Scene) -> Scene:

@@ -27,17 +27,17 @@ class Step(t.Generic[Snapshot]):
 
     ``effect`` turns the snapshot before the step into the one after it. ``torn`` are effects, any
     of which may be all that has happened when the process is killed within the step; a single call
-    to libvirt has none. ``about`` is the object of the step. ``forward``: once it has begun, the
-    plan is no longer undone, only finished. Of plans that are carried out together, none begins a
-    ``stage`` before all others have finished the earlier ones.
+    to libvirt has none. ``payload`` is the object of the step. ``irreversible``: once it has begun,
+    the plan is no longer undone, only finished. Of plans that are carried out together, none begins
+    a ``stage`` before all others have finished the earlier ones.
     """
 
     kind: str
     text: str
     effect: Effect[Snapshot] = field(repr=False, compare=False)
     torn: tuple[Effect[Snapshot], ...] = field(default=(), repr=False, compare=False)
-    about: object = None
-    forward: bool = False
+    payload: object = None
+    irreversible: bool = False
     stage: int = 0
 
 

@@ -102,7 +102,7 @@ def create(facts: Facts, wanted: Wanted, made: Snapshot) -> Step[Facts]:
     freeze = facts.state == "running" and facts.agent and wanted.quiesce != NEVER
     how = ", its file systems frozen" if freeze else ""
     text = f"take disk-only snapshot {name}{how}"
-    return Step("create_files", text, created, about=(name, files, freeze))
+    return Step("create_files", text, created, payload=(name, files, freeze))
 
 
 def unmergeable(facts: Facts, going: t.Sequence[Snapshot]) -> list[str]:
@@ -156,7 +156,7 @@ def mark(one: Snapshot) -> Step[Facts]:
         return dataclasses.replace(before, snapshots=snapshots)
 
     text = f"mark snapshot {one.name} as being merged"
-    return Step("mark", text, marked, about=one.name, forward=True)
+    return Step("mark", text, marked, payload=one.name, irreversible=True)
 
 
 def lowered(facts: Facts, one: Snapshot) -> Facts:

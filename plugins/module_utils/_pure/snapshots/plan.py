@@ -134,7 +134,7 @@ def _create(facts: Facts, wanted: Wanted) -> Step[Facts]:
         return dataclasses.replace(before, snapshots=snapshots, current=name)
 
     what = "with its memory" if facts.active else "of its disks"
-    return Step("create", f"take snapshot {name} {what}", created, about=name)
+    return Step("create", f"take snapshot {name} {what}", created, payload=name)
 
 
 def _latest(facts: Facts) -> int:
@@ -174,7 +174,7 @@ def _delete(one: Snapshot, keep: int | None = None) -> Step[Facts]:
     why = f", the oldest beyond {keep}" if keep is not None else ""
     how = ", merging its files" if one.kind == EXTERNAL else ""
     text = f"delete snapshot {one.name}{how}{why}"
-    return Step("delete", text, deleted, about=one.name, forward=True)
+    return Step("delete", text, deleted, payload=one.name, irreversible=True)
 
 
 def _parent(facts: Facts, name: str) -> str | None:
@@ -221,7 +221,7 @@ def _reverted(facts: Facts, name: str, found: Snapshot | None) -> Plan[Facts]:
         )
 
     text = f"revert to snapshot {name} ({state})"
-    steps.append(Step("revert", text, reverted, about=name, forward=True))
+    steps.append(Step("revert", text, reverted, payload=name, irreversible=True))
     return Plan(tuple(steps))
 
 
@@ -234,7 +234,7 @@ def _redefine(found: Snapshot, stored: Metadata) -> Step[Facts]:
         return dataclasses.replace(before, snapshots=snapshots)
 
     text = f"record in snapshot {found.name} what the VM owns now"
-    return Step("redefine", text, noted, about=(found.name, stored))
+    return Step("redefine", text, noted, payload=(found.name, stored))
 
 
 def stored_after(now: Metadata | None, then: Metadata | None) -> Metadata | None:

@@ -20,8 +20,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.plan.steps import
 Seen = tuple[str, ...]
 
 
-def step(kind: str, forward: bool = False, stage: int = 0) -> Step[Seen]:
-    return Step(kind, kind, lambda seen: (*seen, kind), forward=forward, stage=stage)
+def step(kind: str, irreversible: bool = False, stage: int = 0) -> Step[Seen]:
+    return Step(kind, kind, lambda seen: (*seen, kind), irreversible=irreversible, stage=stage)
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Work:
         self.heard.append(f"{self.name}end")
 
 
-A, B, C, GO = step("a"), step("b"), step("c"), step("go", forward=True)
+A, B, C, GO = step("a"), step("b"), step("c"), step("go", irreversible=True)
 
 
 def carried_out(steps: tuple[Step[Seen], ...], fails: str = "") -> tuple[list[str], t.Any]:
@@ -72,7 +72,7 @@ def test_a_failure_is_undone_backwards() -> None:
     heard, run = carried_out((A, B, C), fails="c")
     assert heard == ["a", "b", "not b", "not a", "end"]
     assert str(run.problem) == "c"
-    assert not run.forward
+    assert not run.irreversible
 
 
 def test_failed_rollback_keeps_the_first_error_and_what_was_done_before() -> None:
@@ -88,7 +88,7 @@ def test_nothing_is_undone_once_there_is_no_way_back() -> None:
     assert carried_out((A, GO, C), fails="c")[0] == ["a", "go", "end"]
     heard, run = carried_out((A, GO, C), fails="go")
     assert heard == ["a", "end"], "it may have done a part of it"
-    assert run.forward
+    assert run.irreversible
 
 
 def test_several_take_turns_and_each_fails_alone() -> None:

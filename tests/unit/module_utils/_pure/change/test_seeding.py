@@ -221,7 +221,7 @@ def _in_order(steps: t.Sequence[Step[Facts]]) -> bool:
     """Whether no medium is inserted but one that was named, then created, in the same run."""
     kinds = [step.kind for step in steps]
     if "insert" in kinds:
-        made = [step.about for step in steps if step.kind in ("note", "create", "insert")]
+        made = [step.payload for step in steps if step.kind in ("note", "create", "insert")]
         at = [kinds.index(kind) for kind in ("generate", "note", "create", "look_again", "insert")]
         return at == sorted(at) and len(set(made)) == 1
     if "write" in kinds:

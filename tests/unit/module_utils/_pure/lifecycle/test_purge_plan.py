@@ -264,10 +264,10 @@ def test_the_definition_which_names_the_rest_goes_last() -> None:
         "log",
         "undefine",
     ]
-    about = [item for step in found for item in t.cast("tuple[t.Any, ...]", step.about or ())]
-    assert about == go(facts).removed
-    forward = [step.kind for step in found if step.forward]
-    assert forward == ["managed_save", "volume", "seed", "log", "undefine"]
+    payload = [item for step in found for item in t.cast("tuple[t.Any, ...]", step.payload or ())]
+    assert payload == go(facts).removed
+    irreversible = [step.kind for step in found if step.irreversible]
+    assert irreversible == ["managed_save", "volume", "seed", "log", "undefine"]
 
 
 def test_a_removal_that_was_killed_anywhere_is_finished_by_the_next() -> None:

@@ -266,9 +266,9 @@ def test_what_is_said_and_in_which_order() -> None:
 
 def test_only_from_libvirts_move_on_nothing_goes_back() -> None:
     steps = Case(source(), plan()).steps
-    assert [step.kind for step in steps if step.forward] == ["move"]
+    assert [step.kind for step in steps if step.irreversible] == ["move"]
     settled = moving.predicted(source(), plan(), "hv2", keep_volumes=False)
-    assert all(step.forward for step in settled.steps)
+    assert all(step.irreversible for step in settled.steps)
 
 
 def test_one_that_arrived_and_does_not_run_keeps_its_old_disks() -> None:
@@ -294,7 +294,7 @@ def test_without_metadata_only_the_destination_is_cleaned() -> None:
 
 def test_a_disk_is_noted_once_it_is_there() -> None:
     case = Case(source(), plan())
-    (step,) = [one for one in case.steps if one.about == case.found.volumes[0]]
+    (step,) = [one for one in case.steps if one.payload == case.found.volumes[0]]
     before = dataclasses.replace(case.before, claim=((SYSTEM.path, BEGUN), (DATA.path, BEGUN)))
     (torn,) = [effect(before) for effect in step.torn]
     assert (torn.new, torn.claim) == ({SYSTEM.path}, before.claim)
