@@ -249,7 +249,7 @@ FAULTS = (
     ),
     Fault(
         "another VM of the same name is taken for the one that moved",
-        "migration/ends.py",
+        "migration/endpoints.py",
         "        return self.dom is not None and str(self.dom.UUIDString()) == uuid\n",
         "        return self.dom is not None\n",
         f"{_SETTLE}::test_where_they_do_not_nothing_is_done",
@@ -268,7 +268,7 @@ FAULTS = (
         "        self.job.changed = True\n"
         "        stored = destination.stored or metadata.Metadata()\n"
         "        bare = dataclasses.replace(stored, phase=None)\n"
-        "        migration_ends.write_everywhere(remote, destination.dom, bare)\n",
+        "        migration_endpoints.write_everywhere(remote, destination.dom, bare)\n",
         f"{_SETTLE}::test_settling_may_be_killed_and_is_done_again",
     ),
     Fault(

@@ -11,7 +11,7 @@ import typing as t
 from collections.abc import Iterator
 
 from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import Connection
-from ansible_collections.fleet.virt.plugins.module_utils._effects.migration import ends, settle
+from ansible_collections.fleet.virt.plugins.module_utils._effects.migration import endpoints, settle
 from ansible_collections.fleet.virt.plugins.module_utils._effects.migration.jobs import Job
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import metadata
@@ -39,16 +39,16 @@ _DISK = """
 """
 
 
-class BothEnds(ends.Endpoints):
+class BothEnds(endpoints.Endpoints):
     """Both ends, of which the other is reached without TLS, if it answers."""
 
     there_machine: Machine
     answers = True
 
     @contextlib.contextmanager
-    def reconnected(self) -> Iterator[tuple[Connection | None, ends.DestinationView]]:
+    def reconnected(self) -> Iterator[tuple[Connection | None, endpoints.DestinationView]]:
         if not self.answers:
-            yield None, ends.DestinationView(error="no answer within 10 seconds")
+            yield None, endpoints.DestinationView(error="no answer within 10 seconds")
             return
         remote = self.there_machine.connection
         yield remote, self.destination_view(remote)
@@ -107,7 +107,7 @@ class Fleet:
         stored = Metadata(home="hv1", phase="incoming", volumes=self.volumes())
         self.two.connection.conn.defineXML(_xml(f"web1{CLAIM}", claim_uuid(UUID), stored, ""))
 
-    def ends(self, connection: Connection, job: Job, *, answers: bool = True) -> BothEnds:
+    def endpoints(self, connection: Connection, job: Job, *, answers: bool = True) -> BothEnds:
         """Both, for a call on the first."""
         both = BothEnds(connection, "web1", "hv1", job.destination)
         both.there_machine, both.answers = self.two, answers
@@ -118,7 +118,7 @@ class Fleet:
         job = Job("web1", Destination("hv2", "192.0.2.2"))
 
         def work(connection: Connection) -> str | None:
-            both = self.ends(connection, job, answers=answers)
+            both = self.endpoints(connection, job, answers=answers)
             try:
                 settle.Settler(both, job, keep_volumes=False).settle(UUID, "it broke off", None)
             except PlanRefused as error:
@@ -127,13 +127,13 @@ class Fleet:
 
         return job, self.one.call(work, other=self.two, **more)
 
-    def foresee(self) -> t.Any:
+    def predict_settling(self) -> t.Any:
         """What settling would do."""
         job = Job("web1", Destination("hv2", "192.0.2.2"))
         return self.one.call(
             lambda connection: settle.Settler(
-                self.ends(connection, job), job, keep_volumes=False
-            ).foresee(UUID),
+                self.endpoints(connection, job), job, keep_volumes=False
+            ).predict_settling(UUID),
             other=self.two,
         )
 

@@ -164,7 +164,7 @@ def _carry_out(jobs: t.Sequence[_Job], wanted: Wanted) -> None:
 
 
 def read_facts(connection: Connection, dom: VirDomain, *, media: bool = False) -> Facts:
-    """Read the domain's current state; with ``media`` also whether its seed medium is spent."""
+    """Read the domain's current state; with ``media`` also whether its seed medium is consumed."""
     name = str(dom.name())
 
     def read() -> Facts:
@@ -188,9 +188,9 @@ def read_facts(connection: Connection, dom: VirDomain, *, media: bool = False) -
         more.update(holder=owners.holder(stored.owner) if stored.phase else None)
         more.update(phase=stored.phase, order=stored.start_order, delay=stored.start_delay or 0)
     if media and facts.state in state_plan.RUNNING and stored is not None and stored.host_key:
-        from ..seed import spent as seed_spent
+        from ..seed import consumed as seed_consumed
 
-        more["seed_medium"] = seed_spent.medium(connection, dom, stored)
+        more["seed_medium"] = seed_consumed.medium(connection, dom, stored)
     return Facts(**{**vars(facts), **more})
 
 

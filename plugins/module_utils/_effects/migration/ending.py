@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ..._pure.base import metadata
 from ..._pure.base.metadata import Metadata
-from ..._pure.migration.moving import Scene, Settled
+from ..._pure.migration.moving import MoveState, Settled
 from ..._pure.plan.steps import Step
 from ..base import domains, lookup
 from ..base.connection import Connection
@@ -24,10 +24,10 @@ from ..machine import owned, ownership
 from ..machine.ownership import References
 from ..plan import executor
 from ..plan.executor import Turns
-from . import ends as migration_ends
+from . import endpoints as migration_endpoints
 from . import job as migration_job
 from . import volumes as migration_volumes
-from .ends import Endpoints, SourceView
+from .endpoints import Endpoints, SourceView
 from .jobs import Job
 
 if t.TYPE_CHECKING:
@@ -43,7 +43,7 @@ class End:
     ``source`` is the definition that the source still has.
     """
 
-    ends: Endpoints
+    endpoints: Endpoints
     job: Job
     connection: Connection
     dom: VirDomain
@@ -60,71 +60,73 @@ class End:
         if run.problem is not None:
             raise run.problem
 
-    def do(self, step: Step[Scene]) -> Turns:
+    def do(self, step: Step[MoveState]) -> Turns:
         yield from ()
         _DO[step.kind](self, step)
         self.job.steps.append(step.text)
 
-    def undo(self, step: Step[Scene]) -> None:
+    def undo(self, step: Step[MoveState]) -> None:
         """Do nothing: no step is rolled back."""
 
     def finish(self) -> None:
         """Do nothing: the marks are removed last, so the next run finds whatever is left."""
 
 
-def _forget(end: End, _step: Step[Scene]) -> None:
+def _forget(end: End, _step: Step[MoveState]) -> None:
     if end.source is not None:
-        domains.undefine(end.ends.connection, end.source.dom, keep_nvram=True, missing_ok=False)
+        domains.undefine(
+            end.endpoints.connection, end.source.dom, keep_nvram=True, missing_ok=False
+        )
 
 
-def _clear(end: End, _step: Step[Scene]) -> None:
-    stay = migration_volumes.drop_claim(end.remote, end.ends.name, end.uuid, volumes=True)
-    end.job.kept += [f"{left.path} on {end.ends.where}: {left.reason}" for left in stay]
+def _clear(end: End, _step: Step[MoveState]) -> None:
+    stay = migration_volumes.drop_claim(end.remote, end.endpoints.name, end.uuid, volumes=True)
+    end.job.kept += [f"{left.path} on {end.endpoints.where}: {left.reason}" for left in stay]
     migration_job.clear(end.uuid)
 
 
-def _release(end: End, _step: Step[Scene]) -> None:
+def _release(end: End, _step: Step[MoveState]) -> None:
     migration_job.clear(end.uuid)
-    migration_volumes.drop_claim(end.remote, end.ends.name, end.uuid, volumes=False)
+    migration_volumes.drop_claim(end.remote, end.endpoints.name, end.uuid, volumes=False)
 
 
-def _stop(end: End, _step: Step[Scene]) -> None:
-    end.ends.stop(end.connection, end.dom)
+def _stop(end: End, _step: Step[MoveState]) -> None:
+    end.endpoints.stop(end.connection, end.dom)
 
 
-def _resume(end: End, _step: Step[Scene]) -> None:
-    end.connection.call(f"resume {end.ends.name}", end.dom.resume)
+def _resume(end: End, _step: Step[MoveState]) -> None:
+    end.connection.call(f"resume {end.endpoints.name}", end.dom.resume)
 
 
-def _old(end: End, step: Step[Scene]) -> None:
+def _old(end: End, step: Step[MoveState]) -> None:
     """Remove a volume on the source: the VM ran on it, so it is its own. Shared ones stay."""
     own = t.cast("OwnVolume", step.payload)
     if not os.path.lexists(own.path):
         return
-    connection = end.ends.connection
+    connection = end.endpoints.connection
     if end.references is None:
         end.references = ownership.read(connection)
     stays = owned.remove(connection, own, end.uuid, end.references, proven=True)
     end.job.kept += [] if stays is None else [str(stays)]
 
 
-def _autostart(end: End, _step: Step[Scene]) -> None:
+def _autostart(end: End, _step: Step[MoveState]) -> None:
     end.connection.call("switch autostart on", end.dom.setAutostart, 1)
 
 
-def _unmark(end: End, _step: Step[Scene]) -> None:
+def _unmark(end: End, _step: Step[MoveState]) -> None:
     if end.stored is None:
         return
     if end.connection is end.remote:
-        migration_ends.write_everywhere(end.connection, end.dom, end.stored)
+        migration_endpoints.write_everywhere(end.connection, end.dom, end.stored)
         return
-    left = metadata.arriving(end.stored, end.ends.source)
+    left = metadata.arriving(end.stored, end.endpoints.source)
     plain = dataclasses.replace(end.stored, phase=None, owner=None, move=None, evacuated_from=left)
     lookup.write_metadata(end.connection, end.dom, plain, lookup.AFFECT_CONFIG)
 
 
 # How each kind of step is done
-_DO: dict[str, t.Callable[[End, Step[Scene]], None]] = {
+_DO: dict[str, t.Callable[[End, Step[MoveState]], None]] = {
     "forget": _forget,
     "clear": _clear,
     "release": _release,

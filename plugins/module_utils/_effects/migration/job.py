@@ -139,7 +139,7 @@ class Watch:
         """Wait until it ends, by itself, for taking too long, or as the destination is gone."""
         began, limit = time.monotonic(), self.seconds
         why, pause = "", self.pause
-        while self._goes_on():
+        while self._is_running():
             now = time.monotonic()
             self._progress(now)
             if now - began > limit and pause:
@@ -168,7 +168,7 @@ class Watch:
         with contextlib.suppress(FleetVirtError):
             self.connection.call(f"pause {self.name}", self.dom.suspend)
 
-    def _goes_on(self) -> bool:
+    def _is_running(self) -> bool:
         return self._job() is not None or state(self.uuid) == "running"
 
     def _job(self) -> str | None:
@@ -228,7 +228,7 @@ class Watch:
 
     def _ended(self, seconds: float) -> bool:
         limit = time.monotonic() + seconds
-        while self._goes_on():
+        while self._is_running():
             if time.monotonic() > limit:
                 return False
             time.sleep(_POLL)

@@ -37,7 +37,7 @@ from ..base import domains, ports
 from ..base import owner as owners
 from ..base.connection import Connection
 from ..base.lookup import find_domain, read_metadata
-from . import ends as migration_ends
+from . import endpoints as migration_endpoints
 from . import facts as migration_facts
 from . import settle as migration_settle
 from . import volumes as migration_volumes
@@ -230,7 +230,7 @@ class _Settler:
         if stored is not None:
             pools = {**migration_settle.pools_of(self.connection, stored.volumes), **copies}
             plain = metadata.after_move(stored, self.here, pools, set(copies))
-            migration_ends.write_everywhere(self.connection, dom, plain)
+            migration_endpoints.write_everywhere(self.connection, dom, plain)
         migration_volumes.drop_claim(self.connection, self.name, current.uuid, volumes=False)
 
     def _note(self, current: _Found) -> str:

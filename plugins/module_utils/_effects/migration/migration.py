@@ -30,7 +30,7 @@ from ..._pure.base.metadata import Metadata, Owner
 from ..._pure.base.results import GENERATED
 from ..._pure.migration import moving
 from ..._pure.migration import plan as migration_plan
-from ..._pure.migration.moving import Scene
+from ..._pure.migration.moving import MoveState
 from ..._pure.migration.settling import Verdict
 from ..._pure.migration.types import Plan, Source, Target
 from ..._pure.plan.steps import Step
@@ -38,14 +38,14 @@ from ..base import owner as owners
 from ..base.connection import Connection, connect
 from ..base.lookup import find_domain, read_metadata
 from ..plan import lease
-from ..seed import spent as seed_spent
+from ..seed import consumed as seed_consumed
 from . import facts as migration_facts
 from . import job as migration_job
 from . import jobs as migration_jobs
 from . import keys as migration_keys
 from . import lost_source as migration_lost
 from . import shared as migration_shared
-from .ends import Endpoints
+from .endpoints import Endpoints
 from .jobs import Job, Settings
 from .move import Moving, Overtaken
 from .settle import Settler, Undone
@@ -76,7 +76,7 @@ def run(
                     migration_lost.settle(own, job, settings.here, job.lost, check=check)
                     return
                 mover = _Mover(own, job, settings, check=check)
-                with contextlib.closing(mover.ends):
+                with contextlib.closing(mover.endpoints):
                     mover.move()
         except Exception as error:
             job.fail(told(error))
@@ -98,8 +98,8 @@ class _Mover:
         self.check = check
         self.name = job.name
         self.run = str(uuids.uuid4())
-        self.ends = Endpoints(connection, job.name, settings.here, job.destination)
-        self.settler = Settler(self.ends, job, keep_volumes=settings.options.keep_volumes)
+        self.endpoints = Endpoints(connection, job.name, settings.here, job.destination)
+        self.settler = Settler(self.endpoints, job, keep_volumes=settings.options.keep_volumes)
 
     def move(self) -> None:
         """Move the VM, as far as that is still needed.
@@ -127,11 +127,11 @@ class _Mover:
         dom = find_domain(self.connection, self.name)
         stored = None if dom is None else self._read_metadata(dom)
         other = migration_plan.other_move(
-            self.name, stored, self.settings.here, self.ends.where, owners.is_alive
+            self.name, stored, self.settings.here, self.endpoints.where, owners.is_alive
         )
         if other is not None:
             raise PlanRefused(other)
-        with self.ends.remote() as remote:
+        with self.endpoints.remote() as remote:
             if dom is None:
                 self._not_here(remote)
             elif stored is not None and stored.phase == "migrating" and self._resolve(dom, remote):
@@ -147,10 +147,12 @@ class _Mover:
         if dom is None:
             raise Overtaken(f"{self.name!r} was removed meanwhile")
         with self._leaving():
-            spent = seed_spent.medium(self.connection, dom, read_metadata(self.connection, dom))
-            source = self._source(dom, spent)
+            consumed = seed_consumed.medium(
+                self.connection, dom, read_metadata(self.connection, dom)
+            )
+            source = self._source(dom, consumed)
         self._require_at_rest(source.metadata)
-        destination = dataclasses.replace(self.job.destination, listen=self.ends.numeric())
+        destination = dataclasses.replace(self.job.destination, listen=self.endpoints.numeric())
         target = migration_facts.read_target(remote, destination, source, self.settings.base_pool)
         target = self._with_shared(remote, source, target, check=True)
         # libvirt's figures of free space may be outdated
@@ -167,7 +169,7 @@ class _Mover:
             self.job.fail("; ".join(plan.findings))
             return
         steps = moving.begin(
-            source, plan, self.ends.where, seed=spent, evacuating=self.settings.evacuating
+            source, plan, self.endpoints.where, seed=consumed, evacuating=self.settings.evacuating
         )
         if self.check:
             self._predict(source, plan, steps)
@@ -178,11 +180,11 @@ class _Mover:
             watch=lambda seconds: self._watch(remote, dom, seconds),
         ).carry_out(steps)
 
-    def _predict(self, source: Source, plan: Plan, steps: t.Sequence[Step[Scene]]) -> None:
+    def _predict(self, source: Source, plan: Plan, steps: t.Sequence[Step[MoveState]]) -> None:
         """Record these steps, and those that follow if nothing fails."""
         keep, evacuating = self.settings.options.keep_volumes, self.settings.evacuating
         rest = moving.predicted(
-            source, plan, self.ends.where, keep_volumes=keep, evacuating=evacuating
+            source, plan, self.endpoints.where, keep_volumes=keep, evacuating=evacuating
         )
         self.job.steps += [step.text for step in (*steps, *rest.steps)]
         self.job.changed = True
@@ -213,22 +215,22 @@ class _Mover:
         shared = migration_shared.proofs(self.connection, remote, source, target.pools, check=check)
         return dataclasses.replace(target, shared=shared)
 
-    def _source(self, dom: VirDomain, spent: str | None) -> Source:
-        """Read the source, without a seed medium that is spent: that is removed first."""
+    def _source(self, dom: VirDomain, consumed: str | None) -> Source:
+        """Read the source, without a seed medium that is consumed: that is removed first."""
         source = migration_facts.read_source(self.connection, dom, self.settings.here)
         source = dataclasses.replace(
             source,
             expired=tuple(migration_keys.for_outgoing()),
             missing_certificates=tuple(migration_keys.missing_for_outgoing()),
         )
-        return migration_plan.without_seed_medium(source) if spent else source
+        return migration_plan.without_seed_medium(source) if consumed else source
 
     def _watch(self, remote: Connection, dom: VirDomain, seconds: float) -> migration_job.Watched:
         watch = migration_job.Watch(
             self.connection,
             remote,
             dom,
-            self.ends.address,
+            self.endpoints.address,
             seconds,
             self.settings.options.max_downtime,
             pause=self.settings.options.on_timeout == "pause",
@@ -239,10 +241,10 @@ class _Mover:
 
     def _not_here(self, remote: Connection) -> None:
         """Deal with a VM that is not here: moved, except perhaps for its marks, or unknown."""
-        here, where = self.settings.here, self.ends.where
+        here, where = self.settings.here, self.endpoints.where
         if not self.check:
             self._completed_by_another()
-        destination = self.ends.destination_view(remote)
+        destination = self.endpoints.destination_view(remote)
         if destination.dom is None:
             raise PlanRefused(
                 f"no VM {self.name!r} on {here} or {where}: another run may have moved it; locate"
@@ -278,16 +280,16 @@ class _Mover:
         uuid = str(dom.UUIDString())
         self.job.steps.append(f"finish or undo the interrupted move of {self.name}")
         if self.check:
-            return self._foresee(dom, uuid)
+            return self._predict_settling(dom, uuid)
         watched = None
         error = "an earlier move was interrupted"
         self.job.flow = "finish"
         while True:
-            if self._goes_on(dom, uuid):
+            if self._is_running(dom, uuid):
                 seconds = self.settings.options.seconds_per_gib * _JOIN_GIB
                 watched = self._watch(remote, dom, seconds)
                 error = watched.error or error
-            if self.ends.source_view(uuid) is None:
+            if self.endpoints.source_view(uuid) is None:
                 if self._completed_by_another(uuid):
                     self._seen(watched)
                     return True
@@ -302,18 +304,18 @@ class _Mover:
             return False
         return True
 
-    def _foresee(self, dom: VirDomain, uuid: str) -> bool:
+    def _predict_settling(self, dom: VirDomain, uuid: str) -> bool:
         """Record what would be done, as far as both endpoints show; whether that moves the VM."""
-        if self._goes_on(dom, uuid):
+        if self._is_running(dom, uuid):
             return False  # unknown
-        verdict, plan = self.settler.foresee(uuid)
+        verdict, plan = self.settler.predict_settling(uuid)
         self.job.steps += [step.text for step in plan.steps] if plan else []
         if plan is None or verdict is Verdict.UNDO:
             return False
         self.job.flow, self.job.changed = "finish", True
         return True
 
-    def _goes_on(self, dom: VirDomain, uuid: str) -> bool:
+    def _is_running(self, dom: VirDomain, uuid: str) -> bool:
         """Whether libvirt is still moving it."""
         if migration_job.state(uuid) == "running":
             return True
@@ -331,7 +333,7 @@ class _Mover:
         """
 
         def look() -> tuple[bool, Owner | None]:
-            with self.ends.reconnected() as (_remote, destination):
+            with self.endpoints.reconnected() as (_remote, destination):
                 stored = destination.stored
                 marked = stored is not None and stored.phase == moving.MIGRATING
                 done = destination.is_of(uuid) and not destination.incoming and not marked
@@ -345,7 +347,7 @@ class _Mover:
             self.job.progress += watched.lines
             self.job.bytes = watched.processed
         self.job.changed = True
-        self.job.msg = f"it is on {self.ends.where}"
+        self.job.msg = f"it is on {self.endpoints.where}"
         self.job.steps.append(f"finish the move of {self.name}")
 
     def _repaired(self, stored: Metadata | None) -> None:
@@ -373,7 +375,7 @@ class _Mover:
 
         with self._leaving():
             owned = lease.take_over_when_dead(
-                self.connection, dom, stored, self.run, lambda: self._goes_on(dom, uuid)
+                self.connection, dom, stored, self.run, lambda: self._is_running(dom, uuid)
             )
         if owned is lease.Waited.TOO_LONG:
             who = stored().owner

@@ -21,7 +21,7 @@ from ..._libvirt import DOMAIN_START_PAUSED
 from ..._pure.base.metadata import Move, Owner
 from ..._pure.migration import command as migration_command
 from ..._pure.migration import moving
-from ..._pure.migration.moving import Scene
+from ..._pure.migration.moving import MoveState
 from ..._pure.migration.types import Plan, Source, Target
 from ..._pure.plan.steps import Step
 from ..base import lookup
@@ -62,17 +62,17 @@ class Moving:
     read: t.Callable[[], Source]
     watch: t.Callable[[float], migration_job.Watched]
     marked: bool = False
-    settled: bool = False
+    finished: bool = False
     error: str = ""
     watched: migration_job.Watched | None = None
 
     @property
     def connection(self) -> Connection:
-        return self.settler.ends.connection
+        return self.settler.endpoints.connection
 
     @property
     def where(self) -> str:
-        return self.settler.ends.where
+        return self.settler.endpoints.where
 
     @property
     def owner(self) -> Owner:
@@ -82,14 +82,14 @@ class Moving:
     def move(self) -> Move:
         return moving.move_of(self.source, self.where, self.run)
 
-    def carry_out(self, steps: t.Sequence[Step[Scene]]) -> None:
+    def carry_out(self, steps: t.Sequence[Step[MoveState]]) -> None:
         """Move it. Raises the error of a step that failed, Undone if it is still on the source."""
         run = executor.Run(steps, self)
         executor.carry_out([run])
-        if run.problem is not None and not self.settled:
+        if run.problem is not None and not self.finished:
             raise run.problem
 
-    def do(self, step: Step[Scene]) -> Turns:
+    def do(self, step: Step[MoveState]) -> Turns:
         yield from ()
         try:
             _DO[step.kind](self, step)
@@ -98,22 +98,22 @@ class Moving:
             raise
         self.settler.job.steps.append(step.text)
 
-    def undo(self, step: Step[Scene]) -> None:
+    def undo(self, step: Step[MoveState]) -> None:
         """Do nothing: which endpoint has the VM decides whether to finish or to undo the move."""
 
     def finish(self) -> None:
         """Finish or undo the move, if anything but the seed medium was changed."""
         if self.marked:
             self.settler.settle(self.source.uuid, self.error, self.watched)
-            self.settled = True
+            self.finished = True
 
 
-def _remove_seed(moves: Moving, _step: Step[Scene]) -> None:
+def _remove_seed(moves: Moving, _step: Step[MoveState]) -> None:
     if seed_medium.remove(moves.connection, moves.dom):
         moves.source = moves.read()
 
 
-def _mark(moves: Moving, _step: Step[Scene]) -> None:
+def _mark(moves: Moving, _step: Step[MoveState]) -> None:
     source = moves.source
     with owners.host_lock():
         if read_metadata(moves.connection, moves.dom) != source.metadata or source.metadata is None:
@@ -124,27 +124,27 @@ def _mark(moves: Moving, _step: Step[Scene]) -> None:
     moves.marked = True
 
 
-def _no_autostart(moves: Moving, _step: Step[Scene]) -> None:
+def _no_autostart(moves: Moving, _step: Step[MoveState]) -> None:
     moves.connection.call("switch autostart off", moves.dom.setAutostart, 0)
 
 
-def _claim(moves: Moving, _step: Step[Scene]) -> None:
+def _claim(moves: Moving, _step: Step[MoveState]) -> None:
     volumes = moves.plan.volumes
     migration_volumes.define_claim(moves.remote, moves.source, volumes, moves.owner, moves.move)
 
 
-def _volume(moves: Moving, step: Step[Scene]) -> None:
+def _volume(moves: Moving, step: Step[MoveState]) -> None:
     volume = t.cast("NewVolume", step.payload)
     migration_volumes.make(moves.remote, moves.source, [volume])
 
 
-def _start(moves: Moving, _step: Step[Scene]) -> None:
+def _start(moves: Moving, _step: Step[MoveState]) -> None:
     start = moves.dom.createWithFlags
     what = f"start {moves.source.name} paused"
     moves.connection.call(what, start, DOMAIN_START_PAUSED, seconds=_START_SECONDS)
 
 
-def _move(moves: Moving, _step: Step[Scene]) -> None:
+def _move(moves: Moving, _step: Step[MoveState]) -> None:
     source, plan, options = moves.source, moves.plan, moves.settings.options
     argv = migration_command.command(source, moves.target, plan, options, moves.connection.uri)
     migration_job.start(source.uuid, argv)
@@ -152,12 +152,12 @@ def _move(moves: Moving, _step: Step[Scene]) -> None:
     moves.error = moves.watched.error or ""
 
 
-def _nothing(_moves: Moving, _step: Step[Scene]) -> None:
+def _nothing(_moves: Moving, _step: Step[MoveState]) -> None:
     """Do nothing: it stays as it is."""
 
 
 # How each kind of step is done
-_DO: dict[str, t.Callable[[Moving, Step[Scene]], None]] = {
+_DO: dict[str, t.Callable[[Moving, Step[MoveState]], None]] = {
     "seed_medium": _remove_seed,
     "mark": _mark,
     "no_autostart": _no_autostart,

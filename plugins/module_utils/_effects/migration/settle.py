@@ -38,7 +38,7 @@ from ..base.lookup import find_domain, read_metadata
 from ..machine import storage
 from . import job as migration_job
 from .ending import End
-from .ends import DestinationView, Endpoints, SourceView
+from .endpoints import DestinationView, Endpoints, SourceView
 from .facts import job_of
 from .jobs import Job
 
@@ -60,8 +60,8 @@ class Undone(PlanRefused):
 class Settler:
     """Finishes or undoes a move, depending on which endpoint has the VM."""
 
-    def __init__(self, ends: Endpoints, job: Job, *, keep_volumes: bool) -> None:
-        self.ends = ends
+    def __init__(self, endpoints: Endpoints, job: Job, *, keep_volumes: bool) -> None:
+        self.endpoints = endpoints
         self.job = job
         self.keep_volumes = keep_volumes
         self._disks = 0  # bytes that were copied
@@ -71,7 +71,7 @@ class Settler:
 
         Raises PlanRefused, with nothing changed, where both endpoints leave it open.
         """
-        name, source_host = self.ends.name, self.ends.source
+        name, source_host = self.endpoints.name, self.endpoints.source
         if watched is not None:
             self.job.progress += watched.lines
             self.job.bytes = watched.processed
@@ -86,8 +86,8 @@ class Settler:
         while True:
             source, silence = None, ""
             try:
-                self.ends.reconnect()
-                source = self.ends.source_view(uuid)
+                self.endpoints.reconnect()
+                source = self.endpoints.source_view(uuid)
             except FleetVirtError as failure:
                 silence = str(failure)
             source_state = SourceState.SILENT if silence else self._source_state(source)
@@ -105,7 +105,7 @@ class Settler:
                     )
                 time.sleep(_POLL)
                 continue
-            with self.ends.reconnected() as (remote, destination):
+            with self.endpoints.reconnected() as (remote, destination):
                 verdict = settling.VERDICTS[source_state, _destination_state(destination, uuid)]
                 if remote is not None and self._done(
                     verdict, source, remote, destination, uuid, error
@@ -114,13 +114,13 @@ class Settler:
                 if time.monotonic() > limit:
                     if remote is None or verdict is not Verdict.STOP:
                         raise PlanRefused(self._undecided(source, destination, error))
-                    self.ends.stop(remote, destination.require_dom())
+                    self.endpoints.stop(remote, destination.require_dom())
             time.sleep(_POLL)
 
     def _source_state(self, source: SourceView | None) -> SourceState:
         if source is None:
             return SourceState.ABSENT
-        if source.active and job_of(self.ends.connection, source.dom):
+        if source.active and job_of(self.endpoints.connection, source.dom):
             return SourceState.MOVING
         return _state_of(source)
 
@@ -138,7 +138,11 @@ class Settler:
             self.complete(remote, destination, uuid, source)
             return True
         if verdict is Verdict.UNDO and source is not None:
-            name, source_host, where = self.ends.name, self.ends.source, self.ends.where
+            name, source_host, where = (
+                self.endpoints.name,
+                self.endpoints.source,
+                self.endpoints.where,
+            )
             before = len(self.job.kept)
             off = self._back(source, uuid, remote)
             left = "; ".join(self.job.kept[before:])
@@ -155,14 +159,14 @@ class Settler:
     def _undecided(
         self, source: SourceView | None, destination: DestinationView, error: str
     ) -> str:
-        name, source_host, where = self.ends.name, self.ends.source, self.ends.where
+        name, source_host, where = self.endpoints.name, self.endpoints.source, self.endpoints.where
         if source is not None and destination.error is not None:
             return (
                 f"{error}; {where} does not respond ({destination.error}), so what it has of"
                 f" {name!r} is unknown. Start nothing on {where}; {name!r} is on {source_host} and"
                 f" stays in phase migrating. Run this again when {where} is back, to finish it"
             )
-        both = self.ends.undecided(source, destination)
+        both = self.endpoints.undecided(source, destination)
         return (
             f"{error}; cannot determine which hypervisor owns {name!r} ({both}); nothing more was"
             " done. Inspect both with virsh list --all, then run this again"
@@ -170,13 +174,15 @@ class Settler:
 
     def _back(self, source: SourceView, uuid: str, remote: Connection) -> bool:
         """Clean up the destination and restore the VM on the source; whether it is shut off."""
-        ends = self.ends
-        plan = moving.undo(ends.name, ends.source, ends.where, _state_of(source), source.stored)
-        if plan.lost:
-            self._note_off(ends.source)
-        End(ends, self.job, ends.connection, source.dom, source.stored, remote, uuid).carry_out(
-            plan
+        endpoints = self.endpoints
+        plan = moving.undo(
+            endpoints.name, endpoints.source, endpoints.where, _state_of(source), source.stored
         )
+        if plan.lost:
+            self._note_off(endpoints.source)
+        End(
+            endpoints, self.job, endpoints.connection, source.dom, source.stored, remote, uuid
+        ).carry_out(plan)
         return plan.off
 
     def _note_off(self, host: str) -> None:
@@ -193,7 +199,7 @@ class Settler:
         """Finish the move of a VM that arrived: remove the source's volumes, then the claim, and
         the marks last. ``source`` is a definition that is left on the source.
         """
-        name, stored = self.ends.name, destination.stored
+        name, stored = self.endpoints.name, destination.stored
         if source is not None:
             self._require_marked(source)
         self.job.changed = True
@@ -201,29 +207,33 @@ class Settler:
         if stored is None or stored.phase != moving.MIGRATING:
             migration_job.clear(uuid)
             raise PlanRefused(
-                f"{name!r} arrived on {self.ends.where} without the marks of its move, so its"
-                f" leftovers on {self.ends.source} stay; its metadata were changed meanwhile"
+                f"{name!r} arrived on {self.endpoints.where} without the marks of its move, so its"
+                f" leftovers on {self.endpoints.source} stay; its metadata were changed meanwhile"
             )
         vm = self._arrived(remote, destination, stored, twice=source is not None)
         plan = moving.finish(vm, keep_volumes=self.keep_volumes)
         if plan.lost:
-            self._note_off(self.ends.where)
+            self._note_off(self.endpoints.where)
         self.job.kept += plan.stay
         copies = set(vm.copied)
         pools = {**pools_of(remote, stored.volumes), **vm.copied}
-        plain = metadata.after_move(stored, self.ends.where, pools, copies)
+        plain = metadata.after_move(stored, self.endpoints.where, pools, copies)
         End(
-            self.ends, self.job, remote, destination.require_dom(), plain, remote, uuid, source
+            self.endpoints, self.job, remote, destination.require_dom(), plain, remote, uuid, source
         ).carry_out(plan)
 
-    def foresee(self, uuid: str) -> tuple[Verdict, Settled | None]:
+    def predict_settling(self, uuid: str) -> tuple[Verdict, Settled | None]:
         """What :meth:`settle` would do now, as far as both endpoints show; changes nothing."""
-        source = self.ends.source_view(uuid)
+        source = self.endpoints.source_view(uuid)
         state = self._source_state(source)
-        with self.ends.reconnected() as (remote, destination):
+        with self.endpoints.reconnected() as (remote, destination):
             verdict = settling.VERDICTS[state, _destination_state(destination, uuid)]
             if verdict is Verdict.UNDO and source is not None:
-                name, source_host, where = self.ends.name, self.ends.source, self.ends.where
+                name, source_host, where = (
+                    self.endpoints.name,
+                    self.endpoints.source,
+                    self.endpoints.where,
+                )
                 return verdict, moving.undo(name, source_host, where, state, source.stored)
             if verdict in (Verdict.FINISH, Verdict.REPLACE) and remote is not None:
                 return verdict, self.predict(remote, destination, twice=source is not None)
@@ -241,14 +251,14 @@ class Settler:
     def _arrived(
         self, remote: Connection, destination: DestinationView, stored: Metadata, *, twice: bool
     ) -> moving.Arrived:
-        name = self.ends.name
+        name = self.endpoints.name
         state = int(remote.call("read the state", destination.require_dom().state, 0)[0])
         claimed = find_domain(remote, name + CLAIM)
         claim = read_metadata(remote, claimed) if claimed is not None else None
         text = remote.call(f"read {name}", destination.require_dom().XMLDesc, DOMAIN_XML_INACTIVE)
         disks = domain_info.parse(text, f"domain {name}")["disks"]
         return moving.Arrived(
-            *(name, self.ends.where, _ARRIVALS.get(state, Arrival.OTHER), stored),
+            *(name, self.endpoints.where, _ARRIVALS.get(state, Arrival.OTHER), stored),
             copied={volume.path: volume.pool for volume in (claim.volumes if claim else ())},
             attached={disk["source"] for disk in disks if disk["source"]},
             twice=twice,
@@ -269,10 +279,11 @@ class Settler:
     def _require_marked(self, source: SourceView) -> None:
         """Raise PlanRefused unless the definition on the source is a leftover of a move."""
         if source.stored is None or source.stored.phase != moving.MIGRATING:
-            name = self.ends.name
+            name = self.endpoints.name
             raise PlanRefused(
-                f"{name!r} is defined on {self.ends.source} and on {self.ends.where}; a VM must"
-                " exist only once: find out which is right, and remove the other (virt_purge)"
+                f"{name!r} is defined on {self.endpoints.source} and on"
+                f" {self.endpoints.where}; a VM must exist only once: find out which is"
+                " right, and remove the other (virt_purge)"
             )
 
 

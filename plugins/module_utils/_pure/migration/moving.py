@@ -27,7 +27,7 @@ MIGRATING = "migrating"
 
 
 @dataclass(frozen=True)
-class Held:
+class EndpointState:
     """The VM on one end: ``state`` is shutoff, paused or running, or what settling has for it.
 
     ``incoming``: libvirt has not defined it there. ``before`` is what its marks record: whether
@@ -43,7 +43,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Scene:
+class MoveState:
     """What both ends have of a VM that moves.
 
     ``claim`` are the volumes of its claim on the destination, by their paths with the progress of
@@ -52,8 +52,8 @@ class Scene:
     ``moving``: libvirt moves it.
     """
 
-    source: Held | None
-    destination: Held | None = None
+    source: EndpointState | None
+    destination: EndpointState | None = None
     claim: tuple[tuple[str, str], ...] | None = None
     old: frozenset[str] = frozenset()
     new: frozenset[str] = frozenset()
@@ -61,12 +61,14 @@ class Scene:
     moving: bool = False
 
 
-def scene(source: Source, seed: str | None = None) -> Scene:
+def move_state(source: Source, seed: str | None = None) -> MoveState:
     """Before a move, with nothing of it on the destination."""
     stored = source.metadata or Metadata()
     state = source.state if source.state in ("shutoff", "paused") else "running"
-    held = Held(state, source.autostart, stored.phase, evacuated_from=stored.evacuated_from)
-    return Scene(held, old=frozenset(one.path for one in stored.volumes), seed=seed)
+    held = EndpointState(
+        state, source.autostart, stored.phase, evacuated_from=stored.evacuated_from
+    )
+    return MoveState(held, old=frozenset(one.path for one in stored.volumes), seed=seed)
 
 
 def begin(
@@ -76,11 +78,11 @@ def begin(
     *,
     seed: str | None = None,
     evacuating: bool = False,
-) -> tuple[Step[Scene], ...]:
+) -> tuple[Step[MoveState], ...]:
     """The steps up to libvirt's move. None is undone by itself: whatever happens, both ends are
     checked, and what exists decides."""
     name = source.name
-    steps: list[Step[Scene]] = []
+    steps: list[Step[MoveState]] = []
     if seed is not None:
         steps.append(Step("seed_medium", f"remove the seed medium {seed}", _without_seed))
     steps.append(
@@ -100,7 +102,7 @@ def begin(
     if not source.active:
         steps.append(Step("start", f"start {name} paused", _here(state="paused")))
     flow = f", {found.flow}" if source.active else ""
-    torn: tuple[Effect[Scene], ...] = (_on_its_way, _arrived_twice)
+    torn: tuple[Effect[MoveState], ...] = (_on_its_way, _arrived_twice)
     steps.append(Step("move", f"move {name} to {where}{flow}", _moved, torn, irreversible=True))
     return tuple(steps)
 
@@ -113,7 +115,7 @@ class Settled:
     shut off now; ``off``: it is shut off on the source.
     """
 
-    steps: tuple[Step[Scene], ...]
+    steps: tuple[Step[MoveState], ...]
     stay: tuple[str, ...] = ()
     lost: bool = False
     off: bool = False
@@ -137,7 +139,7 @@ def finish(vm: Arrived, *, keep_volumes: bool = False) -> Settled:
     """It has arrived: remove what it had on the source, then its claim, and its marks last."""
     name, move = vm.name, vm.metadata.move
     act, remove, lost = settling.FINISHED[vm.arrival, settling.was(move.state if move else None)]
-    steps: list[Step[Scene]] = []
+    steps: list[Step[MoveState]] = []
     if vm.twice:
         text = f"remove the definition of {name} here"
         steps.append(_final("forget", text, lambda one: replace(one, source=None)))
@@ -172,7 +174,7 @@ def undo(
 ) -> Settled:
     """It is on the source: clean up the destination, and restore the VM's earlier state."""
     text = f"remove what was created for {name} on {where}"
-    steps: list[Step[Scene]] = [_final("clear", text, _cleared)]
+    steps: list[Step[MoveState]] = [_final("clear", text, _cleared)]
     if metadata is None:
         return Settled(tuple(steps), off=state is SourceState.OFF)
     move = metadata.move
@@ -220,7 +222,7 @@ def move_of(source: Source, where: str, run: str) -> Move:
     return Move(source.host, where, run, autostart, "running" if source.active else "shutoff")
 
 
-def states(seen: Scene) -> tuple[SourceState, DestinationState]:
+def states(seen: MoveState) -> tuple[SourceState, DestinationState]:
     """The states of both ends, as :mod:`.settling` has them."""
     here, there = seen.source, seen.destination
     source = SourceState.ABSENT
@@ -238,17 +240,17 @@ def states(seen: Scene) -> tuple[SourceState, DestinationState]:
 
 
 def _final(
-    kind: str, text: str, effect: Effect[Scene], payload: OwnVolume | None = None
-) -> Step[Scene]:
+    kind: str, text: str, effect: Effect[MoveState], payload: OwnVolume | None = None
+) -> Step[MoveState]:
     return Step(kind, text, effect, payload=payload, irreversible=True)
 
 
-def _same(seen: Scene) -> Scene:
+def _same(seen: MoveState) -> MoveState:
     return seen
 
 
-def _here(**changes: t.Any) -> Effect[Scene]:
-    def effect(seen: Scene) -> Scene:
+def _here(**changes: t.Any) -> Effect[MoveState]:
+    def effect(seen: MoveState) -> MoveState:
         return (
             seen if seen.source is None else replace(seen, source=replace(seen.source, **changes))
         )
@@ -256,26 +258,26 @@ def _here(**changes: t.Any) -> Effect[Scene]:
     return effect
 
 
-def _there(**changes: t.Any) -> Effect[Scene]:
-    def effect(seen: Scene) -> Scene:
+def _there(**changes: t.Any) -> Effect[MoveState]:
+    def effect(seen: MoveState) -> MoveState:
         there = seen.destination
         return seen if there is None else replace(seen, destination=replace(there, **changes))
 
     return effect
 
 
-def _without_seed(seen: Scene) -> Scene:
+def _without_seed(seen: MoveState) -> MoveState:
     return replace(seen, seed=None, old=seen.old - {seen.seed or ""})
 
 
-def _marked(source: Source, *, evacuating: bool) -> Effect[Scene]:
+def _marked(source: Source, *, evacuating: bool) -> Effect[MoveState]:
     move = move_of(source, "", "")
     kept = marked(source, move, evacuating=evacuating)
     before = (move.state, move.autostart)
     return _here(phase=kept.phase, before=before, evacuated_from=kept.evacuated_from)
 
 
-def _noted(seen: Scene, path: str, made: str) -> Scene:
+def _noted(seen: MoveState, path: str, made: str) -> MoveState:
     if seen.claim is None:
         return seen
     return replace(
@@ -283,50 +285,50 @@ def _noted(seen: Scene, path: str, made: str) -> Scene:
     )
 
 
-def _made(volume: NewVolume) -> Effect[Scene]:
-    def effect(seen: Scene) -> Scene:
+def _made(volume: NewVolume) -> Effect[MoveState]:
+    def effect(seen: MoveState) -> MoveState:
         return replace(_noted(seen, volume.path, MADE), new=seen.new | {volume.path})
 
     return effect
 
 
-def _half_made(volume: NewVolume) -> tuple[Effect[Scene], ...]:
+def _half_made(volume: NewVolume) -> tuple[Effect[MoveState], ...]:
     """What exists and is not recorded; an earlier one that is gone."""
 
-    def there(seen: Scene) -> Scene:
+    def there(seen: MoveState) -> MoveState:
         return replace(_noted(seen, volume.path, BEGUN), new=seen.new | {volume.path})
 
-    def gone(seen: Scene) -> Scene:
+    def gone(seen: MoveState) -> MoveState:
         return replace(_noted(seen, volume.path, BEGUN), new=seen.new - {volume.path})
 
     return (gone, there) if volume.again else (there,)
 
 
-def _moved(seen: Scene) -> Scene:
+def _moved(seen: MoveState) -> MoveState:
     if seen.source is None:
         return seen
     return replace(seen, source=None, destination=seen.source, moving=False)
 
 
-def _on_its_way(seen: Scene) -> Scene:
-    return replace(seen, destination=Held("paused", incoming=True), moving=True)
+def _on_its_way(seen: MoveState) -> MoveState:
+    return replace(seen, destination=EndpointState("paused", incoming=True), moving=True)
 
 
-def _arrived_twice(seen: Scene) -> Scene:
+def _arrived_twice(seen: MoveState) -> MoveState:
     if seen.source is None:
         return seen
     source = replace(seen.source, state="shutoff")
     return replace(seen, source=source, destination=seen.source, moving=False)
 
 
-def _gone(volume: OwnVolume) -> Effect[Scene]:
-    def effect(seen: Scene) -> Scene:
+def _gone(volume: OwnVolume) -> Effect[MoveState]:
+    def effect(seen: MoveState) -> MoveState:
         return replace(seen, old=seen.old - {volume.path})
 
     return effect
 
 
-def _cleared(seen: Scene) -> Scene:
+def _cleared(seen: MoveState) -> MoveState:
     """The claim is removed with what was created under it."""
     claimed = {path for path, _made in seen.claim or ()}
     return replace(seen, claim=None, new=seen.new - claimed)

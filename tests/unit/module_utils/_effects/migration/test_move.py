@@ -29,7 +29,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.plan.executor 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.names import CLAIM
 from ansible_collections.fleet.virt.plugins.module_utils._pure.migration import moving
-from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.moving import Held, Scene
+from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.moving import (
+    EndpointState,
+    MoveState,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.types import (
     Destination,
     Disk,
@@ -67,7 +70,7 @@ def _before(machines: Machines, state: str) -> Iterator[Fleet]:
         yield fleet
 
 
-def _held(machine: Machine) -> Held | None:
+def _held(machine: Machine) -> EndpointState | None:
     dom = machine.domains().get("web1")
     if dom is None:
         return None
@@ -76,10 +79,12 @@ def _held(machine: Machine) -> Held | None:
     state = _STATES[int(dom.state(0)[0])]
     before = kept.move and (kept.move.state, kept.move.autostart)
     coming = not dom.isPersistent()
-    return Held(state, bool(dom.autostart()), kept.phase, before, kept.evacuated_from, coming)
+    return EndpointState(
+        state, bool(dom.autostart()), kept.phase, before, kept.evacuated_from, coming
+    )
 
 
-def _read(fleet: Fleet) -> Scene:
+def _read(fleet: Fleet) -> MoveState:
     """What both ends have, by the paths that the source has."""
     claim = None
     if f"web1{CLAIM}" in fleet.two.domains():
@@ -90,7 +95,7 @@ def _read(fleet: Fleet) -> Scene:
         frozenset(f"{fleet.one.pool}/{name}" for name in machine.files())
         for machine in (fleet.one, fleet.two)
     )
-    return Scene(_held(fleet.one), _held(fleet.two), claim, old, new)
+    return MoveState(_held(fleet.one), _held(fleet.two), claim, old, new)
 
 
 class _Compared(move.Moving):
@@ -98,7 +103,7 @@ class _Compared(move.Moving):
 
     fleet: Fleet
 
-    def do(self, step: Step[Scene]) -> Turns:
+    def do(self, step: Step[MoveState]) -> Turns:
         wanted = step.effect(_read(self.fleet))
         yield from super().do(step)
         if self.error == "":
@@ -117,11 +122,11 @@ class Mover:
         dom = connection.conn.lookupByName("web1")
         source = self.source(dom)
         found = self.plan(source)
-        ends = self.fleet.ends(connection, self.job)
+        endpoints = self.fleet.endpoints(connection, self.job)
         works = _Compared(
             *(self.fleet.two.connection, dom, source, self.target(), found),
             Settings("hv1", "base", Options(), evacuating=True),
-            settle.Settler(ends, self.job, keep_volumes=False),
+            settle.Settler(endpoints, self.job, keep_volumes=False),
             *("run", lambda: source, lambda _seconds: self.watched(dom)),
         )
         works.fleet = self.fleet
@@ -185,8 +190,8 @@ def _there(fleet: Fleet, state: str, kept: t.Sequence[str] = ()) -> None:
     """It has moved, and nothing else is left but files that are ``kept``, as was said."""
     seen = _read(fleet)
     copied = frozenset(f"{fleet.one.pool}/{name}" for name in FILES)
-    held = Held(state, autostart=True, evacuated_from=("hv1",))
-    assert seen == Scene(None, held, None, seen.old & set(kept), copied)
+    held = EndpointState(state, autostart=True, evacuated_from=("hv1",))
+    assert seen == MoveState(None, held, None, seen.old & set(kept), copied)
     for machine in (fleet.one, fleet.two):
         assert [one for one in machine.faults() if "belongs to no VM" not in one] == []
 

@@ -128,7 +128,7 @@ def test_check_mode_says_what_is_done(machines: Machines, name: str) -> None:
     here, there, was, says, _wanted = _DECIDED[name]
     with two_ends(machines, here, there, was) as fleet:
         before = fleet.seen()
-        verdict, found = fleet.foresee()
+        verdict, found = fleet.predict_settling()
         assert fleet.one.effects.done == []
         assert fleet.seen() == before
         job, _told = fleet.settle()
@@ -146,7 +146,7 @@ _UNTOLD = [name for name, case in _UNDECIDED.items() if case[2] and case[3] == _
 def test_check_mode_does_not_know_what_nobody_does(machines: Machines, name: str) -> None:
     here, there, _answers, _says = _UNDECIDED[name]
     with two_ends(machines, here, there) as fleet:
-        verdict, found = fleet.foresee()
+        verdict, found = fleet.predict_settling()
         assert (verdict, found) == (Verdict.WAIT, None)
 
 

@@ -21,8 +21,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata imp
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.migration import moving, settling
 from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.moving import (
-    Held,
-    Scene,
+    EndpointState,
+    MoveState,
     Settled,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.settling import (
@@ -80,8 +80,8 @@ class Case:
     keep: bool = False
 
     @property
-    def before(self) -> Scene:
-        seen = moving.scene(self.vm, self.seed)
+    def before(self) -> MoveState:
+        seen = moving.move_state(self.vm, self.seed)
         seen = dataclasses.replace(seen, old=seen.old | ({self.seed} if self.seed else set()))
         left = [one.path for one in self.found.volumes if one.again]
         if not left:
@@ -93,7 +93,7 @@ class Case:
     def steps(self) -> t.Any:
         return moving.begin(self.vm, self.found, "hv2", seed=self.seed, evacuating=self.evacuating)
 
-    def metadata(self, held: Held) -> Metadata:
+    def metadata(self, held: EndpointState) -> Metadata:
         """What one end has noted."""
         move = held.before and Move("hv1", "hv2", "run", held.before[1], held.before[0])
         volumes = (*OWN, SEED) if self.seed else OWN
@@ -105,7 +105,7 @@ class Case:
             evacuated_from=held.evacuated_from,
         )
 
-    def plan_again(self, seen: Scene) -> Settled | None:
+    def plan_again(self, seen: MoveState) -> Settled | None:
         """What the next run does with it; None if it goes on by itself, or nothing is left."""
         here, there = moving.states(seen)
         verdict = settling.VERDICTS[here, there]
@@ -142,7 +142,7 @@ CASES = [
 ]
 
 
-def ended(case: Case, seen: Scene) -> t.Iterator[Scene]:
+def ended(case: Case, seen: MoveState) -> t.Iterator[MoveState]:
     """What becomes of it: one that moves on arrives or does not."""
     if seen.moving:
         there = seen.source
@@ -154,7 +154,7 @@ def ended(case: Case, seen: Scene) -> t.Iterator[Scene]:
     yield seen if found is None else predict(seen, found.steps)
 
 
-def is_as_before(case: Case, seen: Scene) -> bool:
+def is_as_before(case: Case, seen: MoveState) -> bool:
     """It is where it was, but for what is gone of earlier attempts, and for its seed medium."""
     before = case.before
     rest = dataclasses.replace(before, seed=seen.seed, old=seen.old)
@@ -163,14 +163,14 @@ def is_as_before(case: Case, seen: Scene) -> bool:
     return seen in (rest, cleaned) and gone <= ({case.seed} if case.seed else set())
 
 
-def has_moved(case: Case, seen: Scene) -> bool:
+def has_moved(case: Case, seen: MoveState) -> bool:
     """It is on the destination as it was on the source, and nothing else is left."""
     names = ("hv3", "hv1") if case.evacuating else ("hv3",)
     state = "shutoff" if case.vm.state == "shutoff" else "running"
-    held = Held(state, case.vm.autostart, evacuated_from=names)
+    held = EndpointState(state, case.vm.autostart, evacuated_from=names)
     copied = frozenset(one.path for one in case.found.volumes)
     stays = {one.path for one in OWN} if case.keep else {DETACHED.path, SHARED.path}
-    return seen == Scene(None, held, None, frozenset(stays), copied, None)
+    return seen == MoveState(None, held, None, frozenset(stays), copied, None)
 
 
 @pytest.mark.parametrize("number", range(len(CASES)))
@@ -219,7 +219,7 @@ def test_settling_that_is_killed_is_done_again(number: int) -> None:
             assert end == wanted, f"{where}, then {within}"
 
 
-def _whole(seen: Scene) -> None:
+def _whole(seen: MoveState) -> None:
     """The VM is somewhere, with its disks, and runs once at most."""
     ends = [one for one in (seen.source, seen.destination) if one is not None and not one.incoming]
     assert ends
