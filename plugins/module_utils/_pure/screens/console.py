@@ -99,14 +99,17 @@ def choose(
             " for each; several can be open at once)"
         )
     name = names[0]
-    there = {host: [_vm(one) for one in as_mappings(a["consoles"])] for host, a in answers.items()}
-    found = located.locate([name], there, silent)
-    problems = list(found.problems)
-    if name in found.absent and not problems:
+    there = {
+        host: [_vm(console) for console in as_mappings(a["consoles"])]
+        for host, a in answers.items()
+    }
+    locations = located.locate([name], there, silent)
+    problems = list(locations.problems)
+    if name in locations.absent and not problems:
         problems.append(f"no hypervisor has a VM {name!r}; fleet.virt.list shows the VMs")
     if problems:
         raise PlanRefused("; ".join(problems))
-    host, vm = found.places[name]
+    host, vm = locations.places[name]
     if vm.state not in ACTIVE_STATES:
         raise PlanRefused(
             f"{name} on {host} is {vm.state}, so it has no console; start it first"

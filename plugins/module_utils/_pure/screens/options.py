@@ -86,5 +86,5 @@ def wanted(options: t.Mapping[str, object]) -> Wanted:
     if not isinstance(screen, int) or not 0 <= screen < _MOST_SCREENS:
         rule = f"screens are numbered from 0 to {_MOST_SCREENS - 1}"
         raise SpecError([Problem("screen", f"{screen} is not a screen; {rule}")])
-    found = None if names is None else tuple(map(str, as_list(names)))
-    return Wanted(found, bool(options["ignore_missing"]), screen)
+    vm_names = None if names is None else tuple(map(str, as_list(names)))
+    return Wanted(vm_names, bool(options["ignore_missing"]), screen)

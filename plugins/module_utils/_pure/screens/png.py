@@ -87,18 +87,18 @@ def _require_size(width: int, height: int) -> None:
 
 def _require_content(parts: t.Sequence[bytes], expected: int) -> None:
     """Check the content, decompressed block by block: its stated size is not trusted."""
-    unpacker, found = zlib.decompressobj(), 0
+    unpacker, size = zlib.decompressobj(), 0
     try:
         for part in parts:
             rest = part
-            while rest and found <= expected:
-                found += len(unpacker.decompress(rest, _BLOCK))
+            while rest and size <= expected:
+                size += len(unpacker.decompress(rest, _BLOCK))
                 rest = unpacker.unconsumed_tail
-        while found <= expected and (more := unpacker.decompress(b"", _BLOCK)):
-            found += len(more)
+        while size <= expected and (more := unpacker.decompress(b"", _BLOCK)):
+            size += len(more)
     except zlib.error:
         raise FleetVirtError("a PNG whose content cannot be decompressed") from None
-    if found != expected or not unpacker.eof:
+    if size != expected or not unpacker.eof:
         raise FleetVirtError("a PNG whose content does not match its stated size")
 
 

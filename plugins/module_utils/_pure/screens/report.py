@@ -110,16 +110,16 @@ def read_consoles(host: str, answer: t.Mapping[str, object]) -> list[Console]:
 def consoles_text(consoles: t.Sequence[Console], silent: t.Mapping[str, str]) -> str:
     """The consoles one after the other; what a guest wrote is indented."""
     lines: list[str] = []
-    for one in consoles:
-        lines.append(f"{clean(one.name)} on {clean(one.host)}:")
-        lines += [f"  {clean(line)}" for line in one.lines]
-        lines += [f"  ({clean(one.problem)})"] if one.problem else []
+    for console in consoles:
+        lines.append(f"{clean(console.name)} on {clean(console.host)}:")
+        lines += [f"  {clean(line)}" for line in console.lines]
+        lines += [f"  ({clean(console.problem)})"] if console.problem else []
     lines += [f"{clean(host)}: no answer: {clean(why)}" for host, why in silent.items()]
     return "\n".join(lines) + "\n"
 
 
 def problems(
-    found: t.Sequence[Screen | Console],
+    views: t.Sequence[Screen | Console],
     names: t.Sequence[str],
     answers: t.Mapping[str, outcomes.Answer],
     silent: t.Mapping[str, proofs.Silence],
@@ -128,13 +128,13 @@ def problems(
 
     ``answers`` are those of all hypervisors, ``silent`` the hypervisors that gave none.
     """
-    failures = [f"{one.name} on {one.host}: {one.problem}" for one in found if one.failed]
+    failures = [f"{view.name} on {view.host}: {view.problem}" for view in views if view.failed]
     failures += [
         f"{host}: {outcomes.error_message(answers[host])}"
         for host in silent
         if outcomes.is_cut(answers.get(host, {}))
     ]
-    there = {one.name for one in found}
+    there = {view.name for view in views}
     unknown = [name for name in dict.fromkeys(names) if name not in there]
     if unknown:
         more = f" (these did not: {proofs.named(silent)})" if silent else ""
@@ -144,10 +144,10 @@ def problems(
 
 def file_name(name: str) -> str | None:
     """The name of a host or a VM as a file name; None if it cannot be one."""
-    found = quote(name, safe=" +@=,")
-    if found.startswith("."):
-        found = "%2E" + found[1:]
-    return found if found and len(found) + len(".png") <= _LONGEST else None
+    quoted = quote(name, safe=" +@=,")
+    if quoted.startswith("."):
+        quoted = "%2E" + quoted[1:]
+    return quoted if quoted and len(quoted) + len(".png") <= _LONGEST else None
 
 
 def text(screens: t.Sequence[Screen], silent: t.Mapping[str, str]) -> str:
@@ -195,11 +195,13 @@ class Followed(t.NamedTuple):
 
 def followed(answer: Answer) -> Followed:
     """The new output of the consoles that can be followed, from an answer of shape ``consoles``."""
-    found = Followed([], {})
-    for one in as_mappings(answer.get("consoles")):
-        name, at = str(one["name"]), one.get("read_to")
-        if one.get("failed") or not isinstance(at, int):
+    output = Followed([], {})
+    for console in as_mappings(answer.get("consoles")):
+        name, at = str(console["name"]), console.get("read_to")
+        if console.get("failed") or not isinstance(at, int):
             continue
-        found.read_to[name] = at
-        found.lines.extend(f"{clean(name)} | {clean(str(line))}" for line in as_list(one["lines"]))
-    return found
+        output.read_to[name] = at
+        output.lines.extend(
+            f"{clean(name)} | {clean(str(line))}" for line in as_list(console["lines"])
+        )
+    return output

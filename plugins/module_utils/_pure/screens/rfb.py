@@ -311,9 +311,9 @@ class _Side:
 
 
 def _taken(buffer: bytearray) -> bytes:
-    found = bytes(buffer)
+    content = bytes(buffer)
     buffer.clear()
-    return found
+    return content
 
 
 def _skipped(length: int, most: int, what: str) -> Steps:

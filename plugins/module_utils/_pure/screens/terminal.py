@@ -91,8 +91,8 @@ class Filter:
             self._pending = "" if len(rest) > _LONGEST else self._pending
             return ""
         allowed = _PASSING.fullmatch(self._pending[1:])
-        found, self._pending = self._pending, ""
-        return found if allowed else ""
+        sequence, self._pending = self._pending, ""
+        return sequence if allowed else ""
 
 
 def _is_text(char: str) -> bool:
