@@ -118,7 +118,7 @@ class PlanRefused(FleetVirtError):
     """The request is well formed, but carrying it out here and now would be wrong or unsafe."""
 
 
-def told(error: Exception) -> str:
+def error_message(error: Exception) -> str:
     """The message for one of several tasks that ended with ``error``; the others go on."""
     if isinstance(error, FleetVirtError):
         return str(error)

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ... import _lxml
-from ..._errors import LibvirtFailure, PlanRefused, told
+from ..._errors import LibvirtFailure, PlanRefused, error_message
 from ..._libvirt import DOMAIN_XML_INACTIVE
 from ..._pure.adoption import adopt_plan, described
 from ..._pure.adoption.adopt_plan import Disk, Facts, Kept, Options
@@ -101,7 +101,7 @@ def run(
         runs = [executor.Run(job.plan.steps, job) for job in jobs]
         executor.carry_out(runs)
         for job, done in zip(jobs, runs):
-            job.msg = told(done.problem) if done.problem is not None else job.msg
+            job.msg = error_message(done.problem) if done.problem is not None else job.msg
     return _result(jobs)
 
 

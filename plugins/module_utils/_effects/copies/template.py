@@ -16,7 +16,7 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ..._errors import DependencyMissing, PlanRefused, told
+from ..._errors import DependencyMissing, PlanRefused, error_message
 from ..._pure.base import durations
 from ..._pure.base.metadata import metadata_problems
 from ..._pure.base.results import GENERATED
@@ -134,7 +134,7 @@ def run(connection: Connection, asked: Options, *, check: bool) -> dict[str, obj
             work = executor.Run(plan.steps, job)
             executor.carry_out([work])
             if work.problem is not None:
-                raise PlanRefused(told(work.problem)) from None
+                raise PlanRefused(error_message(work.problem)) from None
             before = {image.volume for image in there}
             if all(image.volume in before for image in job.made.values()):
                 return _result(job, ())  # the same content exists under another name
@@ -246,10 +246,10 @@ def _convert(name: str, disk: Disk, target: str) -> None:
         raise DependencyMissing("setpriv is not installed; install the package util-linux")
     if done.status:
         hint = ""
-        if "lock" in done.said:
+        if "lock" in done.error_text:
             hint = "; it is in use, perhaps by the VM, started meanwhile: run this again"
         raise PlanRefused(
-            f"disk {disk.target} of {name!r} could not be copied: {done.said[-500:]}{hint}"
+            f"disk {disk.target} of {name!r} could not be copied: {done.error_text[-500:]}{hint}"
         )
 
 

@@ -15,7 +15,7 @@ import time
 import typing as t
 
 from ... import _libvirt, _lxml
-from ..._errors import FleetVirtError, LibvirtFailure, PlanRefused, told
+from ..._errors import FleetVirtError, LibvirtFailure, PlanRefused, error_message
 from ..._libvirt import DOMAIN_AFFECT_LIVE
 from ..._pure.base import metadata
 from ..._pure.change import definition, remains
@@ -90,7 +90,7 @@ class Work:
         try:
             action(self, step)
         except Exception as error:  # the other steps are to be undone nevertheless
-            self.problems.append(f"could not roll back {step.text!r}: {told(error)}")
+            self.problems.append(f"could not roll back {step.text!r}: {error_message(error)}")
 
     def finish(self) -> None:
         """Release the VM, unless its steps were undone, which :func:`_forget` ends."""
@@ -149,7 +149,7 @@ def carry_out(host: Host, jobs: t.Sequence[Job], run: str) -> None:
         left = None if facts is None else work.remains(facts)
         marked = facts is not None and facts.metadata.phase == PHASE
         work.job.changed = left is None or bool(left)
-        work.job.fail(remains.message(told(done.problem), left, marked, work.problems))
+        work.job.fail(remains.message(error_message(done.problem), left, marked, work.problems))
 
 
 def _reread(work: Work) -> Facts | None:

@@ -24,7 +24,7 @@ import dataclasses
 import typing as t
 import uuid as uuids
 
-from ..._errors import LibvirtFailure, PlanRefused, told
+from ..._errors import LibvirtFailure, PlanRefused, error_message
 from ..._libvirt import DOMAIN_PAUSED, DOMAIN_START_PAUSED, ERR_OPERATION_INVALID
 from ..._pure.base.metadata import BEGUN, Metadata, Owner
 from ..._pure.change.creation import BOOT, CLAIM, CLEAR, MAKE, RUN, Facts
@@ -85,7 +85,7 @@ class Work:
             if dom is not None and stored is not None:
                 action(self, step, dom, stored)
         except Exception as error:
-            self.problems.append(told(error))
+            self.problems.append(error_message(error))
 
     def _own(self, dom: VirDomain) -> Metadata | None:
         """The domain's metadata; None if it is not ours to roll back, or complete."""
@@ -162,7 +162,7 @@ def _carry_out(works: t.Sequence[Work], stages: t.Collection[int]) -> list[Work]
     for run in runs:
         work = t.cast("Work", run.work)
         if run.problem is not None:
-            msg = "; moreover, ".join([told(run.problem), *work.problems])
+            msg = "; moreover, ".join([error_message(run.problem), *work.problems])
             work.job.fail(msg, refused=isinstance(run.problem, _Outrun))
     return [t.cast("Work", run.work) for run in runs if run.steps and run.problem is None]
 

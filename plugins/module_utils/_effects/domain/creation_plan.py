@@ -15,7 +15,7 @@ import dataclasses
 import typing as t
 import uuid as uuids
 
-from ..._errors import FleetVirtError, PlanRefused, told
+from ..._errors import FleetVirtError, PlanRefused, error_message
 from ..._pure.base.metadata import Metadata
 from ..._pure.change import creation
 from ..._pure.domain.devices import Disk
@@ -79,7 +79,7 @@ def _is_busy(host: Host, job: Job, check: bool, dead: t.Mapping[str, Owner] | No
     try:
         return _read(host, job, check, dead)
     except Exception as error:
-        job.fail(told(error))
+        job.fail(error_message(error))
         return False
 
 

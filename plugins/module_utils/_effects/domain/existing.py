@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._errors import FleetVirtError, told
+from ..._errors import FleetVirtError, error_message
 from ..._pure.change.pending import pending
 from ..._pure.domain import request
 from ..._pure.domain.domain import Domain
@@ -78,7 +78,7 @@ def _differences(
     try:
         change = changing.look(host, dom, stored, domain)
     except FleetVirtError as error:
-        return [_refused(told(error))], [], None
+        return [_refused(error_message(error))], [], None
     texts = [difference.text for difference in change.converged.changes]
     refused = [
         _refused(refusal) for refusal in change.converged.plan.refusals if refusal not in texts

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._errors import FleetVirtError, told
+from ..._errors import FleetVirtError, error_message
 from ..._pure.base.json_values import as_mappings
 from ..._pure.lifecycle.state_plan import Wanted
 from ..lifecycle import state
@@ -33,7 +33,7 @@ def carry_out(connection: Connection, jobs: t.Sequence[Job]) -> None:
         result = state.run(connection, names, _RUNNING, check=False)
     except FleetVirtError as error:
         for job in jobs:
-            _fail(job, told(error))
+            _fail(job, error_message(error))
         return
     entries = {str(one["name"]): one for one in as_mappings(result["vms"])}
     for job in jobs:

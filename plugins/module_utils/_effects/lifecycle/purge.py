@@ -23,7 +23,7 @@ import uuid as uuids
 from dataclasses import dataclass, field
 
 from ... import _lxml
-from ..._errors import FleetVirtError, LibvirtFailure, PlanRefused, told
+from ..._errors import FleetVirtError, LibvirtFailure, PlanRefused, error_message
 from ..._libvirt import DOMAIN_XML_INACTIVE, DOMAIN_XML_SECURE, ERR_OPERATION_INVALID
 from ..._pure.base.metadata import Metadata, Owner, OwnVolume
 from ..._pure.base.names import require_named
@@ -132,7 +132,7 @@ def run(
                 job.domain, job.plan = _look(connection, job.require_dom(), settings, references)
                 job.steps = purge_plan.steps(job.plan, job.domain)
             except Exception as error:
-                job.plan.problems.append(f"{job.name!r}: {told(error)}")
+                job.plan.problems.append(f"{job.name!r}: {error_message(error)}")
             if job.plan.problems:
                 job.fail("; ".join(job.plan.problems))
     for job in jobs:
@@ -155,7 +155,7 @@ def _carry_out(jobs: t.Sequence[_Job]) -> None:
     for job, done in zip(jobs, runs):
         if done.problem is None:
             continue
-        job.fail(told(done.problem))
+        job.fail(error_message(done.problem))
         if done.irreversible:
             job.fail(
                 f"{job.msg}; {job.name!r} is partly removed and can no longer be started. Fix the"

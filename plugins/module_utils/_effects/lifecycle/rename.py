@@ -19,7 +19,7 @@ import uuid as uuids
 from dataclasses import dataclass, field
 
 from ... import _lxml
-from ..._errors import PlanRefused, told
+from ..._errors import PlanRefused, error_message
 from ..._libvirt import DOMAIN_XML_INACTIVE, DOMAIN_XML_SECURE
 from ..._pure.base import metadata
 from ..._pure.base.metadata import Metadata
@@ -126,7 +126,7 @@ def run(
     if not problem and not check:
         work = executor.Run(steps, job)
         executor.carry_out([work])
-        problem = told(work.problem) if work.problem is not None else ""
+        problem = error_message(work.problem) if work.problem is not None else ""
     return _result(job, check=check, problem=problem)
 
 

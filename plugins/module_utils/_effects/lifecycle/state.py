@@ -19,7 +19,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ... import _libvirt
-from ..._errors import DeadlineExceeded, LibvirtFailure, PlanRefused, told
+from ..._errors import DeadlineExceeded, LibvirtFailure, PlanRefused, error_message
 from ..._libvirt import ERR_OPERATION_INVALID
 from ..._pure.base.metadata import metadata_problems
 from ..._pure.base.results import json_diff
@@ -154,7 +154,7 @@ def _carry_out(jobs: t.Sequence[_Job], wanted: Wanted) -> None:
     executor.carry_out(runs)
     for job, done in zip(jobs, runs):
         if done.problem is not None:
-            job.fail(told(done.problem))
+            job.fail(error_message(done.problem))
         elif not state_plan.is_reached(job.after, wanted.end):
             job.fail(
                 f"{job.after.name!r} is {job.after.state} ({job.after.reason}) and not"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..._errors import FleetVirtError, told
+from ..._errors import FleetVirtError, error_message
 from ..base import deadline
 from ..base.connection import Connection, connect
 from .domains import Wanted, read_domains
@@ -57,7 +57,7 @@ def read_each(
         except FleetVirtError:
             raise
         except Exception as error:
-            raise FleetVirtError(told(error)) from None
+            raise FleetVirtError(error_message(error)) from None
 
     return deadline.each(
         read,

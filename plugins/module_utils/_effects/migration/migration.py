@@ -24,7 +24,7 @@ import typing as t
 import uuid as uuids
 from concurrent.futures import ThreadPoolExecutor
 
-from ..._errors import LibvirtFailure, PlanRefused, told
+from ..._errors import LibvirtFailure, PlanRefused, error_message
 from ..._libvirt import ERR_NO_DOMAIN
 from ..._pure.base.metadata import Metadata, Owner
 from ..._pure.base.results import GENERATED
@@ -79,7 +79,7 @@ def run(
                 with contextlib.closing(mover.endpoints):
                     mover.move()
         except Exception as error:
-            job.fail(told(error))
+            job.fail(error_message(error))
 
     with ThreadPoolExecutor(max_workers=settings.parallel) as pool:
         list(pool.map(move_vm, jobs))

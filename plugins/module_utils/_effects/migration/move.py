@@ -16,7 +16,7 @@ import dataclasses
 import typing as t
 from dataclasses import dataclass
 
-from ..._errors import PlanRefused, told
+from ..._errors import PlanRefused, error_message
 from ..._libvirt import DOMAIN_START_PAUSED
 from ..._pure.base.metadata import Move, Owner
 from ..._pure.migration import command as migration_command
@@ -94,7 +94,7 @@ class Moving:
         try:
             _DO[step.kind](self, step)
         except Exception as failure:
-            self.error = told(failure)
+            self.error = error_message(failure)
             raise
         self.settler.job.steps.append(step.text)
 

@@ -18,7 +18,7 @@ import time
 import typing as t
 from dataclasses import dataclass, field
 
-from ..._errors import PlanRefused, told
+from ..._errors import PlanRefused, error_message
 from ..._pure.plan.steps import Snapshot, Step
 
 _POLL = 0.25
@@ -79,7 +79,7 @@ class Run(t.Generic[Snapshot]):
             try:
                 self.work.undo(step)
             except Exception as error:
-                self.rollback = f"could not roll back {step.text!r}: {told(error)}"
+                self.rollback = f"could not roll back {step.text!r}: {error_message(error)}"
                 return
 
 
@@ -117,6 +117,8 @@ def _goes_on(run: Run[Snapshot], turns: t.Generator[None, None, None]) -> bool:
     except Exception as error:
         run.problem = error
         if run.rollback:
-            run.problem = PlanRefused(f"{told(error)}; moreover, {run.rollback}; run this again")
+            run.problem = PlanRefused(
+                f"{error_message(error)}; moreover, {run.rollback}; run this again"
+            )
         return False
     return True

@@ -64,9 +64,9 @@ def facts(connection: Connection, dom: VirDomain) -> Facts:
     basics, stored, now, snapshots, current = connection.call(f"read domain {name}", ask)
     defined, running = _lxml.parse(stored, f"domain {name}"), _lxml.parse(now, f"domain {name}")
     disks = tuple(parsed.disks(running))
-    unfit = list(_unfit(name, running))
+    snapshot_blockers = list(_snapshot_blockers(name, running))
     if basics.active and basics.persistent and disks != tuple(parsed.disks(defined)):
-        unfit.append(
+        snapshot_blockers.append(
             f"{name!r} is running with other disks than its definition has; shut it down and start"
             " it, so that both are the same"
         )
@@ -77,8 +77,8 @@ def facts(connection: Connection, dom: VirDomain) -> Facts:
             "memory_mib": (bytes_of(running.find("memory"), "KiB") or 0) // _MIB,
             "free_mib": _free_mib(connection, disks),
             "disks": disks,
-            "unfit": tuple(unfit),
-            "forgetful": tuple(_forgetful(name, running)) if basics.active else (),
+            "snapshot_blockers": tuple(snapshot_blockers),
+            "memory_blockers": tuple(_memory_blockers(name, running)) if basics.active else (),
             "agent": basics.active and _has_agent(running),
             "libvirt": connection.call("read libvirt's version", connection.conn.getLibVersion),
             "stored": kept,
@@ -151,7 +151,7 @@ def _has_agent(domain: Element) -> bool:
     )
 
 
-def _unfit(name: str, domain: Element) -> t.Iterator[str]:
+def _snapshot_blockers(name: str, domain: Element) -> t.Iterator[str]:
     """Parts of the VM that would not be reverted with its disks."""
     if domain.find("os/nvram") is not None or domain.find("os/loader[@type='pflash']") is not None:
         yield (
@@ -175,7 +175,7 @@ def _unfit(name: str, domain: Element) -> t.Iterator[str]:
         )
 
 
-def _forgetful(name: str, domain: Element) -> t.Iterator[str]:
+def _memory_blockers(name: str, domain: Element) -> t.Iterator[str]:
     """Parts of a running VM that prevent saving its memory."""
     for tag, what in (("filesystem", "shared folders"), ("hostdev", "devices of its hypervisor")):
         if domain.find(f"devices/{tag}") is not None:

@@ -19,7 +19,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ... import _libvirt, _lxml
-from ..._errors import LibvirtFailure, PlanRefused, told
+from ..._errors import LibvirtFailure, PlanRefused, error_message
 from ..._pure.base import durations, metadata
 from ..._pure.base.results import json_diff
 from ..._pure.plan.steps import Plan, Step, predict
@@ -181,7 +181,7 @@ def _carry_out(job: _Job) -> None:
             work = executor.Run(job.plan.steps, job)
             executor.carry_out([work])
             if work.problem is not None:
-                job.problem = told(work.problem)
+                job.problem = error_message(work.problem)
     except PlanRefused as error:  # the lock
         job.problem = str(error)
         return

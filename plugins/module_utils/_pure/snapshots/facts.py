@@ -76,11 +76,12 @@ class Snapshot:
 class Facts:
     """The VM and its snapshots.
 
-    ``unfit`` are parts of it that no snapshot can contain, ``forgetful`` those with which its
-    memory cannot be stored, with the remedy. ``free_mib`` is the free space on the file system of
-    its first disk, None if unknown. ``agent``: the guest agent has opened its channel. ``libvirt``
-    is the version, as libvirt counts. ``there`` are existing files in the way of new ones. ``used``
-    says by name why the files of a snapshot must not be merged: who else needs them.
+    ``snapshot_blockers`` are parts of it that no snapshot can contain, ``memory_blockers`` those
+    with which its memory cannot be stored, with the remedy. ``free_mib`` is the free space on the
+    file system of its first disk, None if unknown. ``agent``: the guest agent has opened its
+    channel. ``libvirt`` is the version, as libvirt counts. ``there`` are existing files in the way
+    of new ones. ``used`` says by name why the files of a snapshot must not be merged: who else
+    needs them.
     """
 
     name: str
@@ -92,8 +93,8 @@ class Facts:
     memory_mib: int = 0
     free_mib: int | None = None
     disks: tuple[Disk, ...] = ()
-    unfit: tuple[str, ...] = ()
-    forgetful: tuple[str, ...] = ()
+    snapshot_blockers: tuple[str, ...] = ()
+    memory_blockers: tuple[str, ...] = ()
     agent: bool = False
     libvirt: int = 0
     there: frozenset[str] = frozenset()

@@ -37,7 +37,7 @@ def path_of(facts: Facts, disk: Disk, snapshot: str) -> str:
 def untakeable(facts: Facts, wanted: Wanted) -> list[str]:
     """Reasons against taking a disk-only snapshot."""
     name, disks = facts.name, [disk for disk in facts.disks if disk.taken]
-    found = list(facts.unfit)
+    found = list(facts.snapshot_blockers)
     within = facts.of_kind(INTERNAL)
     if within:
         found.append(

@@ -90,7 +90,7 @@ def _refusals(facts: Facts) -> list[str]:
 def _untakeable(facts: Facts) -> list[str]:
     """Reasons against taking a snapshot of it."""
     name, disks = facts.name, [disk for disk in facts.disks if disk.taken]
-    found = [*facts.unfit, *facts.forgetful]
+    found = [*facts.snapshot_blockers, *facts.memory_blockers]
     for disk in disks:
         if disk.format != "qcow2":
             found.append(

@@ -22,7 +22,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import (
     PlanRefused,
     Problem,
     SpecError,
-    told,
+    error_message,
     visible,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import options, tables
@@ -86,7 +86,7 @@ WAYS: dict[str, t.Callable[[str], str]] = {
     "libvirt's error": lambda text: str(LibvirtFailure(f"read {text}", text)),
     "unreachable": lambda text: str(HostUnreachable(text, text)),
     "failure of an action": lambda text: str(failure(FleetVirtError(text)).message),
-    "one of several failures": lambda text: told(ValueError(text)),
+    "one of several failures": lambda text: error_message(ValueError(text)),
     "option": _unknown_option,
     "value": options.show,
     "result": lambda text: "".join(

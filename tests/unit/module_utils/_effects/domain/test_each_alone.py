@@ -26,7 +26,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.migration.jobs
     Job,
     Settings,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused, told
+from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused, error_message
 from ansible_collections.fleet.virt.plugins.module_utils._pure.change import (
     creation as creation_steps,
 )
@@ -58,7 +58,7 @@ def connection() -> Iterator[Connection]:
 @pytest.mark.parametrize("name", _FAULTS)
 def test_what_is_said(name: str) -> None:
     error, text = _FAULTS[name]
-    assert told(error) == text
+    assert error_message(error) == text
 
 
 @pytest.mark.parametrize("name", _FAULTS)

@@ -170,7 +170,7 @@ def _branched(current: str) -> Facts:
 @pytest.mark.parametrize(
     ("facts", "wanted", "words"),
     [
-        (dataclasses.replace(_BARE, unfit=("'a' has UEFI",)), _NEW, "UEFI"),
+        (dataclasses.replace(_BARE, snapshot_blockers=("'a' has UEFI",)), _NEW, "UEFI"),
         (dataclasses.replace(_BARE, snapshots=(_WITHIN,)), _NEW, "internal snapshots (within)"),
         (dataclasses.replace(_BARE, disks=(Disk("vda", "p/v", type="volume"),)), _NEW, "volume"),
         (dataclasses.replace(_BARE, disks=(Disk("vda", "/p/v", None),)), _NEW, "the format"),

@@ -157,7 +157,7 @@ _OTHER = Disk("vdb", "/p/b.qcow2")
         (_NEW, {"managed_save": True}, "managedsave-remove a"),
         (_BACK, {"managed_save": True}, "managedsave-remove a"),
         (_NEW, {"state": "crashed"}, "is crashed"),
-        (_NEW, {"unfit": ("'a' has UEFI firmware",)}, "UEFI"),
+        (_NEW, {"snapshot_blockers": ("'a' has UEFI firmware",)}, "UEFI"),
         (_NEW, {"disks": (dataclasses.replace(_DISK, format="raw"),)}, "vda of 'a' is raw"),
         (_NEW, {"disks": (dataclasses.replace(_DISK, snapshot="no"),)}, "snapshot='no'"),
         (_NEW, {"disks": (_CDROM,)}, "no writable disk"),
