@@ -1490,9 +1490,9 @@ def main() -> None:
     params = module.options
 
     def facts(connection: Connection) -> t.Mapping[str, object]:
-        from ansible_collections.fleet.virt.plugins.module_utils._effects.domain import settled
+        from ansible_collections.fleet.virt.plugins.module_utils._effects.domain import up_to_date
 
-        return settled.facts(connection, t.cast("settled.Options", params))
+        return up_to_date.facts(connection, t.cast("up_to_date.Options", params))
 
     def read() -> t.Mapping[str, object]:
         with connect(params["uri"], params["timeout"]) as connection:

@@ -56,7 +56,7 @@ bridges = {
     for bridge in map(neighbours.bridge_of, one["targets"])
     if bridge
 }
-if any([neighbours.stir(bridge) for bridge in sorted(bridges)]):
+if any([neighbours.trigger_arp(bridge) for bridge in sorted(bridges)]):
     end = time.monotonic() + request["patience"]
     while missing() and time.monotonic() < end:
         time.sleep(0.05)

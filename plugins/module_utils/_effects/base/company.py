@@ -31,7 +31,7 @@ class _State:
     """The state at the start of the process."""
 
     def __init__(self) -> None:
-        self.heard = False
+        self.is_module = False
         self.parent = 0
         self.looked = 0.0
         self.begin()
@@ -47,7 +47,7 @@ os.register_at_fork(after_in_child=_state.begin)
 
 def mark_as_module() -> None:
     """Mark this process as a module: it has a caller as long as its output can be written."""
-    _state.heard = True
+    _state.is_module = True
 
 
 def require() -> None:
@@ -56,7 +56,7 @@ def require() -> None:
     if now - _state.looked < _SECONDS:
         return
     _state.looked = now
-    if os.getppid() != _state.parent or (_state.heard and _broken(_OUTPUT)):
+    if os.getppid() != _state.parent or (_state.is_module and _broken(_OUTPUT)):
         raise Abandoned("the calling process is gone; the work was abandoned")
 
 

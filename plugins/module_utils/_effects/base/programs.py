@@ -32,12 +32,12 @@ _BLOCK = 65536
 
 
 class ProgramFailed(FleetVirtError):
-    """A program ended with a status other than 0; ``said`` is its error output."""
+    """A program ended with a status other than 0; ``error_text`` is its error output."""
 
-    def __init__(self, argv: t.Sequence[str], status: int, said: str) -> None:
+    def __init__(self, argv: t.Sequence[str], status: int, error_text: str) -> None:
         self.status = status
-        self.said = said
-        super().__init__(f"{' '.join(argv[:3])} failed ({status}): {said[:1000]}")
+        self.error_text = error_text
+        super().__init__(f"{' '.join(argv[:3])} failed ({status}): {error_text[:1000]}")
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Done:
 
     status: int
     out: str
-    said: str  # standard error, or else standard output
+    error_text: str  # standard error, or else standard output
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Ended:
         return _text(self.stdout)
 
     @property
-    def said(self) -> str:
+    def error_text(self) -> str:
         """Standard error, or else standard output."""
         return _text(self.stderr).strip() or self.out.strip()
 
@@ -157,7 +157,7 @@ def attempt(
     if find(argv[0]) is None:
         return None
     done = execute(argv, text=text, seconds=seconds, path=_PATH)
-    return Done(done.status, done.out, " ".join(done.said.split()))
+    return Done(done.status, done.out, " ".join(done.error_text.split()))
 
 
 def run(argv: t.Sequence[str], *, text: str | None = None, seconds: float = _SECONDS) -> str:
@@ -166,7 +166,7 @@ def run(argv: t.Sequence[str], *, text: str | None = None, seconds: float = _SEC
     if done is None:
         raise ProgramFailed(argv, 127, "it is not installed")
     if done.status != 0:
-        raise ProgramFailed(argv, done.status, done.said)
+        raise ProgramFailed(argv, done.status, done.error_text)
     return done.out
 
 

@@ -39,7 +39,7 @@ def systemctl(*words: str, may_fail: bool = False) -> str:
     except DeadlineExceeded:
         raise PlanRefused(f"{' '.join(command)} timed out after {_LIMIT:g} seconds") from None
     if done.status and not may_fail:
-        raise PlanRefused(f"{' '.join(command)} failed: {done.said}")
+        raise PlanRefused(f"{' '.join(command)} failed: {done.error_text}")
     return done.out
 
 

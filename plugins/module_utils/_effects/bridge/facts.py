@@ -49,7 +49,7 @@ def run(command: t.Sequence[str], *, check: bool = False, text: str | None = Non
         raise FleetVirtError(f"`{' '.join(command)}` timed out after {_LIMIT:g} s") from None
     if done.status:
         if check:
-            raise FleetVirtError(f"`{' '.join(command)}` failed ({done.status}): {done.said}")
+            raise FleetVirtError(f"`{' '.join(command)}` failed ({done.status}): {done.error_text}")
         return ""
     return done.stdout.decode("utf-8", "surrogateescape")
 

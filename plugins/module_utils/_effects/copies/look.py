@@ -47,7 +47,7 @@ def sources(connection: Connection, names: t.Collection[str], pool: str) -> dict
     return {
         "changed": False,
         "defined": defined,
-        "alone": peer.alone(),
+        "alone": peer.peer_error(),
         "sources": [
             {
                 **{key: vm[key] for key in _OF_A_SOURCE},

@@ -148,14 +148,14 @@ def _power(host: Host, change: Change) -> Power:
 
     settings = host.settings
     after = predict(facts, change.converged.plan.steps).inactive
-    coming = [*(volume.path for volume in change.volumes.values()), *change.wanted.bases.values()]
+    incoming = [*(volume.path for volume in change.volumes.values()), *change.wanted.bases.values()]
     return power.decide(
         domain,
         now,
         maintenance=is_in_maintenance(
             host.connection, settings.base_pool, settings.pool_paths.get(settings.base_pool)
         ),
-        blockers=start_blockers.read(host.connection, change.dom, after, coming),
+        blockers=start_blockers.read(host.connection, change.dom, after, incoming),
     )
 
 

@@ -217,4 +217,4 @@ def _run(words: list[str], timeout: float) -> tuple[int, str]:
         return 127, f"{words[0]} is not installed"
     except DeadlineExceeded:
         return 124, f"{' '.join(words)} timed out after {timeout:g} seconds"
-    return done.status, done.out.strip() if done.status == 0 else done.said
+    return done.status, done.out.strip() if done.status == 0 else done.error_text

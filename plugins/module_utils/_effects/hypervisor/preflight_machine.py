@@ -47,7 +47,7 @@ def kvm(emulator: str | None, arch: str | None) -> Device:
             return {"device": True, "tried": True, "problem": problem}
     if done is None:
         raise FleetVirtError(f"libvirt reports the emulator {emulator}, but it does not exist")
-    return {"device": True, **trial_guest.outcome(done.status, done.said)}
+    return {"device": True, **trial_guest.outcome(done.status, done.error_text)}
 
 
 def iommu() -> bool:

@@ -50,7 +50,7 @@ class Brought:
     steps: tuple[str, ...]
 
 
-def alone() -> str:
+def peer_error() -> str:
     """Why this hypervisor and others cannot exchange images; empty if they can."""
     missing = _missing_certificates()
     if not missing and not listeners.is_open(TLS_PORT):

@@ -132,7 +132,7 @@ def present(
     if missing:
         from . import peer as image_peer  # not needed by a call that has the image
 
-        result["missing"], result["alone"] = True, image_peer.alone()
+        result["missing"], result["alone"] = True, image_peer.peer_error()
     if changed:
         made = "" if existing else f"pool {pool.name} at {pool.path}\n"
         after = f"{made}base image {entry['volume']}\n"
@@ -289,12 +289,12 @@ def _of_peers(
             if occupied is not None:
                 return True, None, steps, occupied
             continue
-        brought = image_peer.take(
+        transferred = image_peer.take(
             connection, *place, digest, peers, **called._asdict(), limits=limits
         )
-        steps += brought.steps
-        if brought.base is not None:
-            return True, brought.base, steps, 0
+        steps += transferred.steps
+        if transferred.base is not None:
+            return True, transferred.base, steps, 0
     return False, None, steps, 0
 
 

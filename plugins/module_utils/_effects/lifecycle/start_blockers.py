@@ -30,12 +30,12 @@ def read(
     connection: Connection,
     dom: VirDomain,
     text: str | None = None,
-    coming: t.Collection[str] = (),
+    incoming: t.Collection[str] = (),
 ) -> list[str]:
     """The reasons, each with its remedy; empty if libvirt may start the domain.
 
     Files and interfaces are looked for only on this machine's hypervisor. ``text`` is the
-    definition that it will have, if it changes first, ``coming`` the files created until then.
+    definition that it will have, if it changes first, ``incoming`` the files created until then.
     """
     if connection.conn.getType() != _QEMU:
         return []
@@ -45,7 +45,7 @@ def read(
     needs = start_needs.of_definition(_lxml.parse(text, f"domain {name}"))
     problems = []
     if connection.local:
-        files = {path: user for path, user in needs.files.items() if path not in coming}
+        files = {path: user for path, user in needs.files.items() if path not in incoming}
         problems += _missing_files(connection, files, needs.images)
         problems += [
             f"there is no bridge {bridge!r} on its hypervisor; set it up, or change its NIC"

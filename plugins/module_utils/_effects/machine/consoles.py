@@ -16,7 +16,7 @@ import typing as t
 TAIL = 256 * 1024  # bytes of a console that are looked at
 
 
-def said(paths: t.Iterable[str]) -> tuple[str, str]:
+def first_log(paths: t.Iterable[str]) -> tuple[str, str]:
     """The first of these logs that is a non-empty file of this machine, and its end.
 
     Both are empty if there is none.
@@ -28,7 +28,7 @@ def said(paths: t.Iterable[str]) -> tuple[str, str]:
     return "", ""
 
 
-def said_since(path: str, offset: int) -> tuple[str, int]:
+def lines_since(path: str, offset: int) -> tuple[str, int]:
     """The complete lines of the log from ``offset`` on, and where they end.
 
     A log that has become shorter is read from its start, of more than ``TAIL`` bytes only the end.

@@ -78,7 +78,7 @@ def network_of(interface: str) -> ipaddress.IPv4Interface | None:
         return None
 
 
-def stir(bridge: str) -> bool:
+def trigger_arp(bridge: str) -> bool:
     """Have the kernel resolve all addresses of a bridge's network; :func:`table` then has replies.
 
     Sends an empty datagram to each unknown address, 253 at most. Returns False, with nothing sent,

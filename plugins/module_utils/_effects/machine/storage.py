@@ -207,7 +207,7 @@ def copy(source: str, source_format: str, target: str, target_format: str) -> No
         seconds=_COPY,
     )
     if done is None or done.status:
-        reason = done.said[-500:] if done else "setpriv (package util-linux) is not installed"
+        reason = done.error_text[-500:] if done else "setpriv (package util-linux) is not installed"
         raise PlanRefused(f"{source} could not be copied to {target}: {reason}")
 
 

@@ -30,7 +30,7 @@ _POLL = 0.05
 _LINE = re.compile(
     r'\S+\s+\d+\s+\d+\s+\S*:(?P<port>\d+)\s+\S+:16514\s+users:\(\("(?P<who>[^"]+)".*\)\)(?P<more>.*)'
 )
-# Another user than root; no inode: the program has closed it, and the user is root's whoever it was
+# Another user than root; no inode: the program has closed it, and the user is root's in any case
 _NOT_OF_ROOT = re.compile(r"\buid:[1-9]|\bino:0\b")
 
 

@@ -127,7 +127,7 @@ def _set(domain: VirDomain, kind: str, password: str, until: str | None = None) 
 
 
 def _restore(domain: VirDomain, kind: str, own: str, old: str | None) -> None:
-    """Restore the former password; if there was none, set an empty one, which nobody can use."""
+    """Restore the former password; if there was none, set an empty one, which no client can use."""
     with contextlib.suppress(LibvirtError, FleetVirtError):  # it is no longer running
         if not domain.isActive():
             return

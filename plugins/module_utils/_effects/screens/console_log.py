@@ -67,9 +67,9 @@ def _entry(domain: VirDomain, wanted: WantedLines) -> Entry:
     logs = [device["log"] for device in facts["consoles"] if device["log"]]
     if not logs:
         return _failed(domain, _NO_LOG)
-    path, text = consoles.said(logs)
+    path, text = consoles.first_log(logs)
     since = wanted.since.get(str(domain.name()))
-    recent, read_to = consoles.said_since(path or logs[0], since or 0)
+    recent, read_to = consoles.lines_since(path or logs[0], since or 0)
     lines = console.end(text, wanted.lines)
     if since is not None:
         lines = [line for line in console.lines(recent) if line]

@@ -177,7 +177,7 @@ def _run(what: str, command: t.Sequence[str | Path]) -> None:
 
     done = programs.attempt([str(word) for word in command], seconds=_SECONDS)
     if done is None or done.status:
-        detail = done.said[-500:] if done else "it is not installed"
+        detail = done.error_text[-500:] if done else "it is not installed"
         raise PlanRefused(f"{command[0]} could not create {what}: {detail}")
 
 

@@ -37,7 +37,7 @@ from .waited import Guest
 _TICK = 0.1
 _PAUSE = 0.5  # between two observations of a VM, and two attempts at an address
 _SOON = 0.1  # between two attempts if the port refuses connections, which costs almost nothing
-_STIR_PAUSE = 5.0  # between two probes of all machines on a bridge
+_TRIGGER_PAUSE = 5.0  # between two probes of all machines on a bridge
 _BETTER = 0.5  # how long to wait for an address from a more trusted source
 _SHORTEST = 2.0  # minimum duration of a call in a longer wait, even if something happened
 _CHECK_MODE = "not waited for in check mode"
@@ -178,7 +178,7 @@ class _Wait:
         self.settings = settings
         self.stop = threading.Event()
         self.news = threading.Event()  # a VM responded
-        self.stirred: dict[str, float] = {}
+        self.triggered: dict[str, float] = {}
         self.bug: BaseException | None = None
         domains = require_domains(connection, names)
         self.watched = [_Watched(Guest(connection, agents, dom)) for dom in domains.values()]
@@ -259,7 +259,7 @@ class _Wait:
             if self.settings.until == "ssh" and not vm.over:
                 self._give_up(vm)
             if self.connection.local and self._is_unreachable(vm):
-                self._stir(vm.guest)
+                self._trigger_arp(vm.guest)
 
     @staticmethod
     def _is_unreachable(vm: _Watched) -> bool:
@@ -376,17 +376,17 @@ class _Wait:
             ]
             guest.ended = "; ".join([f"{_NO_CLOUD_INIT}. {_RECREATE}", *tried])
 
-    def _stir(self, guest: Guest) -> None:
+    def _trigger_arp(self, guest: Guest) -> None:
         """Probe the networks of a VM with no known address, at once if it has sent traffic."""
         now = time.monotonic()
         for bridge, mac in guest.bridges:
-            last = self.stirred.get(bridge)
-            if last is not None and now - last < _STIR_PAUSE:
+            last = self.triggered.get(bridge)
+            if last is not None and now - last < _TRIGGER_PAUSE:
                 continue
             # a bridge forgets a VM that is idle for minutes
-            if neighbours.has_spoken(bridge, mac) or now - self.started >= _STIR_PAUSE:
-                self.stirred[bridge] = now
-                neighbours.stir(bridge)
+            if neighbours.has_spoken(bridge, mac) or now - self.started >= _TRIGGER_PAUSE:
+                self.triggered[bridge] = now
+                neighbours.trigger_arp(bridge)
 
     def _result(self, *, final: bool) -> Result:
         """The current result; failed if waiting is over and a VM did not respond."""

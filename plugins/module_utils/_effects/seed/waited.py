@@ -86,12 +86,12 @@ class Guest:
         order = {mac: index for index, mac in enumerate(self.macs)}
         # an address from another source is in the table because we tried it
         known = {address for some in by_source.values() for address in some}
-        near = [
+        from_host = [
             (order[mac], address)
             for address, mac in table.items()
             if mac in order and address not in known
         ]
-        by_source["neighbour"] = [address for _dummy, address in sorted(near)]
+        by_source["neighbour"] = [address for _dummy, address in sorted(from_host)]
         sources: dict[str, str] = {}
         for source in SOURCES:
             some = (usable(address) for address in by_source.get(source, ()))
@@ -190,7 +190,7 @@ class Guest:
 
     def _console(self) -> str:
         """The end of the first console log on this machine that is not empty."""
-        path, text = consoles.said(self._logs) if self.connection.local else ("", "")
+        path, text = consoles.first_log(self._logs) if self.connection.local else ("", "")
         if text:
             self._log = path
         return text

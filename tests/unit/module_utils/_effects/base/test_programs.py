@@ -37,7 +37,7 @@ def test_a_program_of_the_session_is_found_where_the_session_looks(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("LANGUAGE", "de")
     done = programs.execute(["own"])
-    assert (done.status, done.out, done.said) == (3, "C.UTF-8 C\n", "why")
+    assert (done.status, done.out, done.error_text) == (3, "C.UTF-8 C\n", "why")
     assert programs.attempt(["own"]) is None
 
 
@@ -48,7 +48,7 @@ def test_without_input_a_program_reads_nothing() -> None:
 
 
 def test_what_is_said_where_standard_error_is_empty() -> None:
-    assert programs.execute(["sh", "-c", "echo out"]).said == "out"
+    assert programs.execute(["sh", "-c", "echo out"]).error_text == "out"
     done = programs.attempt(["sh", "-c", "echo out; printf 'a\\r\\n  b\\n' >&2"])
     assert done == programs.Done(0, "out\n", "a b")
 

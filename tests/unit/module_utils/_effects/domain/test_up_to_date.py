@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._effects.base import lookup
-from ansible_collections.fleet.virt.plugins.module_utils._effects.domain import init, settled
+from ansible_collections.fleet.virt.plugins.module_utils._effects.domain import init, up_to_date
 from ansible_collections.fleet.virt.plugins.module_utils._effects.domain.creation_types import (
     Settings,
 )
@@ -48,7 +48,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[Machi
         yield found
 
 
-def _facts(machine: Machine, *vms: t.Mapping[str, object]) -> settled.Facts:
+def _facts(machine: Machine, *vms: t.Mapping[str, object]) -> up_to_date.Facts:
     asked = base64.b64encode(json.dumps(vms).encode()).decode()
     params = {
         "base_pool": "base",
@@ -62,7 +62,7 @@ def _facts(machine: Machine, *vms: t.Mapping[str, object]) -> settled.Facts:
         "_asked": asked if vms else "",
         "_image_paths": [],
     }
-    found = machine.call(lambda one: settled.facts(one, t.cast("settled.Options", params)))
+    found = machine.call(lambda one: up_to_date.facts(one, t.cast("up_to_date.Options", params)))
     assert found is not None
     assert machine.effects.done == []
     return found

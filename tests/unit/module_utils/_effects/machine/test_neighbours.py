@@ -55,7 +55,7 @@ def test_network_of_loopback() -> None:
 
 
 def test_a_large_network_is_left_alone() -> None:
-    assert neighbours.stir("lo") is False
+    assert neighbours.trigger_arp("lo") is False
 
 
 _FIB = """\

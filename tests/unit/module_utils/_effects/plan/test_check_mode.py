@@ -117,7 +117,7 @@ COVERED = {
 # With the test that compares check mode and run
 ELSEWHERE = {
     "copies/template.py": "integration/provisioning/test_copies.py",
-    "domain/settled.py": "unit/module_utils/_effects/domain/test_settled.py",
+    "domain/up_to_date.py": "unit/module_utils/_effects/domain/test_up_to_date.py",
     "hypervisor/daemon.py": "integration/test_daemon.py",
     "hypervisor/pool_setup.py": "unit/module_utils/_effects/hypervisor/test_pool_setup.py",
     "images/state.py": "integration/test_image.py",

@@ -27,30 +27,30 @@ def test_the_first_that_says_something(tmp_path: Path) -> None:
     full.write_bytes(b"x" * consoles.TAIL + b"end\xff\n")
     os.mkfifo(fifo)
     missing = str(tmp_path / "missing")
-    path, text = consoles.said([missing, str(fifo), str(empty), str(full)])
+    path, text = consoles.first_log([missing, str(fifo), str(empty), str(full)])
     assert path == str(full)
     assert text.endswith("xend�\n")
     assert len(text) == consoles.TAIL
-    assert consoles.said([missing, str(fifo), str(empty)]) == ("", "")
+    assert consoles.first_log([missing, str(fifo), str(empty)]) == ("", "")
 
 
 def test_what_was_said_since(tmp_path: Path) -> None:
     """Whole lines, each once; of a log that begins anew all."""
     log = tmp_path / "log"
     log.write_bytes(b"one\ntwo\nweb1 lo")
-    text, read_to = consoles.said_since(str(log), 0)
+    text, read_to = consoles.lines_since(str(log), 0)
     assert text == "one\ntwo\n"
-    assert consoles.said_since(str(log), read_to) == ("", read_to)
+    assert consoles.lines_since(str(log), read_to) == ("", read_to)
     with log.open("ab") as file:
         file.write(b"gin:\n")
-    text, read_to = consoles.said_since(str(log), read_to)
+    text, read_to = consoles.lines_since(str(log), read_to)
     assert text == "web1 login:\n"
     log.write_bytes(b"again\n")
-    assert consoles.said_since(str(log), read_to) == ("again\n", 6)
+    assert consoles.lines_since(str(log), read_to) == ("again\n", 6)
     log.write_bytes(b"y" * (2 * consoles.TAIL) + b"\n")
-    text, read_to = consoles.said_since(str(log), 0)
+    text, read_to = consoles.lines_since(str(log), 0)
     assert (len(text), read_to) == (consoles.TAIL, 2 * consoles.TAIL + 1)
-    assert consoles.said_since(str(tmp_path / "none"), 5) == ("", 0)
+    assert consoles.lines_since(str(tmp_path / "none"), 5) == ("", 0)
 
 
 def test_what_is_followed_is_text() -> None:
