@@ -308,5 +308,5 @@ def _unmarked(options: Options, task_vars: Values) -> list[str]:
     return [
         f"{name}: its maintenance mark could not be {done}, so no VM was moved:"
         f" {outcomes.error_message(answers.get(name) or {})}"
-        for name in outcomes.unheard([host], answers, "maintenance")
+        for name in outcomes.without_answer([host], answers, "maintenance")
     ]

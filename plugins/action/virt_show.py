@@ -251,7 +251,7 @@ def _undone(task_vars: Values, options: Options) -> list[str]:
     names_by_problem: dict[str, list[str]] = {}  # names by what is said of them
     for step in options["acted"]:
         answers = registered(task_vars, step["results"])
-        for name in outcomes.unheard(names, answers, step["returns"]):
+        for name in outcomes.without_answer(names, answers, step["returns"]):
             said = f"{step['undone']}: {outcomes.error_message(answers[name])}"
             names_by_problem.setdefault(said, []).append(name)
     return [f"{', '.join(those)}: {said}" for said, those in names_by_problem.items()]
@@ -261,7 +261,7 @@ def _unmarked(answers: t.Mapping[str, Answer]) -> list[str]:
     return [
         f"{name}: its maintenance mark is unchanged or unknown:"
         f" {outcomes.error_message(answers[name])}"
-        for name in outcomes.unheard(answers, answers, "maintenance")
+        for name in outcomes.without_answer(answers, answers, "maintenance")
     ]
 
 

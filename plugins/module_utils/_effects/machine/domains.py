@@ -244,7 +244,7 @@ def _describe(domain: VirDomain, host: _Host) -> DomainEntry:
     """The entry as far as libvirt has it in memory: no disk is accessed."""
     name, uuid = str(domain.name()), str(domain.UUIDString())
     info = domain_info.parse(domain.XMLDesc(0), f"domain {name}")
-    entry = domain_entry.described(info, name, uuid)
+    entry = domain_entry.from_info(info, name, uuid)
     entry["autostart"] = host.has("autostart", uuid)
     entry["persistent"] = host.has("persistent", uuid)
     entry["managed_save"] = host.has("managed_save", uuid)

@@ -22,7 +22,7 @@ _TEXT = (str, _NONE)
 _NUMBER = (int, float, _NONE)
 _FLAG = (bool, _NONE)
 _TEXTS = [str]
-_NAME = NotEmpty()  # of a VM: without one, nothing can be said of it, and its hypervisor is silent
+_NAME = NotEmpty()  # of a VM: without one, nothing is known of it, and its hypervisor is silent
 
 _GRAPHICS: Fields = {"type": _TEXT, "port": _NUMBER, "tls_port?": _NUMBER, "socket?": _TEXT}
 _DISK: Fields = {"target": _TEXT, "size_mib": _NUMBER, "source": _TEXT, "format": _TEXT}

@@ -85,7 +85,9 @@ def failed_entry(outcome: Outcome, answer: Answer) -> dict[str, object]:
     return {"name": outcome.name, "changed": False, "failed": True, "msg": error_message(answer)}
 
 
-def unheard(hosts: t.Iterable[str], answers: Mapping[str, Answer], key: str) -> dict[str, str]:
+def without_answer(
+    hosts: t.Iterable[str], answers: Mapping[str, Answer], key: str
+) -> dict[str, str]:
     """For each of ``hosts`` without ``key`` in its result, why there is none."""
     return {
         host: reason(answers.get(host) or {})

@@ -158,7 +158,7 @@ def _look(wanted: Wanted, facts: Facts) -> tuple[Entry, str]:
 
 
 def _require_right(wanted: Wanted, bridge: Link, uplink: str, facts: Facts) -> None:
-    """Accept or refuse an existing bridge, whoever created it; it is never changed."""
+    """Accept or refuse an existing bridge of any origin; it is never changed."""
     remedy = "change it where it is configured, or remove it from there to have it created again"
     if uplink and facts.links.get(uplink, Link("")).master != bridge.name:
         raise PlanRefused(
@@ -250,7 +250,7 @@ def _require_known(link: Link, wanted: Wanted, known: t.Collection[str], manager
 
 
 def _require_lasting(wanted: Wanted, files: t.Iterable[File], facts: Facts) -> None:
-    """Refuse to change what is gone, or is written anew, at a later boot."""
+    """Refuse to change what is gone, or is written again, at a later boot."""
     for file in files:
         path = shlex.quote(file.path)
         if not file.path.startswith(_LASTING):

@@ -110,7 +110,7 @@ def _left(made: Made, *, check: bool) -> list[str]:
     """Claims that may still exist, because their withdrawal was not confirmed."""
     if check:
         return []
-    silent = outcomes.unheard(made.withdrawn, made.created, "vms")
+    silent = outcomes.without_answer(made.withdrawn, made.created, "vms")
     return [
         f"{host}: the claim of {', '.join(made.withdrawn[host])} may still exist because it was not"
         f" withdrawn: {why}; run the same command again, which takes it over"

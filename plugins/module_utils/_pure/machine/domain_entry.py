@@ -20,7 +20,7 @@ if t.TYPE_CHECKING:
 _EMPTY = "<domain><name>unreadable</name></domain>"
 
 
-def described(info: DomainInfo, name: str, uuid: str) -> DomainEntry:
+def from_info(info: DomainInfo, name: str, uuid: str) -> DomainEntry:
     """The entry of the domain that ``info`` describes, for the caller to complete."""
     return {
         **info,
@@ -39,7 +39,7 @@ def described(info: DomainInfo, name: str, uuid: str) -> DomainEntry:
 
 def unreadable(name: str, uuid: str, error: str) -> DomainEntry:
     """An entry with every key, of which only these values are known."""
-    entry = described(domain_info.parse(_EMPTY, f"domain {name}"), name, uuid)
+    entry = from_info(domain_info.parse(_EMPTY, f"domain {name}"), name, uuid)
     return {**entry, "agent": None, "error": error}
 
 

@@ -110,9 +110,9 @@ def _machines(root: Element, arch: str | None) -> list[str]:
         {
             str(machine.text)
             for guest in _children(root, "guest")
-            for one in _children(guest, "arch")
-            if one.get("name") == arch
-            for machine in one.iter("machine")
+            for architecture in _children(guest, "arch")
+            if architecture.get("name") == arch
+            for machine in architecture.iter("machine")
             if machine.text
         }
     )

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is said of a VM that another run has a lease on.
+"""The messages about a VM that another run has a lease on.
 
 This file is private to the collection.
 """

@@ -98,7 +98,7 @@ def test_each_result_that_is_none_has_a_reason(answer: dict[str, t.Any], reason:
     assert problem is not None
     assert problem.startswith(f"web1 on hv1: {reason}; ")
     assert "run it again" in problem
-    assert outcomes.unheard(["hv1"], {"hv1": answer}, "vms") == {"hv1": reason}
+    assert outcomes.without_answer(["hv1"], {"hv1": answer}, "vms") == {"hv1": reason}
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def read(text: str) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("view", ["list", "query"])
 def test_domains(view: str) -> None:
-    entry = domain_entry.described(parse(DOMAIN, "domain"), "web1", "u")
+    entry = domain_entry.from_info(parse(DOMAIN, "domain"), "web1", "u")
     hypervisor = {"name": "hv1", "answered": True, "error": None, "domains": [entry]}
     silent = {**SILENT, "domains": []}
     first, second = read(records.text(view, [hypervisor, silent], predicted=False))

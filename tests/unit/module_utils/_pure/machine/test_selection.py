@@ -20,7 +20,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.machine.selection
 def domain(name: str, **changes: object) -> dict[str, object]:
     info = parse("<domain><name>x</name></domain>", "domain")
     metadata = {**info["metadata"], **{k: changes.pop(k) for k in list(changes) if k in _KEPT}}
-    entry = domain_entry.described(info, name, "u")
+    entry = domain_entry.from_info(info, name, "u")
     return {**entry, "state": "running", "metadata": metadata, **changes}
 
 
