@@ -70,6 +70,16 @@ def test_every_platform_has_what_modules_need() -> None:
             assert set(values[kind]) == {"x86_64", "aarch64"}, f"{name}: {kind}"
 
 
+def elsewhere(role: Path) -> set[str]:
+    """Return the options of the other roles that have their names."""
+    others = [other for other in ROLES if other != role]
+    specs = [
+        (other.name, load(other / "meta" / "argument_specs.yml")["argument_specs"]["main"])
+        for other in others
+    ]
+    return {name for own, entry in specs for name in entry["options"] if name.startswith(f"{own}_")}
+
+
 @pytest.mark.parametrize("role", ROLES, ids=by_name)
 def test_every_variable_is_specified_as_it_is(role: Path) -> None:
     defaults = load(role / "defaults" / "main.yml") or {}
@@ -79,7 +89,8 @@ def test_every_variable_is_specified_as_it_is(role: Path) -> None:
         options = entry.get("options", {})
         assert set(defaults) <= set(options)
         for name, option in options.items():
-            assert name.startswith(f"{role.name}_")
+            # its own, or read by it as well: the playbooks', or another role's
+            assert name.startswith((f"{role.name}_", "virt_")) or name in elsewhere(role), name
             if "default" in option:
                 assert option["default"] == defaults[name], name
             assert name in defaults or not option.get("default")

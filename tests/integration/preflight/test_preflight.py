@@ -22,7 +22,8 @@ from ansible_collections.fleet.virt.tests.integration.support.ansible import Ans
 from ansible_collections.fleet.virt.tests.integration.support.documented import undocumented
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
-SHOW = "Show the findings"
+ROLE = "fleet.virt.hypervisor"
+SHOW = f"{ROLE} : Show the findings"
 SOCKETS = "libvirtd.socket libvirtd-ro.socket libvirtd-admin.socket"
 PKI = "/etc/pki/libvirt"
 # What these hosts are by nature, and no error
@@ -104,7 +105,7 @@ def test_a_fleet_in_order(fleet: Fleet) -> None:
     }
     assert undocumented("virt_preflight", result) == []
     assert all(one["remedy"] and one["hosts"] for one in findings)
-    looked = run.of("Check every hypervisor")
+    looked = run.of(f"{ROLE} : Check every hypervisor")
     for host, peer in (("hv1", "hv2"), ("hv2", "hv1")):
         facts = looked[host]["facts"]
         assert facts["errors"] == {}
@@ -118,7 +119,7 @@ def test_a_fleet_in_order(fleet: Fleet) -> None:
         # one machine has one clock: what is measured has to be nothing
         clock = facts["clock"]
         assert abs(clock["offset"]) <= clock["uncertainty"] < 1
-    baselines = run.of("Compare the CPUs").values()
+    baselines = run.of(f"{ROLE} : Compare the CPUs").values()
     assert all(one["baseline"]["runs"] and not one["baseline"]["error"] for one in baselines)
     assert json.loads(json.dumps(looked["hv1"]["changed"])) is False
 
