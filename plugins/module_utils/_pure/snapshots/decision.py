@@ -97,13 +97,13 @@ def report(
     """The report as text, and the failures."""
     rows: list[list[str | None]] = []
     failures = []
-    for one in outcomes(shares, answers):
-        entry = one.entry or {}
-        if one.problem is not None:
-            failures.append(one.problem)
-        outcome = word(one.entry, "would change" if check else "changed", one.problem)
+    for vm in outcomes(shares, answers):
+        entry = vm.entry or {}
+        if vm.problem is not None:
+            failures.append(vm.problem)
+        outcome = word(vm.entry, "would change" if check else "changed", vm.problem)
         steps = "; ".join(map(str, as_list(entry.get("steps"))))
-        rows.append([one.name, one.host, outcome, steps])
+        rows.append([vm.name, vm.host, outcome, steps])
     return table(_HEADS, sorted(rows, key=lambda row: str(row[0]))) + "\n", failures
 
 
@@ -126,21 +126,21 @@ def listing(names: t.Sequence[str], seen: Fleet) -> tuple[str, list[str]]:
     return "\n".join(lines) + "\n", problems
 
 
-def _row(one: t.Mapping[str, object]) -> list[str | None]:
+def _row(snapshot: t.Mapping[str, object]) -> list[str | None]:
     return [
-        as_text(one.get("name")),
-        as_text(one.get("parent")),
-        "yes" if one.get("current") else "",
-        _time(as_number(one.get("created"))),
-        as_text(one.get("state")),
-        as_text(one.get("kind")),
-        "fleet.virt" if one.get("managed") else "others",
+        as_text(snapshot.get("name")),
+        as_text(snapshot.get("parent")),
+        "yes" if snapshot.get("current") else "",
+        _time(as_number(snapshot.get("created"))),
+        as_text(snapshot.get("state")),
+        as_text(snapshot.get("kind")),
+        "fleet.virt" if snapshot.get("managed") else "others",
     ]
 
 
 def _time(seconds: int | None) -> str | None:
     try:
-        found = datetime.datetime.fromtimestamp(seconds or 0, datetime.timezone.utc)
+        moment = datetime.datetime.fromtimestamp(seconds or 0, datetime.timezone.utc)
     except (ValueError, OverflowError, OSError):
         return None
-    return found.strftime("%Y-%m-%d %H:%M:%SZ") if seconds else None
+    return moment.strftime("%Y-%m-%d %H:%M:%SZ") if seconds else None

@@ -117,11 +117,11 @@ class Facts:
 def ordered(snapshots: t.Iterable[Snapshot]) -> tuple[Snapshot, ...]:
     """The oldest first. libvirt stores whole seconds; within one second, a child is newer than its
     parent."""
-    by_name = {one.name: one for one in snapshots}
+    by_name = {snapshot.name: snapshot for snapshot in snapshots}
     depths: dict[str | None, int] = {}
-    for one in by_name.values():
+    for snapshot in by_name.values():
         unknown = []  # up to the first of which the depth is known; each is visited once
-        name: str | None = one.name
+        name: str | None = snapshot.name
         while name in by_name and name not in depths:
             unknown.append(name)
             depths[name] = 0  # also ends a circle, which no libvirt has
@@ -130,17 +130,20 @@ def ordered(snapshots: t.Iterable[Snapshot]) -> tuple[Snapshot, ...]:
         for child in reversed(unknown):
             above = depths[child] = above + 1
     return tuple(
-        sorted(by_name.values(), key=lambda one: (one.created, depths[one.name], one.name))
+        sorted(
+            by_name.values(),
+            key=lambda snapshot: (snapshot.created, depths[snapshot.name], snapshot.name),
+        )
     )
 
 
 def below(facts: Facts, name: str) -> list[Snapshot]:
     """The descendants of the snapshot ``name``, the nearest first."""
     children: dict[str | None, list[Snapshot]] = {}
-    for one in facts.snapshots:
-        if one.name != name:
-            children.setdefault(one.parent, []).append(one)
-    found = children.pop(name, [])
-    for one in found:  # which grows meanwhile
-        found += children.pop(one.name, [])
-    return found
+    for snapshot in facts.snapshots:
+        if snapshot.name != name:
+            children.setdefault(snapshot.parent, []).append(snapshot)
+    descendants = children.pop(name, [])
+    for snapshot in descendants:  # which grows meanwhile
+        descendants += children.pop(snapshot.name, [])
+    return descendants

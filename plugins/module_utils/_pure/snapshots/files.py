@@ -28,48 +28,48 @@ _LONGEST = 255  # bytes of a file name
 
 def path_of(facts: Facts, disk: Disk, snapshot: str) -> str:
     """The file in which the VM continues with ``disk``, named after the lowest backing file."""
-    found = disk.source
-    for one in facts.of_kind(EXTERNAL)[:1]:
-        found = {each.target: each.source for each in one.disks}.get(disk.target, found)
-    return f"{posixpath.splitext(found)[0]}.{snapshot}.qcow2"
+    path = disk.source
+    for external in facts.of_kind(EXTERNAL)[:1]:
+        path = {each.target: each.source for each in external.disks}.get(disk.target, path)
+    return f"{posixpath.splitext(path)[0]}.{snapshot}.qcow2"
 
 
 def untakeable(facts: Facts, wanted: Wanted) -> list[str]:
     """Reasons against taking a disk-only snapshot."""
     name, disks = facts.name, [disk for disk in facts.disks if disk.taken]
-    found = list(facts.snapshot_blockers)
+    blockers = list(facts.snapshot_blockers)
     within = facts.of_kind(INTERNAL)
     if within:
-        found.append(
+        blockers.append(
             f"{name!r} has internal snapshots ({_names(within)}), and libvirt deletes neither kind"
             " if both exist; delete them first, or leave disk_only out"
         )
     for disk in disks:
         if disk.type != "file" or not disk.source.startswith("/"):
-            found.append(
+            blockers.append(
                 f"disk {disk.target} of {name!r} is of type {disk.type}, and a disk-only snapshot"
                 " needs disks that are files; leave disk_only out"
             )
         elif disk.format is None:
-            found.append(
+            blockers.append(
                 f"the definition of {name!r} does not give the format of its disk {disk.target},"
                 f" and guessing it is dangerous; add it there (virsh edit {name})"
             )
         elif disk.snapshot in ("no", "manual"):
-            found.append(
+            blockers.append(
                 f"the definition of {name!r} has snapshot='{disk.snapshot}' for its disk"
                 f" {disk.target}, which would be left out; remove that (virsh edit {name})"
             )
         else:
-            found += _unnameable(facts, path_of(facts, disk, wanted.snapshot))
+            blockers += _unnameable(facts, path_of(facts, disk, wanted.snapshot))
     if not disks:
-        found.append(f"{name!r} has no writable disk; there is nothing to snapshot")
+        blockers.append(f"{name!r} has no writable disk; there is nothing to snapshot")
     if facts.active and wanted.quiesce == ALWAYS and not facts.agent:
-        found.append(
+        blockers.append(
             f"the guest agent of {name!r} does not respond, so the file systems cannot be frozen;"
             " install and start qemu-guest-agent in the guest, or leave quiesce at auto"
         )
-    return found
+    return blockers
 
 
 def _unnameable(facts: Facts, path: str) -> t.Iterator[str]:
@@ -107,7 +107,7 @@ def create(facts: Facts, wanted: Wanted, made: Snapshot) -> Step[Facts]:
 
 def unmergeable(facts: Facts, going: t.Sequence[Snapshot]) -> list[str]:
     """Reasons against deleting ``going`` in this order."""
-    name, found = facts.name, []
+    name, blockers = facts.name, []
     outside, within = facts.of_kind(EXTERNAL), facts.of_kind(INTERNAL)
     if going and outside and within:
         return [
@@ -116,53 +116,55 @@ def unmergeable(facts: Facts, going: t.Sequence[Snapshot]) -> list[str]:
             f" blockcommit {name} TARGET --active --pivot) and remove the metadata of their"
             f" snapshots (virsh snapshot-delete {name} NAME --metadata) first"
         ]
-    left = {one.name: one for one in facts.snapshots}
+    left = {snapshot.name: snapshot for snapshot in facts.snapshots}
     current = facts.current
-    for one in going:
-        del left[one.name]
-        if one.kind == INTERNAL:
+    for snapshot in going:
+        del left[snapshot.name]
+        if snapshot.kind == INTERNAL:
             continue
-        if not one.ours:
-            found.append(
-                f"snapshot {one.name} of {name!r} is an external one made by other means and is not"
-                f" merged here; use virsh snapshot-delete {name} {one.name}"
+        if not snapshot.ours:
+            blockers.append(
+                f"snapshot {snapshot.name} of {name!r} is an external one made by other means and"
+                f" is not merged here; use virsh snapshot-delete {name} {snapshot.name}"
             )
-        if one.name in facts.used:
-            found.append(facts.used[one.name])
-        above = [other.name for other in left.values() if other.parent == one.name]
-        if len(above) > 1 or (above and current == one.name):
-            more = " and the VM itself" if current == one.name else ""
-            found.append(
-                f"{', '.join(above)}{more} are based on snapshot {one.name} of {name!r}, whose"
+        if snapshot.name in facts.used:
+            blockers.append(facts.used[snapshot.name])
+        above = [other.name for other in left.values() if other.parent == snapshot.name]
+        if len(above) > 1 or (above and current == snapshot.name):
+            more = " and the VM itself" if current == snapshot.name else ""
+            blockers.append(
+                f"{', '.join(above)}{more} are based on snapshot {snapshot.name} of {name!r}, whose"
                 " files can be merged only into a single one; delete the others first"
             )
-        parent = one.parent
+        parent = snapshot.parent
         left = {
-            key: dataclasses.replace(other, parent=parent) if other.parent == one.name else other
+            key: dataclasses.replace(other, parent=parent)
+            if other.parent == snapshot.name
+            else other
             for key, other in left.items()
         }
-        current = parent if current == one.name else current
-    return found
+        current = parent if current == snapshot.name else current
+    return blockers
 
 
-def mark(one: Snapshot) -> Step[Facts]:
+def mark(snapshot: Snapshot) -> Step[Facts]:
     """Record in the snapshot that it is being merged."""
 
     def marked(before: Facts) -> Facts:
         snapshots = tuple(
-            dataclasses.replace(other, merging=True) if other.name == one.name else other
+            dataclasses.replace(other, merging=True) if other.name == snapshot.name else other
             for other in before.snapshots
         )
         return dataclasses.replace(before, snapshots=snapshots)
 
-    text = f"mark snapshot {one.name} as being merged"
-    return Step("mark", text, marked, payload=one.name, irreversible=True)
+    text = f"mark snapshot {snapshot.name} as being merged"
+    return Step("mark", text, marked, payload=snapshot.name, irreversible=True)
 
 
-def lowered(facts: Facts, one: Snapshot) -> Facts:
-    """``facts`` once the files of ``one`` are merged into their backing files."""
-    lower = {disk.target: disk for disk in one.disks}
-    merged = {path: lower[target] for target, path in one.files if target in lower}
+def lowered(facts: Facts, snapshot: Snapshot) -> Facts:
+    """``facts`` once the files of ``snapshot`` are merged into their backing files."""
+    lower = {disk.target: disk for disk in snapshot.disks}
+    merged = {path: lower[target] for target, path in snapshot.files if target in lower}
 
     def disks(above: tuple[Disk, ...]) -> tuple[Disk, ...]:
         return tuple(
@@ -182,38 +184,40 @@ def lowered(facts: Facts, one: Snapshot) -> Facts:
 
 def chain(facts: Facts, disk: Disk) -> list[Disk]:
     """The backing files of ``disk`` by the VM's snapshots, the uppermost first."""
-    made = {path: (one, target) for one in facts.snapshots for target, path in one.files}
-    found: list[Disk] = []
+    made = {
+        path: (snapshot, target) for snapshot in facts.snapshots for target, path in snapshot.files
+    }
+    backing: list[Disk] = []
     while disk.source in made:
-        one, target = made.pop(disk.source)
-        below = [each for each in one.disks if each.target == target]
+        snapshot, target = made.pop(disk.source)
+        below = [each for each in snapshot.disks if each.target == target]
         if not below:
             break
         disk = below[0]
-        found.append(disk)
-    return found
+        backing.append(disk)
+    return backing
 
 
-def unrevertable(facts: Facts, found: Snapshot) -> list[str]:
+def unrevertable(facts: Facts, snapshot: Snapshot) -> list[str]:
     """Reasons against reverting to an external snapshot."""
     name, problems = facts.name, []
-    if not found.ours:
+    if not snapshot.ours:
         problems.append(
-            f"snapshot {found.name} of {name!r} is an external one made by other means and is not"
-            f" reverted to here; use virsh snapshot-revert {name} {found.name}, which needs"
+            f"snapshot {snapshot.name} of {name!r} is an external one made by other means and is"
+            f" not reverted to here; use virsh snapshot-revert {name} {snapshot.name}, which needs"
             " libvirt 9.9"
         )
-    elif found.merging:
+    elif snapshot.merging:
         problems.append(
-            f"the files of snapshot {found.name} of {name!r} have begun to be merged into its"
+            f"the files of snapshot {snapshot.name} of {name!r} have begun to be merged into its"
             " disks, so it is no longer usable; delete it"
         )
     elif facts.libvirt < CAN_REVERT:
         had = f"{facts.libvirt // 10**6}.{facts.libvirt // 1000 % 1000}"
         problems.append(
-            f"snapshot {found.name} of {name!r} is disk-only, and reverting to it needs libvirt 9.9"
-            f" on its hypervisor, which has {had}; a copy of the VM as it was can be made from the"
-            " files by hand (qemu-img convert)"
+            f"snapshot {snapshot.name} of {name!r} is disk-only, and reverting to it needs libvirt"
+            f" 9.9 on its hypervisor, which has {had}; a copy of the VM as it was can be made from"
+            " the files by hand (qemu-img convert)"
         )
     return problems
 
@@ -225,18 +229,18 @@ def own_files(
 
     The definition or a snapshot refers to them, and they are named after the lowest volume.
     """
-    outside = [one for one in snapshots if one.kind == EXTERNAL]
-    if stored is None or not stored.made_here or not all(one.ours for one in outside):
+    outside = [snapshot for snapshot in snapshots if snapshot.kind == EXTERNAL]
+    if stored is None or not stored.made_here or not all(snapshot.ours for snapshot in outside):
         return ()
     if not outside:
         return ()
     named = [disk.source for disk in disks]
-    for one in outside:
-        named += [path for _target, path in one.files]
-        named += [disk.source for disk in one.disks]
+    for snapshot in outside:
+        named += [path for _target, path in snapshot.files]
+        named += [disk.source for disk in snapshot.disks]
     known = {own.path for own in stored.volumes}
     stems = {posixpath.splitext(own.path)[0]: own for own in stored.volumes if own.role != "seed"}
-    found = {}
+    volumes = {}
     for path in named:
         fits = [
             stem
@@ -245,8 +249,8 @@ def own_files(
         ]
         if fits:
             own = stems[max(fits, key=len)]
-            found[path] = OwnVolume(own.pool, posixpath.basename(path), path, own.target, "disk")
-    return tuple(found.values())
+            volumes[path] = OwnVolume(own.pool, posixpath.basename(path), path, own.target, "disk")
+    return tuple(volumes.values())
 
 
 def _names(snapshots: t.Iterable[Snapshot]) -> str:

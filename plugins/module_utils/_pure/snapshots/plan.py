@@ -33,22 +33,22 @@ _SPARE_MIB = 64
 
 def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
     """The steps from what exists to what is wanted."""
-    found = facts.find(wanted.snapshot)
+    snapshot = facts.find(wanted.snapshot)
     if wanted.state == ABSENT:
-        return _refused(facts) or _absent(facts, found, children=wanted.children)
+        return _refused(facts) or _absent(facts, snapshot, children=wanted.children)
     if wanted.state == REVERTED:
-        return _refused(facts) or _reverted(facts, wanted.snapshot, found)
+        return _refused(facts) or _reverted(facts, wanted.snapshot, snapshot)
     steps: list[Step[Facts]] = []
     after = facts
-    if found is None:
+    if snapshot is None:
         against = files.untakeable(facts, wanted) if wanted.disk_only else _untakeable(facts)
         problems = [*_refusals(facts), *against]
         if problems:
             return Plan(refusals=tuple(problems))
         steps.append(_create(facts, wanted))
         after = steps[0].effect(facts)
-    elif found.merging:
-        return Plan(refusals=(_merging(facts, found),))
+    elif snapshot.merging:
+        return Plan(refusals=(_merging(facts, snapshot),))
     surplus = _surplus(after, wanted)
     problems = [*_refusals(facts), *files.unmergeable(after, surplus)] if surplus else []
     if problems:
@@ -56,9 +56,9 @@ def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
     return Plan((*steps, *_deletions(surplus, wanted.keep)))
 
 
-def _merging(facts: Facts, found: Snapshot) -> str:
+def _merging(facts: Facts, snapshot: Snapshot) -> str:
     return (
-        f"the files of snapshot {found.name} of {facts.name!r} have begun to be merged into its"
+        f"the files of snapshot {snapshot.name} of {facts.name!r} have begun to be merged into its"
         " disks, so it is no longer usable; delete it, and take another"
     )
 
@@ -71,53 +71,55 @@ def _refused(facts: Facts) -> Plan[Facts] | None:
 def _refusals(facts: Facts) -> list[str]:
     """Reasons against any change."""
     name, stored = facts.name, facts.stored
-    found = metadata_problems(name, stored)
-    if stored is not None and stored.phase is not None and not found:
-        found.append(leases.in_phase(name, stored.phase, facts.holder))
+    problems = metadata_problems(name, stored)
+    if stored is not None and stored.phase is not None and not problems:
+        problems.append(leases.in_phase(name, stored.phase, facts.holder))
     if not facts.persistent:
-        found.append(f"{name!r} is transient and has no definition; define it first")
+        problems.append(f"{name!r} is transient and has no definition; define it first")
     if facts.managed_save:
-        found.append(
+        problems.append(
             f"{name!r} has saved memory, which fits its disks only as they are now; start it"
             f" ({playbook_command('state', vm_name=name, vm_state='running')}), or discard it with"
             f" virsh managedsave-remove {shlex.quote(name)}"
         )
     if facts.state not in ("running", "paused", "shutoff", "blocked"):
-        found.append(f"{name!r} is {facts.state}; wait until it runs or is off, or bring it there")
-    return found
+        problems.append(
+            f"{name!r} is {facts.state}; wait until it runs or is off, or bring it there"
+        )
+    return problems
 
 
 def _untakeable(facts: Facts) -> list[str]:
     """Reasons against taking a snapshot of it."""
     name, disks = facts.name, [disk for disk in facts.disks if disk.taken]
-    found = [*facts.snapshot_blockers, *facts.memory_blockers]
+    blockers = [*facts.snapshot_blockers, *facts.memory_blockers]
     for disk in disks:
         if disk.format != "qcow2":
-            found.append(
+            blockers.append(
                 f"disk {disk.target} of {name!r} is {disk.format or 'of an unknown format'}, and"
                 " only qcow2 stores snapshots; create the VM with disks of format qcow2"
             )
         elif disk.snapshot in ("no", "manual", EXTERNAL):
-            found.append(
+            blockers.append(
                 f"the definition of {name!r} has snapshot='{disk.snapshot}' for its disk"
                 f" {disk.target}, which would be left out; remove that (virsh edit {name})"
             )
     if not disks:
-        found.append(f"{name!r} has no writable disk; there is nothing to snapshot")
-    outside = ", ".join(one.name for one in facts.of_kind(EXTERNAL))
+        blockers.append(f"{name!r} has no writable disk; there is nothing to snapshot")
+    outside = ", ".join(snapshot.name for snapshot in facts.of_kind(EXTERNAL))
     if outside:
-        found.append(
+        blockers.append(
             f"{name!r} has external snapshots ({outside}), which libvirt could no longer merge"
             " after an internal one: delete them first (those made by other means: virsh"
             f" snapshot-delete {name} NAME), or take a disk-only one (disk_only)"
         )
     need = facts.memory_mib + _SPARE_MIB
     if facts.active and facts.free_mib is not None and facts.free_mib < need:
-        found.append(
+        blockers.append(
             f"its memory is stored in its first disk, whose file system has {facts.free_mib} MiB"
             f" left; up to {need} MiB may be needed: make room there, or shut {name!r} down"
         )
-    return found
+    return blockers
 
 
 def _create(facts: Facts, wanted: Wanted) -> Step[Facts]:
@@ -152,40 +154,40 @@ def _surplus(facts: Facts, wanted: Wanted) -> list[Snapshot]:
 
 
 def _deletions(going: t.Iterable[Snapshot], keep: int | None = None) -> t.Iterator[Step[Facts]]:
-    for one in going:
-        if one.kind == EXTERNAL and not one.merging:
-            yield files.mark(one)
-        yield _delete(one, keep)
+    for snapshot in going:
+        if snapshot.kind == EXTERNAL and not snapshot.merging:
+            yield files.mark(snapshot)
+        yield _delete(snapshot, keep)
 
 
-def _delete(one: Snapshot, keep: int | None = None) -> Step[Facts]:
+def _delete(snapshot: Snapshot, keep: int | None = None) -> Step[Facts]:
     def deleted(before: Facts) -> Facts:
-        parent = _parent(before, one.name)  # as it is by then
-        if one.kind == EXTERNAL:
-            before = files.lowered(before, before.find(one.name) or one)
+        parent = _parent(before, snapshot.name)  # as it is by then
+        if snapshot.kind == EXTERNAL:
+            before = files.lowered(before, before.find(snapshot.name) or snapshot)
         snapshots = tuple(
-            dataclasses.replace(other, parent=parent) if other.parent == one.name else other
+            dataclasses.replace(other, parent=parent) if other.parent == snapshot.name else other
             for other in before.snapshots
-            if other.name != one.name
+            if other.name != snapshot.name
         )
-        current = parent if before.current == one.name else before.current
+        current = parent if before.current == snapshot.name else before.current
         return dataclasses.replace(before, snapshots=snapshots, current=current)
 
     why = f", the oldest beyond {keep}" if keep is not None else ""
-    how = ", merging its files" if one.kind == EXTERNAL else ""
-    text = f"delete snapshot {one.name}{how}{why}"
-    return Step("delete", text, deleted, payload=one.name, irreversible=True)
+    how = ", merging its files" if snapshot.kind == EXTERNAL else ""
+    text = f"delete snapshot {snapshot.name}{how}{why}"
+    return Step("delete", text, deleted, payload=snapshot.name, irreversible=True)
 
 
 def _parent(facts: Facts, name: str) -> str | None:
-    found = facts.find(name)
-    return found.parent if found is not None else None
+    snapshot = facts.find(name)
+    return snapshot.parent if snapshot is not None else None
 
 
-def _absent(facts: Facts, found: Snapshot | None, *, children: bool) -> Plan[Facts]:
-    if found is None:
+def _absent(facts: Facts, snapshot: Snapshot | None, *, children: bool) -> Plan[Facts]:
+    if snapshot is None:
         return Plan()
-    going = [*reversed(below(facts, found.name)), found] if children else [found]
+    going = [*reversed(below(facts, snapshot.name)), snapshot] if children else [snapshot]
     problems = files.unmergeable(facts, going)
     if problems:
         return Plan(refusals=tuple(problems))
@@ -193,20 +195,20 @@ def _absent(facts: Facts, found: Snapshot | None, *, children: bool) -> Plan[Fac
     return Plan(tuple(_deletions(going)))
 
 
-def _reverted(facts: Facts, name: str, found: Snapshot | None) -> Plan[Facts]:
-    if found is None:
-        there = ", ".join(one.name for one in facts.snapshots) or "none"
+def _reverted(facts: Facts, name: str, snapshot: Snapshot | None) -> Plan[Facts]:
+    if snapshot is None:
+        there = ", ".join(other.name for other in facts.snapshots) or "none"
         return Plan(refusals=(f"{facts.name!r} has no snapshot {name!r}; there are: {there}",))
-    problems = files.unrevertable(facts, found) if found.kind == EXTERNAL else []
-    problems = problems or _other_disks(facts, found)
+    problems = files.unrevertable(facts, snapshot) if snapshot.kind == EXTERNAL else []
+    problems = problems or _other_disks(facts, snapshot)
     if problems:
         return Plan(refusals=tuple(problems))
     steps: list[Step[Facts]] = []
-    kept = stored_after(facts.stored, found.stored)
-    if kept is not None and kept != found.stored:
-        steps.append(_redefine(found, kept))
+    kept = stored_after(facts.stored, snapshot.stored)
+    if kept is not None and kept != snapshot.stored:
+        steps.append(_redefine(snapshot, kept))
 
-    state = "shutoff" if found.kind == EXTERNAL else found.state
+    state = "shutoff" if snapshot.kind == EXTERNAL else snapshot.state
 
     def reverted(before: Facts) -> Facts:
         active = state in ("running", "paused")
@@ -216,7 +218,7 @@ def _reverted(facts: Facts, name: str, found: Snapshot | None) -> Plan[Facts]:
             state=state,
             active=active,
             stored=kept,
-            disks=found.disks,
+            disks=snapshot.disks,
             reverted=before.reverted + 1,
         )
 
@@ -225,16 +227,16 @@ def _reverted(facts: Facts, name: str, found: Snapshot | None) -> Plan[Facts]:
     return Plan(tuple(steps))
 
 
-def _redefine(found: Snapshot, stored: Metadata) -> Step[Facts]:
+def _redefine(snapshot: Snapshot, stored: Metadata) -> Step[Facts]:
     def noted(before: Facts) -> Facts:
         snapshots = tuple(
-            dataclasses.replace(one, stored=stored) if one.name == found.name else one
-            for one in before.snapshots
+            dataclasses.replace(other, stored=stored) if other.name == snapshot.name else other
+            for other in before.snapshots
         )
         return dataclasses.replace(before, snapshots=snapshots)
 
-    text = f"record in snapshot {found.name} what the VM owns now"
-    return Step("redefine", text, noted, payload=(found.name, stored))
+    text = f"record in snapshot {snapshot.name} what the VM owns now"
+    return Step("redefine", text, noted, payload=(snapshot.name, stored))
 
 
 def stored_after(now: Metadata | None, then: Metadata | None) -> Metadata | None:
@@ -257,23 +259,23 @@ def stored_after(now: Metadata | None, then: Metadata | None) -> Metadata | None
     )
 
 
-def _other_disks(facts: Facts, found: Snapshot) -> list[str]:
+def _other_disks(facts: Facts, snapshot: Snapshot) -> list[str]:
     """Disks added or removed since: a revert would drop them, or refer to missing ones."""
     now = {disk.target: disk.source for disk in facts.disks if disk.taken}
-    then = {disk.target: disk.source for disk in found.disks if disk.taken}
-    if found.kind == EXTERNAL:  # the VM continues in other files by design
+    then = {disk.target: disk.source for disk in snapshot.disks if disk.taken}
+    if snapshot.kind == EXTERNAL:  # the VM continues in other files by design
         now, then = dict.fromkeys(now, ""), dict.fromkeys(then, "")
     new = sorted(target for target in now if now[target] != then.get(target))
     gone = sorted(target for target in then if then[target] != now.get(target))
     problems = []
     if new:
         problems.append(
-            f"{facts.name!r} has disks that snapshot {found.name} does not contain"
+            f"{facts.name!r} has disks that snapshot {snapshot.name} does not contain"
             f" ({', '.join(new)}); remove them first, or copy what is needed"
         )
     if gone:
         problems.append(
-            f"snapshot {found.name} of {facts.name!r} has disks that the VM no longer has"
+            f"snapshot {snapshot.name} of {facts.name!r} has disks that the VM no longer has"
             f" ({', '.join(gone)}); it can only be deleted"
         )
     return problems
