@@ -96,7 +96,7 @@ def _document(text: str, name: str) -> tuple[Element, described.Description]:
     _values(root)
     targets = root.iterfind("devices/disk/target")
     sizes = {str(one.get("dev")): 8 << 20 for one in targets}
-    found = described.describe(described.Found("v", text, active=True, sizes=sizes), _HOST)
+    found = described.describe(described.DefinedDomain("v", text, active=True, sizes=sizes), _HOST)
     assert not found.problems, (name, found.problems)
     return root, found
 

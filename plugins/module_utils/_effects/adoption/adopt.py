@@ -202,7 +202,7 @@ def _read(connection: Connection, dom: VirDomain, host_facts: _HostFacts) -> Fac
     state = state_name(number)
     stored = metadata.parse(_lxml.parse(text, f"domain {name}"))
     disks = domain_info.parse(text, f"domain {name}")["disks"]
-    definition = described.Found(
+    definition = described.DefinedDomain(
         name=name,
         xml=text,
         active=active,

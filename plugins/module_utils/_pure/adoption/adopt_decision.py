@@ -140,9 +140,9 @@ def decide(
         raise PlanRefused(
             f"vm_host: {host!r} is no hypervisor of this play; there are: {', '.join(seen.answers)}"
         )
-    found = Decision(shared_ids=_shared_ids(seen))
+    decision = Decision(shared_ids=_shared_ids(seen))
     taken = {name.lower() for name in hypervisors}
-    everybody = [one for answer in seen.answers.values() for one in answer.defined]
+    everybody = [vm for answer in seen.answers.values() for vm in answer.defined]
     for where, answer in seen.answers.items():
         if host not in (None, where):
             continue
@@ -160,16 +160,16 @@ def decide(
                 )
             problems += _unread(vm, defaults)
             if problems:
-                found.refused.append(f"{vm.name} on {where}: {clean('; '.join(problems))}")
+                decision.refused.append(f"{vm.name} on {where}: {clean('; '.join(problems))}")
             else:
-                found.shares.setdefault(where, []).append(vm.name)
+                decision.shares.setdefault(where, []).append(vm.name)
     there = {vm.name for answer in seen.answers.values() for vm in answer.vms}
-    found.refused += [
+    decision.refused += [
         f"no hypervisor has a VM {name!r}; fleet.virt.list shows the VMs"
         for name in dict.fromkeys(names)
         if name not in there
     ]
-    return found
+    return decision
 
 
 def _shared_ids(seen: Fleet) -> list[str]:
@@ -179,34 +179,36 @@ def _shared_ids(seen: Fleet) -> list[str]:
 
 def _clashes(vm: Vm, where: str, everybody: t.Sequence[Defined]) -> list[str]:
     """Other VMs with the name, UUID or a MAC address of a VM."""
-    found = []
-    others = [one for one in everybody if (one.host, one.name) != (where, vm.name)]
-    mine = next((one for one in everybody if (one.host, one.name) == (where, vm.name)), None)
-    named = [one for one in others if one.name.lower() == vm.name.lower()]
+    problems = []
+    others = [domain for domain in everybody if (domain.host, domain.name) != (where, vm.name)]
+    own = next(
+        (domain for domain in everybody if (domain.host, domain.name) == (where, vm.name)), None
+    )
+    named = [other for other in others if other.name.lower() == vm.name.lower()]
     if named:
         other_name = playbook_command(
             "rename", vm_name=vm.name, vm_new_name=valid_vm_name(f"{vm.name}-2")
         )
-        phases = {one.host: one.phase for one in named if one.name == vm.name}
+        phases = {other.host: other.phase for other in named if other.name == vm.name}
         if phases:
-            uuids = [vm.uuid, *(one.uuid for one in named if one.name == vm.name)]
-            found.append(twice.duplicate_vm_message(vm.name, {**phases, where: vm.phase}, uuids))
-        found += [
-            f"{one.name!r} on {one.host} differs only in case; VM names are unique, ignoring case:"
-            f" rename one of them, while it is shut off: {other_name}"
-            for one in named
-            if one.name != vm.name
+            uuids = [vm.uuid, *(other.uuid for other in named if other.name == vm.name)]
+            problems.append(twice.duplicate_vm_message(vm.name, {**phases, where: vm.phase}, uuids))
+        problems += [
+            f"{other.name!r} on {other.host} differs only in case; VM names are unique, ignoring"
+            f" case: rename one of them, while it is shut off: {other_name}"
+            for other in named
+            if other.name != vm.name
         ]
-    for one in others:
-        if one not in named and vm.uuid is not None and one.uuid == vm.uuid:
-            found.append(f"{one.name!r} on {one.host} has the same UUID {vm.uuid}")
-        same = sorted(set(one.macs) & set(mine.macs if mine else ()))
-        if same and one not in named:
-            found.append(
-                f"{one.name!r} on {one.host} also has the MAC address {', '.join(same)}; give"
+    for other in others:
+        if other not in named and vm.uuid is not None and other.uuid == vm.uuid:
+            problems.append(f"{other.name!r} on {other.host} has the same UUID {vm.uuid}")
+        same = sorted(set(other.macs) & set(own.macs if own else ()))
+        if same and other not in named:
+            problems.append(
+                f"{other.name!r} on {other.host} also has the MAC address {', '.join(same)}; give"
                 " one of them another"
             )
-    return found
+    return problems
 
 
 def _unread(vm: Vm, defaults: Defaults) -> list[str]:
@@ -221,13 +223,13 @@ def _unread(vm: Vm, defaults: Defaults) -> list[str]:
 
 def specifications(decision: Decision, seen: Fleet) -> list[Mapping[str, object]]:
     """Those of the VMs that are adopted, by name, as :func:`report` has them."""
-    found = {
+    by_name = {
         vm.name: vm.specification
         for host, names in decision.shares.items()
         for vm in seen.answers[host].vms
         if vm.name in names and vm.candidate and vm.specification is not None
     }
-    return [found[name] for name in sorted(found)]
+    return [by_name[name] for name in sorted(by_name)]
 
 
 @dataclass
@@ -250,23 +252,23 @@ def report(
     rows: list[list[str | None]] = []
     vms: dict[str, Mapping[str, object]] = {}
     failures = list(refused)
-    for one in outcomes(shares, answers):
-        entry = one.entry or {}
+    for vm in outcomes(shares, answers):
+        entry = vm.entry or {}
         spec = _mapping(entry.get("specification"))
-        outcome = word(one.entry, "would be adopted" if check else "adopted", one.problem)
+        outcome = word(vm.entry, "would be adopted" if check else "adopted", vm.problem)
         notes = []
-        if one.problem is not None:
-            failures.append(one.problem)
+        if vm.problem is not None:
+            failures.append(vm.problem)
         else:
             if entry.get("msg"):
                 notes.append(str(entry["msg"]))
             elif spec is not None:
-                vms[one.name] = spec
+                vms[vm.name] = spec
                 left = list(map(str, as_list(entry.get("undescribed"))))
                 notes += [f"not described: {', '.join(left)}"] if left else []
             notes += [f"{kept['path']}: {kept['reason']}" for kept in _kept(entry)]
         owned = ", ".join(map(str, as_list(entry.get("owned")))) or "-"
-        head = [one.name, one.host, outcome, owned]
+        head = [vm.name, vm.host, outcome, owned]
         rows.append([*head, notes[0] if notes else None])
         rows += [["", "", "", "", note] for note in notes[1:]]
     text = table(_HEADS, rows) + "\n" if rows else "no VM to adopt\n"

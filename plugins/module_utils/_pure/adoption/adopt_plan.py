@@ -175,24 +175,26 @@ def _why_not(disk: Disk, facts: Facts, options: Options) -> str | None:
 
 def _refusals(facts: Facts) -> list[str]:
     name, stored = facts.name, facts.stored
-    found = metadata_problems(name, stored, facts.live)
-    if stored is not None and stored.phase is not None and not found:
+    problems = metadata_problems(name, stored, facts.live)
+    if stored is not None and stored.phase is not None and not problems:
         before = ", before the VM is adopted"
-        found.append(leases.in_phase(name, stored.phase, facts.holder, before))
+        problems.append(leases.in_phase(name, stored.phase, facts.holder, before))
     if not facts.persistent:
-        found.append(
+        problems.append(
             f"{name!r} is transient: it disappears when it stops; define it first (virsh dumpxml"
             f" --security-info {name} | virsh define /dev/stdin)"
         )
     if facts.job is not None:
-        found.append(f"{name!r} has a job running ({facts.job}); wait for it (virsh domjobinfo)")
+        problems.append(f"{name!r} has a job running ({facts.job}); wait for it (virsh domjobinfo)")
     if facts.state == "paused" and facts.reason in _INCOMING:
-        found.append(
+        problems.append(
             f"{name!r} is paused ({facts.reason}), like a VM being migrated in; wait for it"
         )
     if is_candidate(stored):
-        found += [f"{name!r} cannot be adopted: {one}" for one in facts.description.problems]
+        problems += [
+            f"{name!r} cannot be adopted: {problem}" for problem in facts.description.problems
+        ]
         if check_vm_name(name, "", host_name=False):
             command = playbook_command("rename", vm_name=name, vm_new_name=valid_vm_name(name))
-            found.append(f"{name!r} is renamed, while it is shut off, with {command}")
-    return found
+            problems.append(f"{name!r} is renamed, while it is shut off, with {command}")
+    return problems

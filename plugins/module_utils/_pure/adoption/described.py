@@ -53,7 +53,7 @@ class Host:
 
 
 @dataclass(frozen=True)
-class Found:
+class DefinedDomain:
     """A domain as libvirt has it: its stored definition, and what that does not contain.
 
     ``sizes`` are bytes, and ``pools`` names, by target of the disk.
@@ -81,10 +81,10 @@ class Description:
     problems: tuple[str, ...] = ()
 
 
-def describe(found: Found, host: Host) -> Description:
+def describe(definition: DefinedDomain, host: Host) -> Description:
     """The specification of a domain."""
-    root = _lxml.parse(found.xml, f"domain {found.name}")
-    writer = _Writer(found, host, root)
+    root = _lxml.parse(definition.xml, f"domain {definition.name}")
+    writer = _Writer(definition, host, root)
     problems = writer.problems(writer.options)
     if problems:
         return Description(problems=tuple(problems))
@@ -102,10 +102,10 @@ def describe(found: Found, host: Host) -> Description:
 
 
 class _Writer:
-    def __init__(self, found: Found, host: Host, root: Element) -> None:
-        self.found, self.host, self.root = found, host, root
+    def __init__(self, definition: DefinedDomain, host: Host, root: Element) -> None:
+        self.definition, self.host, self.root = definition, host, root
         self.left: list[str] = []
-        self.options: Options = {"name": found.name}
+        self.options: Options = {"name": definition.name}
         self.options.update({"disk_profile": "none", "nic_profile": "none"})
 
     def read(self, options: Options) -> Domain | None:
@@ -118,7 +118,7 @@ class _Writer:
     def write(self) -> None:
         """Everything that rows find."""
         plain = [row for row in settings.VM if row.xml and not isinstance(row, Group)]
-        for row in self._grow(plain, self.root, self.options, lambda one: one):
+        for row in self._grow(plain, self.root, self.options, lambda row: row):
             if row is not settings.MEMORY_MAX:
                 self._leave(row.name, row, self.root)
         for row in settings.VM:
@@ -129,12 +129,12 @@ class _Writer:
                 self._list(row, elements)
             else:
                 self._one(row, elements)
-        if self.found.active is False:
+        if self.definition.active is False:
             self.options["start"] = False
-        if self.found.autostart:
+        if self.definition.autostart:
             self.options["autostart"] = True
-        if self.found.groups:
-            self.options["groups"] = list(self.found.groups)
+        if self.definition.groups:
+            self.options["groups"] = list(self.definition.groups)
         self._boot()
 
     def _grow(
@@ -223,8 +223,8 @@ class _Writer:
         domain = self.read(self.options)
         if domain is None or _has_names(group):
             return []
-        found = undescribed.rendered(domain, self.root).findall(str(group.xml))
-        return [_values(group, one) for one in found]
+        devices = undescribed.rendered(domain, self.root).findall(str(group.xml))
+        return [_values(group, device) for device in devices]
 
     def _name(self, group: Group, element: Element, number: int) -> str:
         """A disk is named after its target, which identifies it later; a NIC by its MAC address."""
@@ -245,9 +245,9 @@ class _Writer:
         is_disk = element.tag == "disk" and element.get("device", "disk") == "disk"
         if not is_disk or name is None:
             return {}
-        size, pool = mib_up(self.found.sizes.get(name)), self.found.pools.get(name)
-        found: Options = {} if size is None else {"size": size}
-        return {**found, **({"pool": pool} if pool else {})}
+        size, pool = mib_up(self.definition.sizes.get(name)), self.definition.pools.get(name)
+        storage: Options = {} if size is None else {"size": size}
+        return {**storage, **({"pool": pool} if pool else {})}
 
     def _one(self, group: Group, elements: t.Sequence[Element]) -> None:
         """An optional device: the first that can be described."""
@@ -303,10 +303,12 @@ class _Writer:
         return lines
 
     def _differences(self, domain: Domain) -> list[str]:
-        files = difference.sized_disks(domain, self.found.xml, _ADOPTED)
-        sizes = {path: self.found.sizes.get(target, 0) for target, path in files.items()}
-        stored = Metadata(adopted=_ADOPTED.adopted, groups=self.found.groups)
-        existing = difference.Existing(self.found.xml, stored, self.found.autostart, sizes)
+        files = difference.sized_disks(domain, self.definition.xml, _ADOPTED)
+        sizes = {path: self.definition.sizes.get(target, 0) for target, path in files.items()}
+        stored = Metadata(adopted=_ADOPTED.adopted, groups=self.definition.groups)
+        existing = difference.Existing(
+            self.definition.xml, stored, self.definition.autostart, sizes
+        )
         return [str(one) for one in difference.differences(domain, existing)]
 
     def _take_out(self, path: str) -> bool:
@@ -410,31 +412,31 @@ def _what(element: Element) -> str:
 
 def _places(options: Options) -> list[tuple[str | int, ...]]:
     """The path of every option that may be left out, the last first."""
-    found: list[tuple[str | int, ...]] = []
+    paths: list[tuple[str | int, ...]] = []
     for key, value in options.items():
         if isinstance(value, list):
             for number, entry in enumerate(value):
                 if isinstance(entry, dict):
-                    found += [(key, number, inner) for inner in entry if inner != "name"]
+                    paths += [(key, number, inner) for inner in entry if inner != "name"]
         if isinstance(value, dict):
-            found += [(key, inner) for inner in value]
+            paths += [(key, inner) for inner in value]
         if key not in _ALWAYS:
-            found.append((key,))
-    return found[::-1]
+            paths.append((key,))
+    return paths[::-1]
 
 
 def _without(options: Options, place: tuple[str | int, ...]) -> Options:
-    found = copy.deepcopy(options)
+    remaining = copy.deepcopy(options)
     key, inner = str(place[0]), str(place[-1])
-    value = found.get(key)
+    value = remaining.get(key)
     if len(place) == 1:
-        found.pop(key, None)
+        remaining.pop(key, None)
     elif isinstance(value, dict):
         value.pop(inner, None)
         if not value:  # a device that exists, without further options
-            found[key] = True
+            remaining[key] = True
     elif isinstance(value, list) and isinstance(place[1], int):
         entry = value[place[1]]
         if isinstance(entry, dict):
             entry.pop(inner, None)
-    return found
+    return remaining

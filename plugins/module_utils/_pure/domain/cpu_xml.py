@@ -39,14 +39,14 @@ def guest_cpu(xml: str) -> GuestCpu:
     """
     root = read_root(xml, "domainCapabilities", "domain capabilities")
     children = first_children(root)
-    found: GuestCpu = {"emulator": text_of(children.get("path")), "model": None, "xml": None}
+    guest: GuestCpu = {"emulator": text_of(children.get("path")), "model": None, "xml": None}
     for mode in first_children(root).get("cpu", ()):
         if mode.tag == "mode" and mode.get("name") == "host-model":
             cpu = new("cpu")
             cpu.extend(list(mode))
-            found["model"] = text_of(first_children(cpu).get("model"))
-            found["xml"] = tostring(cpu) if found["model"] else None
-    return found
+            guest["model"] = text_of(first_children(cpu).get("model"))
+            guest["xml"] = tostring(cpu) if guest["model"] else None
+    return guest
 
 
 def without_feature(xml: str, name: str) -> str:

@@ -22,7 +22,7 @@ from ..base.settings import fields_of, names, read_generated_fields
 from ..hardware import settings_encryption as encryption
 from ..hardware import settings_sources as sources
 from ..hardware import settings_tuning as tuning
-from ..hardware.further import one
+from ..hardware.further import optional_reader
 from ..images.source import ImageSource, parse_image
 from . import settings_devices as settings
 from .profiles import Entry
@@ -421,7 +421,7 @@ def cpu_from(value: t.Any, path: str, problems: list[Problem]) -> Cpu:
 
 def watchdog_from(value: t.Any, path: str, problems: list[Problem]) -> Watchdog | None:
     """The watchdog; a bare word is its action."""
-    reader = one(value, path, problems, "action")
+    reader = optional_reader(value, path, problems, "action")
     if reader is None:
         return None
     model = settings.Watchdog.model.read(reader)
@@ -432,7 +432,7 @@ def watchdog_from(value: t.Any, path: str, problems: list[Problem]) -> Watchdog 
 
 def tpm_from(value: t.Any, path: str, problems: list[Problem]) -> Tpm | None:
     """The TPM; a bare word is its model."""
-    reader = one(value, path, problems, "model")
+    reader = optional_reader(value, path, problems, "model")
     if reader is None:
         return None
     tpm = Tpm(settings.Tpm.model.read(reader), **read_generated_fields(Tpm, reader))

@@ -51,29 +51,29 @@ class Existing:
 def sized_disks(domain: Domain, xml: str, metadata: Metadata) -> dict[str, str]:
     """Paths by target of the disks whose size was requested, from the definition."""
     root = _lxml.parse(xml, f"domain {domain.name}")
-    found = {}
+    paths = {}
     for disk in domain.disks:
         element = difference_devices.disk_element(root, domain, disk, metadata)
         if f"disks.{disk.name}.size" in domain.written and element is not None:
             source, target = element.find("source"), element.find("target")
             path = source.get("file") or source.get("dev") if source is not None else None
             if path and target is not None:
-                found[str(target.get("dev"))] = path
-    return found
+                paths[str(target.get("dev"))] = path
+    return paths
 
 
 def growing(domain: Domain, xml: str, metadata: Metadata, sizes: Mapping[str, int]) -> list[str]:
     """Paths of the disks in the definition that are requested larger than they are."""
     root = _lxml.parse(xml, f"domain {domain.name}")
-    found = []
+    paths = []
     for disk in domain.disks:
         element = difference_devices.disk_element(root, domain, disk, metadata)
         source = element.find("source") if element is not None else None
         path = (source.get("file") or source.get("dev")) if source is not None else None
         real = mib_up(sizes.get(path or ""))
         if path and real is not None and disk.size is not None and disk.size > real:
-            found.append(path)
-    return found
+            paths.append(path)
+    return paths
 
 
 @dataclass(frozen=True)
@@ -91,33 +91,35 @@ class Difference:
 def differences(domain: Domain, existing: Existing) -> list[Difference]:
     """Every setting that was written and has another value in ``existing``."""
     root = _lxml.parse(existing.xml, f"domain {domain.name}")
-    found = _Differences(domain)
-    found.rows("", settings.VM, domain, root)
-    found.compare("autostart", domain.autostart, existing.autostart)
-    found.compare("groups", sorted(domain.groups), sorted(existing.metadata.groups), _listed)
+    comparison = _Differences(domain)
+    comparison.rows("", settings.VM, domain, root)
+    comparison.compare("autostart", domain.autostart, existing.autostart)
+    comparison.compare("groups", sorted(domain.groups), sorted(existing.metadata.groups), _listed)
     for name in ("start_order", "start_delay"):
-        found.compare(name, getattr(domain, name), getattr(existing.metadata, name))
-    _places(found, domain, existing.metadata)
-    _cpu(found, domain, root)
-    _console(found, domain, root)
+        comparison.compare(name, getattr(domain, name), getattr(existing.metadata, name))
+    _places(comparison, domain, existing.metadata)
+    _cpu(comparison, domain, root)
+    _console(comparison, domain, root)
     for group in (settings_devices.WATCHDOGS, settings_devices.TPMS):
-        _one(found, group, getattr(domain, group.name), root)
+        _optional_device(comparison, group, getattr(domain, group.name), root)
     for kind in further.KINDS:
-        compare = _several if kind.several else _one
-        compare(found, kind.group, getattr(domain, kind.group.name), root)
-    difference_devices.disks(found, domain, root, existing.metadata, existing.sizes)
-    difference_devices.media(found, domain, root, existing, made_as(existing.metadata))
-    difference_devices.nics(found, domain, root, made_as(existing.metadata))
-    difference_devices.boot(found, domain, root, existing.metadata)
-    difference_devices.absent(found, domain, root, existing.metadata, made_as(existing.metadata))
-    _creation(found, domain, made_as(existing.metadata))
+        compare = _several if kind.several else _optional_device
+        compare(comparison, kind.group, getattr(domain, kind.group.name), root)
+    difference_devices.disks(comparison, domain, root, existing.metadata, existing.sizes)
+    difference_devices.media(comparison, domain, root, existing, made_as(existing.metadata))
+    difference_devices.nics(comparison, domain, root, made_as(existing.metadata))
+    difference_devices.boot(comparison, domain, root, existing.metadata)
+    difference_devices.absent(
+        comparison, domain, root, existing.metadata, made_as(existing.metadata)
+    )
+    _creation(comparison, domain, made_as(existing.metadata))
     lost = fragment.missing(root, domain.xml)
     if lost:
-        found.add("xml", ", ".join(lost), "not there")
-    return found.all
+        comparison.add("xml", ", ".join(lost), "not there")
+    return comparison.all
 
 
-class _Differences(difference_devices.Found):
+class _Differences(difference_devices.Comparison):
     def __init__(self, domain: Domain) -> None:
         self.all: list[Difference] = []
         self._written = domain.written
@@ -144,86 +146,88 @@ class _Differences(difference_devices.Found):
                 self.add(join(path, key), row.show(wanted), row.show(real))
 
 
-def _places(found: _Differences, domain: Domain, stored: Metadata) -> None:
+def _places(comparison: _Differences, domain: Domain, stored: Metadata) -> None:
     """Compare the placement rules, which may be written beside ``placement`` or in it."""
     place = domain.placement
     asked = {"anti_affinity": place.anti_affinity, "tags": place.tags, "zone": place.zone}
     for key, value in asked.items():
         real = getattr(stored, key)
-        inside = found.written("placement") and bool(value)
-        if (inside or found.written(key)) and value != real:
+        inside = comparison.written("placement") and bool(value)
+        if (inside or comparison.written(key)) and value != real:
             listed = not isinstance(value, str) and key != "zone"
-            found.add(
+            comparison.add(
                 key, _listed(value or ()) if listed else value, _listed(real) if listed else real
             )
 
 
-def _cpu(found: _Differences, domain: Domain, root: Element) -> None:
+def _cpu(comparison: _Differences, domain: Domain, root: Element) -> None:
     """Compare the CPU; without a mode, only what was requested."""
     element, wanted = root.find("cpu"), domain.cpu
-    if not found.written("cpu"):
+    if not comparison.written("cpu"):
         return
     for row in settings_devices.CPU:
         asked, real = getattr(wanted, row.name), row.found(element)
         if asked not in (None, ()) and asked != real:
-            found.add("cpu", asked, real)
+            comparison.add("cpu", asked, real)
             return
 
 
-def _console(found: _Differences, domain: Domain, root: Element) -> None:
-    if not found.written("console"):
+def _console(comparison: _Differences, domain: Domain, root: Element) -> None:
+    if not comparison.written("console"):
         return
     wanted, row = domain.console, settings_devices.Console
     graphics = root.findall("devices/graphics")
-    types = [str(row.type.found(one)) for one in graphics]
+    types = [str(row.type.found(screen)) for screen in graphics]
     if wanted.type not in (types or ["none"]):
-        found.add("console", wanted.type, ", ".join(types) or "none")
+        comparison.add("console", wanted.type, ", ".join(types) or "none")
         return
     for key in ("port", "keymap"):
-        one = getattr(row, key)
-        real = [one.found(each) for each, kind in zip(graphics, types) if kind == wanted.type]
+        setting = getattr(row, key)
+        real = [setting.found(each) for each, kind in zip(graphics, types) if kind == wanted.type]
         asked = getattr(wanted, key)
-        if found.written(f"console.{key}") and asked not in (None, *real):
-            found.add(f"console.{key}", asked, real[0] if real else None)
-    if wanted.type != "none" and found.written("console.listen"):
+        if comparison.written(f"console.{key}") and asked not in (None, *real):
+            comparison.add(f"console.{key}", asked, real[0] if real else None)
+    if wanted.type != "none" and comparison.written("console.listen"):
         listens = [
-            row.listen.found(one) for one, kind in zip(graphics, types) if kind == wanted.type
+            row.listen.found(screen) for screen, kind in zip(graphics, types) if kind == wanted.type
         ]
         if wanted.listen not in listens:
-            shown = ", ".join(str(one) for one in listens if one)
-            found.add("console.listen", wanted.listen, shown or None)
-    if wanted.type in types and wanted.password and found.written("console.password"):
-        passwords = [row.password.found(one) for one in graphics]
+            shown = ", ".join(str(address) for address in listens if address)
+            comparison.add("console.listen", wanted.listen, shown or None)
+    if wanted.type in types and wanted.password and comparison.written("console.password"):
+        passwords = [row.password.found(screen) for screen in graphics]
         if wanted.password not in passwords:
-            found.add("console.password", "a different one", "not shown")
+            comparison.add("console.password", "a different one", "not shown")
 
 
-def _one(found: _Differences, group: Group, wanted: object, root: Element) -> None:
+def _optional_device(comparison: _Differences, group: Group, wanted: object, root: Element) -> None:
     """Compare an optional device.
 
     libvirt adds the watchdog built into a machine type, so any one of several may match.
     """
-    if wanted is None or not found.written(group.name):
+    if wanted is None or not comparison.written(group.name):
         return
     asked = [getattr(wanted, row.name) for row in group.settings]
     devices = root.findall(str(group.xml))
     real = [[row.found(device) for row in group.settings] for device in devices]
-    if not any(_as_asked(group, asked, one) for one in real):
-        shown = ", ".join(_words(one) for one in real)
-        found.add(group.name, _words(asked) or True, shown or None)
+    if not any(_as_asked(group, asked, values) for values in real):
+        shown = ", ".join(_words(values) for values in real)
+        comparison.add(group.name, _words(asked) or True, shown or None)
 
 
-def _several(found: _Differences, group: Group, wanted: t.Sequence[object], root: Element) -> None:
+def _several(
+    comparison: _Differences, group: Group, wanted: t.Sequence[object], root: Element
+) -> None:
     """Compare a list of devices: each must exist. Others, such as libvirt's, are ignored."""
-    if not found.written(group.name):
+    if not comparison.written(group.name):
         return
     devices = root.findall(str(group.xml))
     real = [[row.found(device) for row in group.settings] for device in devices]
-    for number, one in enumerate(wanted):
-        asked = [getattr(one, row.name) for row in group.settings]
+    for number, spec in enumerate(wanted):
+        asked = [getattr(spec, row.name) for row in group.settings]
         if not any(_as_asked(group, asked, other) for other in real):
             shown = ", ".join(_words(other) for other in real)
-            found.add(f"{group.name}[{number}]", _words(asked), shown or None)
+            comparison.add(f"{group.name}[{number}]", _words(asked), shown or None)
 
 
 def _as_asked(group: Group, asked: t.Sequence[object], real: t.Sequence[object]) -> bool:
@@ -239,7 +243,7 @@ def _words(values: t.Sequence[object]) -> str:
     )
 
 
-def _creation(found: _Differences, domain: Domain, kept: Mapping[str, t.Any]) -> None:
+def _creation(comparison: _Differences, domain: Domain, kept: Mapping[str, t.Any]) -> None:
     """Compare what only the creation of the VM knew."""
     for disk in domain.disks:
         old = kept.get("disks", {}).get(disk.name)
@@ -248,27 +252,29 @@ def _creation(found: _Differences, domain: Domain, kept: Mapping[str, t.Any]) ->
         path = f"disks.{disk.name}"
         image = (old.get("image") or {}).get("value")
         asked = disk.image.value if disk.image else None
-        written = found.written(f"{path}.image") or found.written("image")
+        written = comparison.written(f"{path}.image") or comparison.written("image")
         if written and asked is not None and asked != image:
-            found.add(f"{path}.image", asked, image)
-        written = found.written(f"{path}.overlay") or bool(asked and found.written("overlay"))
+            comparison.add(f"{path}.image", asked, image)
+        written = comparison.written(f"{path}.overlay") or bool(
+            asked and comparison.written("overlay")
+        )
         if written and "overlay" in old and disk.overlay != old["overlay"]:
-            found.add(f"{path}.overlay", disk.overlay, old["overlay"])
-    if not found.written("seed") or "seed" not in kept:
+            comparison.add(f"{path}.overlay", disk.overlay, old["overlay"])
+    if not comparison.written("seed") or "seed" not in kept:
         return
     seed, now = kept["seed"], as_plain(domain)["seed"]
     if not isinstance(seed, dict) or not isinstance(now, dict):
         if (seed is None) != (now is None):
-            found.add("seed", now is not None, seed is not None)
+            comparison.add("seed", now is not None, seed is not None)
         return
     for key in sorted(now):
-        hidden = key == "secrets" and any(found.written(f"seed.{one}") for one in HIDDEN)
-        plain = found.written(f"seed.{key}") and (key not in HIDDEN or key == "users")
+        hidden = key == "secrets" and any(comparison.written(f"seed.{option}") for option in HIDDEN)
+        plain = comparison.written(f"seed.{key}") and (key not in HIDDEN or key == "users")
         if (hidden or plain) and key in seed and seed[key] != now[key]:
             if hidden:
-                found.add("seed.secrets", "others", "those it was created with")
+                comparison.add("seed.secrets", "others", "those it was created with")
             else:
-                found.add(f"seed.{key}", now[key], seed[key])
+                comparison.add(f"seed.{key}", now[key], seed[key])
 
 
 def _listed(value: t.Sequence[str]) -> str:

@@ -41,7 +41,7 @@ _PLACE = (
 _REST = [row for row in settings.NIC if row not in _PLACE]
 
 
-class Found(t.Protocol):
+class Comparison(t.Protocol):
     """Collects differences."""
 
     def written(self, path: str) -> bool:
@@ -88,35 +88,43 @@ def disk_element(root: Element, domain: Domain, disk: Disk, stored: Metadata) ->
 def _existing(root: Element, disk: Disk, stored: Metadata) -> Element | None:
     """Find the disk by its source, else by its source when it was attached."""
     made = sources.source_made(made_as(stored).get("disks", {}).get(disk.name) or {})
-    by_source = {sources.source_of(one): one for one in root.iterfind("devices/disk")}
-    found = by_source.get(sources.source(disk))
-    return by_source.get(made) if found is None and made is not None else found
+    by_source = {sources.source_of(element): element for element in root.iterfind("devices/disk")}
+    element = by_source.get(sources.source(disk))
+    return by_source.get(made) if element is None and made is not None else element
 
 
 def disks(
-    found: Found, domain: Domain, root: Element, stored: Metadata, sizes: Mapping[str, int]
+    comparison: Comparison,
+    domain: Domain,
+    root: Element,
+    stored: Metadata,
+    sizes: Mapping[str, int],
 ) -> None:
     """Differences of the disks that were written."""
     for disk in domain.disks:
         path = f"disks.{disk.name}"
-        if not found.written(path):
+        if not comparison.written(path):
             continue
         element = disk_element(root, domain, disk, stored)
         if element is None:
-            found.add(path, sources.DRIVES.get(disk.device, "a disk"), None)
+            comparison.add(path, sources.DRIVES.get(disk.device, "a disk"), None)
             continue
-        found.rows(path, settings.DISK, disk, element)
+        comparison.rows(path, settings.DISK, disk, element)
         real_pool = (sources.source_of(element) or ("", ""))[1]
-        if disk.volume is not None and found.written(f"{path}.pool") and disk.pool != real_pool:
-            found.add(f"{path}.pool", disk.pool, real_pool)
+        if (
+            disk.volume is not None
+            and comparison.written(f"{path}.pool")
+            and disk.pool != real_pool
+        ):
+            comparison.add(f"{path}.pool", disk.pool, real_pool)
         source = element.find("source")
         place = source.get("file") or source.get("dev") if source is not None else None
         real = sizes.get(place or "")
-        if disk.size is not None and found.written(f"{path}.size"):
+        if disk.size is not None and comparison.written(f"{path}.size"):
             if real is None:
-                found.add(f"{path}.size", f"{disk.size} MiB", "unknown")
+                comparison.add(f"{path}.size", f"{disk.size} MiB", "unknown")
             elif mib_up(real) != disk.size:  # of an adopted VM it may be no whole MiB
-                found.add(f"{path}.size", f"{disk.size} MiB", f"{mib_up(real)} MiB")
+                comparison.add(f"{path}.size", f"{disk.size} MiB", f"{mib_up(real)} MiB")
 
 
 class _Existing(t.Protocol):
@@ -127,7 +135,11 @@ class _Existing(t.Protocol):
 
 
 def media(
-    found: Found, domain: Domain, root: Element, existing: _Existing, request: Mapping[str, t.Any]
+    comparison: Comparison,
+    domain: Domain,
+    root: Element,
+    existing: _Existing,
+    request: Mapping[str, t.Any],
 ) -> None:
     """Compare the media in the drives whose image was written.
 
@@ -136,7 +148,7 @@ def media(
     """
     for disk in domain.disks:
         path = f"disks.{disk.name}.image"
-        if disk.device not in sources.DRIVES or disk.image is None or not found.written(path):
+        if disk.device not in sources.DRIVES or disk.image is None or not comparison.written(path):
             continue
         element = disk_element(root, domain, disk, existing.metadata)
         source = element.find("source") if element is not None else None
@@ -150,23 +162,25 @@ def media(
         else:
             same, real = made == asked, made
         if not same:
-            found.add(path, asked, made if made not in (None, asked) else real)
+            comparison.add(path, asked, made if made not in (None, asked) else real)
 
 
-def nics(found: Found, domain: Domain, root: Element, request: Mapping[str, t.Any]) -> None:
+def nics(
+    comparison: Comparison, domain: Domain, root: Element, request: Mapping[str, t.Any]
+) -> None:
     """Differences of the NICs that were written; ``request`` is the one that created the VM."""
     for nic in domain.nics:
         path = f"nics.{nic.name}"
-        if not found.written(path):
+        if not comparison.written(path):
             continue
         element = nic_element(root, nic, request)
         if element is None:
-            found.add(path, f"a NIC with MAC address {nic.mac}", None)
+            comparison.add(path, f"a NIC with MAC address {nic.mac}", None)
             continue
         mac = str(settings.Nic.mac.found(element)).lower()
-        if found.written(f"{path}.mac") and mac != nic.mac:
-            found.add(f"{path}.mac", nic.mac, mac)
-        _nic(found, path, nic, element)
+        if comparison.written(f"{path}.mac") and mac != nic.mac:
+            comparison.add(f"{path}.mac", nic.mac, mac)
+        _nic(comparison, path, nic, element)
 
 
 def nic_element(root: Element, nic: Nic, request: Mapping[str, t.Any]) -> Element | None:
@@ -229,34 +243,38 @@ def absent_nic(root: Element, name: str, request: Mapping[str, t.Any]) -> Elemen
 
 
 def absent(
-    found: Found, domain: Domain, root: Element, stored: Metadata, request: Mapping[str, t.Any]
+    comparison: Comparison,
+    domain: Domain,
+    root: Element,
+    stored: Metadata,
+    request: Mapping[str, t.Any],
 ) -> None:
     """Record disks and NICs that exist and should be absent."""
     for name in domain.absent_disks:
-        mine = any(one.target == name for one in stored.volumes if one.role != "seed")
+        owned = any(volume.target == name for volume in stored.volumes if volume.role != "seed")
         element = absent_disk(root, name, stored, request)
         if element is not None:
             kind = sources.DRIVES.get(element.get("device") or "", "a disk")
-            found.add(f"disks.{name}", "absent", kind)
-        elif mine:
-            found.add(f"disks.{name}", "absent", "a volume that is not attached")
+            comparison.add(f"disks.{name}", "absent", kind)
+        elif owned:
+            comparison.add(f"disks.{name}", "absent", "a volume that is not attached")
     for name in domain.absent_nics:
         if absent_nic(root, name, request) is not None:
-            found.add(f"nics.{name}", "absent", "a NIC")
+            comparison.add(f"nics.{name}", "absent", "a NIC")
 
 
-def _nic(found: Found, path: str, nic: Nic, element: Element) -> None:
+def _nic(comparison: Comparison, path: str, nic: Nic, element: Element) -> None:
     wanted = (nic.type, nic.source)
     real = tuple(row.found(element) for row in (settings.Nic.type, settings.Nic.source))
-    place = any(found.written(f"{path}.{key}") for key in ("bridge", "network", "source"))
+    place = any(comparison.written(f"{path}.{key}") for key in ("bridge", "network", "source"))
     if place and wanted != real:
-        found.add(f"{path}.source", " ".join(wanted), " ".join(map(str, real)))
-    found.rows(path, _REST, nic, element)
+        comparison.add(f"{path}.source", " ".join(wanted), " ".join(map(str, real)))
+    comparison.rows(path, _REST, nic, element)
 
 
-def boot(found: Found, domain: Domain, root: Element, stored: Metadata) -> None:
+def boot(comparison: Comparison, domain: Domain, root: Element, stored: Metadata) -> None:
     """Whether the firmware tries the named devices in their order, before any other."""
-    if not found.written("boot"):
+    if not comparison.written("boot"):
         return
     places: dict[int, str] = {}
     for disk in domain.disks:
@@ -268,7 +286,7 @@ def boot(found: Found, domain: Domain, root: Element, stored: Metadata) -> None:
         _place(places, name or "another NIC", element)
     real = [places[number] for number in sorted(places)]
     if real != list(domain.boot):
-        found.add("boot", ", ".join(domain.boot), ", ".join(real) or None)
+        comparison.add("boot", ", ".join(domain.boot), ", ".join(real) or None)
 
 
 def _place(places: dict[int, str], name: str, element: Element | None) -> None:

@@ -132,8 +132,8 @@ class Domain:
     @property
     def image(self) -> ImageSource | None:
         """The image of the first disk that has one, else that of the first CD."""
-        found = sorted((d for d in self.disks if d.image), key=lambda one: one.device != "disk")
-        return found[0].image if found else None
+        disks = sorted((d for d in self.disks if d.image), key=lambda disk: disk.device != "disk")
+        return disks[0].image if disks else None
 
     def volume_name(self, disk: Disk) -> str:
         """The name of the volume that is this disk's own."""
@@ -251,8 +251,8 @@ def many(
     domains: list[tuple[str, Domain]] = []
     for index, options in enumerate(vms):
         where = path if not path or path.endswith("_") else f"{path}[{index}]"
-        domain, found = from_options(options, path=where, defaults=defaults)
-        problems.extend(found)
+        domain, vm_problems = from_options(options, path=where, defaults=defaults)
+        problems.extend(vm_problems)
         if domain is not None:
             domains.append((where, domain))
     problems.extend(batch_problems(domains))
@@ -365,12 +365,12 @@ def _fit(
     known: t.Collection[str],
 ) -> list[Entry]:
     """Disks or NICs as the VM's operating system needs them, where nothing else is written."""
-    system, found = reader.value("os"), []
+    system, fitted = reader.value("os"), []
     for entry in entries:
         own = {key for key in entry.options if f"{kind}s.{entry.name}.{key}" in known}
         options = systems.device(kind, system, entry.options, own)
-        found.append(dataclasses.replace(entry, options=options))
-    return found
+        fitted.append(dataclasses.replace(entry, options=options))
+    return fitted
 
 
 def _takes_image(entry: Entry) -> bool:

@@ -137,8 +137,8 @@ def compare(
     with what differs. ``silent`` names the others; a VM that is missing may be there. ``unusable``
     says by VM why an image of it cannot be used, with which a run refuses it.
     """
-    found = [_entry(name, answers, places, silent) for name in dict.fromkeys(names)]
-    found = [_with_image(one, (unusable or {}).get(one.name)) for one in found]
+    entries = [_entry(name, answers, places, silent) for name in dict.fromkeys(names)]
+    entries = [_with_image(entry, (unusable or {}).get(entry.name)) for entry in entries]
     for host, answer in answers.items():
         for vm in answer.vms:
             if vm.name not in names:
@@ -148,28 +148,32 @@ def compare(
                     notes = (_BROKEN,)
                 elif vm.phase is not None:
                     action, notes = "finish", (f"in phase {vm.phase}",)
-                found.append(Entry(vm.name, action, host, notes))
+                entries.append(Entry(vm.name, action, host, notes))
     order = list(ACTIONS)
-    return sorted(found, key=lambda one: (order.index(one.action), one.name, one.hypervisor or ""))
+    return sorted(
+        entries, key=lambda entry: (order.index(entry.action), entry.name, entry.hypervisor or "")
+    )
 
 
 def _entry(
     name: str, answers: t.Mapping[str, Seen], places: t.Mapping[str, Place], silent: str
 ) -> Entry:
-    there = {host: vm for host, answer in answers.items() for vm in answer.vms if vm.name == name}
-    if not there and silent:
+    vms_by_host = {
+        host: vm for host, answer in answers.items() for vm in answer.vms if vm.name == name
+    }
+    if not vms_by_host and silent:
         why = f"no hypervisor that answered has it; not all did: {silent}"
         return Entry(name, "unknown", None, (why,))
-    if not there:
+    if not vms_by_host:
         place = places.get(name, Place(None, "it was not placed"))
         if place.host is None:
             return Entry(name, "nowhere", None, (place.reason,))
         return Entry(name, "create", place.host)
-    if len(there) > 1:
-        phases = {host: vm.phase for host, vm in there.items()}
-        text = twice.duplicate_vm_message(name, phases, [vm.uuid for vm in there.values()])
-        return Entry(name, "conflict", " ".join(sorted(there)), (text,))
-    host, vm = next(iter(there.items()))
+    if len(vms_by_host) > 1:
+        phases = {host: vm.phase for host, vm in vms_by_host.items()}
+        text = twice.duplicate_vm_message(name, phases, [vm.uuid for vm in vms_by_host.values()])
+        return Entry(name, "conflict", " ".join(sorted(vms_by_host)), (text,))
+    host, vm = next(iter(vms_by_host.items()))
     if vm.phase == UNREADABLE:
         return Entry(name, "conflict", host, (_BROKEN,))
     if vm.phase is not None:
@@ -177,18 +181,18 @@ def _entry(
     compared = answers[host].compared
     if compared is None:
         return Entry(name, "unknown", host, ("it exists and was not compared",))
-    one = compared.get(name)
-    if one is None or one.differences is None:
+    comparison = compared.get(name)
+    if comparison is None or comparison.differences is None:
         why = "it was not made by this collection, so it is not compared"
         return Entry(name, "conflict", host, (why,))
-    waits = tuple(f"{path} waits for the next start" for path in one.pending)
+    waits = tuple(f"{path} waits for the next start" for path in comparison.pending)
     action = "restart" if waits else "unchanged"
-    if one.not_running:
+    if comparison.not_running:
         action = "start"
-    if one.differences:
-        action = "drift" if one.drift else "change"
-    told = (one.condition,) if one.condition else ()
-    return Entry(name, action, host, (*one.differences, *told, *waits), bool(waits))
+    if comparison.differences:
+        action = "drift" if comparison.drift else "change"
+    told = (comparison.condition,) if comparison.condition else ()
+    return Entry(name, action, host, (*comparison.differences, *told, *waits), bool(waits))
 
 
 def _with_image(entry: Entry, problem: str | None) -> Entry:
@@ -224,9 +228,9 @@ def records(entries: t.Sequence[Entry], silent: t.Mapping[str, str]) -> str:
 def text(entries: t.Sequence[Entry]) -> str:
     """One line for each VM and each further difference, then the counts."""
     rows: list[list[str | None]] = []
-    for one in entries:
-        details = one.details or (None,)
-        rows.append([one.name, one.hypervisor, ACTIONS[one.action], details[0]])
+    for entry in entries:
+        details = entry.details or (None,)
+        rows.append([entry.name, entry.hypervisor, ACTIONS[entry.action], details[0]])
         rows += [["", "", "", detail] for detail in details[1:]]
     lines = [table(["VM", "HYPERVISOR", "PLAN", "WHAT"], rows)] if rows else []
     return "\n".join([*lines, summary(entries)]) + "\n"

@@ -82,7 +82,7 @@ def resolve_nics(
 def bridges(profiles: object) -> list[str]:
     """The bridges that the user's NIC profiles name; without any, those of the defaults."""
     chosen = profiles if isinstance(profiles, Mapping) and profiles else DEFAULT_NIC_PROFILES
-    found = set()
+    bridge_names = set()
     for name, content in chosen.items():
         for entry in _entries(content, str(name), "nic", []):
             options = entry.options
@@ -90,8 +90,8 @@ def bridges(profiles: object) -> list[str]:
             if bridge is None and options.get("type") == "bridge":
                 bridge = options.get("source")
             if bridge is not None:
-                found.add(str(bridge))
-    return sorted(found)
+                bridge_names.add(str(bridge))
+    return sorted(bridge_names)
 
 
 def _resolve(
@@ -147,10 +147,10 @@ def _merged(base: list[Entry], over: list[Entry]) -> list[Entry]:
 
 def _entries(content: object, path: str, kind: str, problems: list[Problem]) -> list[Entry]:
     """The entries of one profile or list, in their order."""
-    found: list[Entry] = []
+    entries: list[Entry] = []
     pairs: list[tuple[object, object, str]]
     if content is None:
-        return found
+        return entries
     if isinstance(content, Mapping):
         slipped = _slipped(content)
         if slipped is not None:
@@ -169,11 +169,11 @@ def _entries(content: object, path: str, kind: str, problems: list[Problem]) -> 
                 path, f"{show(content)} is not a list of {kind}s; write - name: {{...}} for each"
             )
         )
-        return found
+        return entries
     for name, options, where in pairs:
         if not isinstance(name, str) or re.fullmatch(NAME_PART, name) is None:
             problems.append(Problem(where, f"{show(name)} cannot name a {kind}: {NAME_PART_RULE}"))
-        elif any(entry.name == name for entry in found):
+        elif any(entry.name == name for entry in entries):
             problems.append(
                 Problem(where, f"two {kind}s are named {show(name)}; give each its own name")
             )
@@ -184,8 +184,8 @@ def _entries(content: object, path: str, kind: str, problems: list[Problem]) -> 
                 )
             )
         else:
-            found.append(Entry(str(name), dict(options or {}), where))
-    return found
+            entries.append(Entry(str(name), dict(options or {}), where))
+    return entries
 
 
 def _pair(

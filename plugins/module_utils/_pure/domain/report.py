@@ -47,25 +47,31 @@ def report(made: Made, *, check: bool) -> tuple[list[dict[str, object]], list[st
     answers, ``first_boot`` says why that is not enough. ``restarted`` is there if it was.
     """
     answers = {host: _with_done(made, host) for host in made.requested}
-    found = outcomes.outcomes(made.requested, answers)
-    failures = [one.problem for one in found if one.problem]
-    running = {(one.host, one.name) for one in found if not one.problem and _runs(one.entry or {})}
+    vm_outcomes = outcomes.outcomes(made.requested, answers)
+    failures = [outcome.problem for outcome in vm_outcomes if outcome.problem]
+    running = {
+        (outcome.host, outcome.name)
+        for outcome in vm_outcomes
+        if not outcome.problem and _runs(outcome.entry or {})
+    }
     waits = {
         host: [name for name in names if (host, name) in running]
         for host, names in ({} if check else made.waits).items()
     }
-    heard = {(one.host, one.name): one for one in outcomes.outcomes(waits, made.waited)}
+    heard = {
+        (outcome.host, outcome.name): outcome for outcome in outcomes.outcomes(waits, made.waited)
+    }
     vms: dict[str, list[dict[str, object]]] = {}
-    for one in found:
-        entry = one.entry or outcomes.failed_entry(one, answers[one.host])
-        wait = heard.get((one.host, one.name))
+    for outcome in vm_outcomes:
+        entry = outcome.entry or outcomes.failed_entry(outcome, answers[outcome.host])
+        wait = heard.get((outcome.host, outcome.name))
         said = (wait.entry or {}) if wait else {}
         answered = bool(said.get("answered")) if said else None
         if wait is not None and not answered:
             failures.append(wait.problem or _unanswered(wait))
-        if one.name in made.restarted and not check:
+        if outcome.name in made.restarted and not check:
             entry = {**entry, "restart_required": False, "restarted": True}
-        vms.setdefault(one.host, []).append(
+        vms.setdefault(outcome.host, []).append(
             {
                 **entry,
                 "address": said.get("address"),

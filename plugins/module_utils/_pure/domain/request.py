@@ -32,8 +32,8 @@ def as_plain(domain: Domain) -> dict[str, Json]:
     plain = dataclasses.asdict(domain.without_secrets())
     for key in _NOT_KEPT:
         del plain[key]
-    found: dict[str, Json] = json.loads(json.dumps(plain))
-    return found
+    request: dict[str, Json] = json.loads(json.dumps(plain))
+    return request
 
 
 def to_text(domain: Domain) -> str:
@@ -50,20 +50,21 @@ def merged(stored: str | None, domain: Domain, targets: t.Mapping[str, str] | No
     """
     old, new = _record(stored) or {}, as_plain(domain)
     top = {path.partition(".")[0] for path in domain.written}
-    found = {key: new[key] if key in top or key not in old else old[key] for key in new}
+    request = {key: new[key] if key in top or key not in old else old[key] for key in new}
     for kind, absent in (("disks", domain.absent_disks), ("nics", domain.absent_nics)):
         known, now = _by_name(old.get(kind)), _by_name(new[kind]) or {}
         before = known or {}
         both = {**before} if known is not None else {**now}
-        for name, one in now.items():
+        for name, device in now.items():
             if f"{kind}.{name}" in domain.written:
-                both[name] = _merged_device(before.get(name), one)
+                both[name] = _merged_device(before.get(name), device)
         if kind == "disks":
             both = {
-                name: _with_target(one, (targets or {}).get(name)) for name, one in both.items()
+                name: _with_target(device, (targets or {}).get(name))
+                for name, device in both.items()
             }
-        found[kind] = [one for name, one in both.items() if name not in absent]
-    return json.dumps(found, sort_keys=True, separators=(",", ":"))
+        request[kind] = [device for name, device in both.items() if name not in absent]
+    return json.dumps(request, sort_keys=True, separators=(",", ":"))
 
 
 def repeats(stored: str | None, domain: Domain) -> bool:
@@ -75,10 +76,10 @@ def repeats(stored: str | None, domain: Domain) -> bool:
 def _record(stored: str | None) -> dict[str, Json] | None:
     """The request in the metadata, if there is one that can be read."""
     try:
-        found = json.loads(stored or "null")
+        record = json.loads(stored or "null")
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return record if isinstance(record, dict) else None
 
 
 def with_drive(stored: str | None, domain: Domain, name: str, target: str) -> str | None:
@@ -123,19 +124,19 @@ def compare(old: t.Mapping[str, Json], new: t.Mapping[str, Json]) -> list[str]:
 
 def _compare(path: str, old: Json, new: Json) -> list[str]:
     if isinstance(old, dict) and isinstance(new, dict):
-        found: list[str] = []
+        lines: list[str] = []
         for key in new:
             if key in old:
-                found += _compare(f"{path}.{key}" if path else key, old[key], new[key])
-        return found
+                lines += _compare(f"{path}.{key}" if path else key, old[key], new[key])
+        return lines
     before, after = _by_name(old), _by_name(new)
     if before is not None and after is not None:
-        found = _compare(path, before, {name: after[name] for name in after if name in before})
-        found += [f"{path}.{name}: not requested, exists" for name in before if name not in after]
-        found += [f"{path}.{name}: requested, is missing" for name in after if name not in before]
-        if not found and list(before) != list(after):
-            found.append(f"{path}: order requested {', '.join(after)}, is {', '.join(before)}")
-        return found
+        lines = _compare(path, before, {name: after[name] for name in after if name in before})
+        lines += [f"{path}.{name}: not requested, exists" for name in before if name not in after]
+        lines += [f"{path}.{name}: requested, is missing" for name in after if name not in before]
+        if not lines and list(before) != list(after):
+            lines.append(f"{path}: order requested {', '.join(after)}, is {', '.join(before)}")
+        return lines
     return [] if old == new else [f"{path}: requested {_show(new)}, is {_show(old)}"]
 
 
@@ -143,13 +144,13 @@ def _by_name(value: Json) -> dict[str, Json] | None:
     """The mappings of a list by their names; None for a list of anything else, or no list."""
     if not isinstance(value, list):
         return None
-    found: dict[str, Json] = {}
+    mappings: dict[str, Json] = {}
     for entry in value:
         name = entry.get("name") if isinstance(entry, dict) else None
         if not isinstance(name, str):
             return None
-        found[name] = entry
-    return found
+        mappings[name] = entry
+    return mappings
 
 
 def _show(value: Json) -> str:
@@ -172,5 +173,5 @@ def made_as(metadata: Metadata) -> t.Mapping[str, t.Any]:
 
 
 def _by_their_names(entries: t.Any) -> dict[str, t.Mapping[str, t.Any]]:
-    found = entries if isinstance(entries, list) else []
-    return {str(one.get("name")): one for one in found if isinstance(one, dict)}
+    listed = entries if isinstance(entries, list) else []
+    return {str(entry.get("name")): entry for entry in listed if isinstance(entry, dict)}

@@ -27,13 +27,13 @@ if t.TYPE_CHECKING:
 def nics_of(domain: Element, stored: Metadata | None) -> list[SeededNic]:
     """The domain's NICs in order, with the names they have in the request, else eth0, eth1..."""
     names = _names(stored)
-    found: list[SeededNic] = []
+    nics: list[SeededNic] = []
     for interface in domain.findall("devices/interface"):
         mac = interface.find("mac")
         address = (mac.get("address") or "").lower() if mac is not None else ""
         if address:
-            found.append(SeededNic(names.get(address, f"eth{len(found)}"), address))
-    return found
+            nics.append(SeededNic(names.get(address, f"eth{len(nics)}"), address))
+    return nics
 
 
 def _names(stored: Metadata | None) -> dict[str, str]:
@@ -47,10 +47,10 @@ def _names(stored: Metadata | None) -> dict[str, str]:
 
 def _request(stored: Metadata | None) -> dict[str, Json]:
     try:
-        found = json.loads(stored.request or "{}") if stored is not None else {}
+        request = json.loads(stored.request or "{}") if stored is not None else {}
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return request if isinstance(request, dict) else {}
 
 
 def as_plain(seed: Seed, name: str) -> dict[str, Json]:
@@ -64,13 +64,13 @@ def recorded(stored: Metadata | None) -> dict[str, Json] | None:
     """The seed that the VM had before, as of :func:`as_plain`; None if it never had one."""
     if stored is None:
         return None
-    found = _request(stored).get("seed")
+    seed = _request(stored).get("seed")
     if stored.request is None and stored.seed is not None:
         try:
-            found = json.loads(stored.seed)
+            seed = json.loads(stored.seed)
         except ValueError:
             return {}
-    return found if isinstance(found, dict) else None
+    return seed if isinstance(seed, dict) else None
 
 
 def with_record(stored: Metadata, seed: Seed, name: str) -> Metadata:

@@ -65,10 +65,10 @@ def _free_unit(devices: Element) -> int | None:
     other devices.
     """
     used = set()
-    for one in (*devices.iterfind("disk"), *devices.iterfind("hostdev")):
-        if one.get("type") != "scsi" and not _is_scsi(one.find("target")):
+    for device in (*devices.iterfind("disk"), *devices.iterfind("hostdev")):
+        if device.get("type") != "scsi" and not _is_scsi(device.find("target")):
             continue
-        address = one.find("address")
+        address = device.find("address")
         if address is None:
             return None
         if address.get("controller", "0") == "0":

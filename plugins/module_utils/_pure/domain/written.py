@@ -28,27 +28,27 @@ _STRUCTURES = [row.name for row in VM if isinstance(row, Group) and row.of == "r
 
 def options(reader: Reader, disks: t.Sequence[Entry], nics: t.Sequence[Entry]) -> frozenset[str]:
     """The paths of all that was written; ``disks`` and ``nics`` are merged with their profiles."""
-    found = set(reader.written)
+    paths = set(reader.written)
     for key in _STRUCTURES:
         value = reader.value(key)
         if isinstance(value, str) and value.lstrip().startswith("{"):
             with contextlib.suppress(ValueError):  # its reader reports that
                 value = json.loads(value)
         if isinstance(value, Mapping):
-            found |= {f"{key}.{inner}" for inner, one in value.items() if one is not None}
-    found |= _entries("disks", disks, reader, "disk_profile")
-    found |= _entries("nics", nics, reader, "nic_profile")
-    return frozenset(found)
+            paths |= {f"{key}.{inner}" for inner, option in value.items() if option is not None}
+    paths |= _entries("disks", disks, reader, "disk_profile")
+    paths |= _entries("nics", nics, reader, "nic_profile")
+    return frozenset(paths)
 
 
 def _entries(kind: str, entries: t.Sequence[Entry], reader: Reader, profile: str) -> set[str]:
     own = join(reader.path, kind)
-    found = set()
+    paths = set()
     for entry in entries:
         if not entry.path.startswith(own) and not reader.given(profile):
             continue  # of the default profile
-        found.add(f"{kind}.{entry.name}")
+        paths.add(f"{kind}.{entry.name}")
         for key, value in entry.options.items():
             if value is not None and (key not in entry.origins or reader.given(profile)):
-                found.add(f"{kind}.{entry.name}.{key}")
-    return found
+                paths.add(f"{kind}.{entry.name}.{key}")
+    return paths

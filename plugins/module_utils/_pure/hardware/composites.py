@@ -35,15 +35,15 @@ def timer(name: str, attribute: str, field: str) -> Pair:
         value = getattr(whole, field)
         if value is None:
             return
-        found = _named(element, "timer", name)
-        if found is None:
-            found = _lxml.add(element, "timer", {"name": name})
+        timer_element = _named(element, "timer", name)
+        if timer_element is None:
+            timer_element = _lxml.add(element, "timer", {"name": name})
         word = {True: "yes", False: "no"}.get(value) if isinstance(value, bool) else str(value)
-        found.set(attribute, str(word))
+        timer_element.set(attribute, str(word))
 
     def read(element: Element) -> object:
-        found = _named(element, "timer", name)
-        text = None if found is None else found.get(attribute)
+        timer_element = _named(element, "timer", name)
+        text = None if timer_element is None else timer_element.get(attribute)
         return {"yes": True, "no": False}.get(text, text) if text is not None else None
 
     place = f"timer[@name='{name}']"  # with what is of one tick policy alone
@@ -60,8 +60,8 @@ def switched(tag: str, attribute: str, field: str, whole_number: bool = False) -
             places.put(element, f"{tag}/@{attribute}", str(value))
 
     def read(element: Element) -> object:
-        found = element.find(tag)
-        text = None if found is None else found.get(attribute)
+        feature = element.find(tag)
+        text = None if feature is None else feature.get(attribute)
         return number(text) if whole_number else text
 
     return Pair(write, read, (tag,))
@@ -141,8 +141,8 @@ def video_memory(field: str) -> Pair:
             places.put(element, f"model/@{field}", str(value * 1024))
 
     def read(element: Element) -> object:
-        found = element.find("model")
-        return None if found is None else mib_up(scaled(found.get(field), "KiB"))
+        model = element.find("model")
+        return None if model is None else mib_up(scaled(model.get(field), "KiB"))
 
     return Pair(write, read, (f"model/@{field}",))
 
@@ -155,8 +155,10 @@ def policy(name: str, field: str) -> Pair:
             _lxml.add(element, "feature", {"policy": name, "name": feature})
 
     def read(element: Element) -> object:
-        found = element.iterfind("feature")
-        return tuple(str(one.get("name")) for one in found if one.get("policy") == name)
+        features = element.iterfind("feature")
+        return tuple(
+            str(feature.get("name")) for feature in features if feature.get("policy") == name
+        )
 
     return Pair(write, read, (f"feature[@policy='{name}']",))
 

@@ -15,12 +15,12 @@ RULE = "write numbers and ranges with commas, ^ before exclusions, for example 0
 
 def numbers(text: str) -> frozenset[int]:
     """The numbers in the set."""
-    found: set[int] = set()
+    members: set[int] = set()
     for part in text.split(","):
         first, _dummy, last = part.lstrip("^").partition("-")
         these = range(int(first), int(last or first) + 1)
-        found = found.difference(these) if part.startswith("^") else found.union(these)
-    return frozenset(found)
+        members = members.difference(these) if part.startswith("^") else members.union(these)
+    return frozenset(members)
 
 
 def same(asked: object, real: object) -> bool:

@@ -84,10 +84,10 @@ def check(reader: Reader, text: str | None, table: Table) -> None:
     if text is None:
         return
     root = parse(text)
-    found = dict.fromkeys((*_foreign(root), *_refused(root), *_owned(root, table), *_open(root)))
-    if not found and not len(root):
-        found = {"it is empty; leave it out": None}
-    for message in found:
+    messages = dict.fromkeys((*_foreign(root), *_refused(root), *_owned(root, table), *_open(root)))
+    if not messages and not len(root):
+        messages = {"it is empty; leave it out": None}
+    for message in messages:
         reader.problem("xml", message)
 
 
@@ -200,50 +200,50 @@ def _merge(parent: Element, wanted: Element) -> None:
 
 def _counterpart(parent: Element, wanted: Element) -> Element | None:
     keys = [(key, wanted.get(key)) for key in _KEYS if wanted.get(key) is not None]
-    for one in parent.iterchildren(str(wanted.tag)):
-        if all(one.get(key) == value for key, value in keys[:1]):
-            return one
+    for child in parent.iterchildren(str(wanted.tag)):
+        if all(child.get(key) == value for key, value in keys[:1]):
+            return child
     return None
 
 
 def missing(root: Element, text: str | None) -> list[str]:
     """The paths of what is in a fragment and not in ``root``: ``cpu/cache``, ``devices/vsock``."""
-    found: list[str] = []
+    paths: list[str] = []
     for child in parse(text) if text else ():
         if child.tag == "devices":
             devices = root.find("devices")
             lost = list(child) if devices is None else _missing_of(devices, list(child))
-            found += [f"devices/{one.tag}" for one in lost]
+            paths += [f"devices/{device.tag}" for device in lost]
         else:
-            found += _lacks(root, child, "")
-    return list(dict.fromkeys(found))
+            paths += _lacks(root, child, "")
+    return list(dict.fromkeys(paths))
 
 
 def _missing_of(devices: Element, wanted: Collection[Element]) -> list[Element]:
     """The wanted devices without a counterpart; each device matches only one."""
     free = list(devices)
     lost = []
-    for one in wanted:
-        there = next((other for other in free if _includes(other, one)), None)
-        if there is None:
-            lost.append(one)
+    for device in wanted:
+        counterpart = next((other for other in free if _includes(other, device)), None)
+        if counterpart is None:
+            lost.append(device)
         else:
-            free.remove(there)
+            free.remove(counterpart)
     return lost
 
 
 def _lacks(parent: Element, wanted: Element, above: str) -> list[str]:
     path = f"{above}{wanted.tag}"
-    there = _counterpart(parent, wanted)
-    if there is None:
+    counterpart = _counterpart(parent, wanted)
+    if counterpart is None:
         return [path]
     values = {str(name): value for name, value in wanted.attrib.items()}
-    found = [f"{path}/@{name}" for name, value in values.items() if there.get(name) != value]
-    if _text(wanted) and _text(there) != _text(wanted):
-        found.append(path)
+    paths = [f"{path}/@{name}" for name, value in values.items() if counterpart.get(name) != value]
+    if _text(wanted) and _text(counterpart) != _text(wanted):
+        paths.append(path)
     for child in wanted:
-        found += _lacks(there, child, f"{path}/")
-    return found
+        paths += _lacks(counterpart, child, f"{path}/")
+    return paths
 
 
 def _includes(there: Element, wanted: Element) -> bool:

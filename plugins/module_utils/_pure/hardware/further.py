@@ -335,10 +335,10 @@ def _read(kind: Kind, reader: Reader) -> object:
     name = kind.group.name
     value, path = reader.structure(name), reader.at(name)
     if not kind.several:
-        found = one(value, path, reader.problems, kind.word)
-        if found is not None and not found.written and kind.usual:
-            found = Reader(kind.usual, path, reader.problems)
-        return None if found is None else _made(kind, found)
+        device = optional_reader(value, path, reader.problems, kind.word)
+        if device is not None and not device.written and kind.usual:
+            device = Reader(kind.usual, path, reader.problems)
+        return None if device is None else _made(kind, device)
     if value is None:
         return ()
     if not isinstance(value, (list, tuple)):
@@ -358,7 +358,7 @@ def _made(kind: Kind, reader: Reader) -> object:
     return made
 
 
-def one(value: t.Any, path: str, problems: list[Problem], word: str) -> Reader | None:
+def optional_reader(value: t.Any, path: str, problems: list[Problem], word: str) -> Reader | None:
     """The reader of an optional device; a bare word is its setting ``word``."""
     if isinstance(value, str):
         try:

@@ -51,13 +51,13 @@ class Line:
 
 
 def _split(path: str) -> tuple[str, ...]:
-    found, depth, start = [], 0, 0
+    parts, depth, start = [], 0, 0
     for index, char in enumerate(path):
         depth += (char in "[{") - (char in "]}")
         if char == "/" and not depth:
-            found.append(path[start:index])
+            parts.append(path[start:index])
             start = index + 1
-    return (*found, path[start:])
+    return (*parts, path[start:])
 
 
 def _lines(fate: Fate, *paths: str) -> tuple[Line, ...]:
@@ -280,11 +280,11 @@ def _parsed(segment: str) -> _Segment:
 
 def _by_head() -> dict[str, list[tuple[tuple[_Segment, ...], Line]]]:
     """The lines by the first parts of their paths, the most specific first."""
-    found: dict[str, list[tuple[tuple[_Segment, ...], Line]]] = {}
+    lines_by_head: dict[str, list[tuple[tuple[_Segment, ...], Line]]] = {}
     for line in sorted(LINES, key=_rank, reverse=True):
         head = line.segments[0].partition("[")[0]
-        found.setdefault(head, []).append((tuple(map(_parsed, line.segments)), line))
-    return found
+        lines_by_head.setdefault(head, []).append((tuple(map(_parsed, line.segments)), line))
+    return lines_by_head
 
 
 def _rank(line: Line) -> tuple[int, int, int]:

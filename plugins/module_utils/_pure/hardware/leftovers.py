@@ -83,8 +83,8 @@ def leftovers(root: Element, written: Element, table: Table, pairs: Pairs) -> Le
     ``table`` are the settings; ``pairs`` are the disks and NICs of both that are the same.
     """
     comparison = _Comparison(root, written, table, pairs)
-    found = comparison.run()
-    carried = None if found is None else _lxml.tostring(found)
+    domain = comparison.run()
+    carried = None if domain is None else _lxml.tostring(domain)
     return Leftovers(carried, tuple(dict.fromkeys(_topmost(comparison.refused))))
 
 
@@ -97,7 +97,7 @@ class _Comparison:
 
     def run(self) -> Element | None:
         """The ``<domain>`` of what is carried over."""
-        found = _lxml.new("domain")
+        domain = _lxml.new("domain")
         for name in map(str, self.root.attrib):
             if line_of(Place((), name)) is None:
                 self._refuse(Place((), name))
@@ -106,8 +106,8 @@ class _Comparison:
             place = Place((child,))
             part = self._whole(place) if other is None else self._paired(place, (other,))
             if part is not None:
-                found.append(part)
-        return found if len(found) else None
+                domain.append(part)
+        return domain if len(domain) else None
 
     def _paired(self, place: Place, others: tuple[Element, ...]) -> Element | None:
         """What an element has beyond its counterpart, the last of ``others``."""
@@ -205,41 +205,42 @@ class _Comparison:
     def _devices(
         self, sources: list[Element], others: list[Element]
     ) -> list[tuple[Element, Element | None]]:
-        free = [one for one in others if one not in self.pairs.values()]
+        free = [device for device in others if device not in self.pairs.values()]
         groups = {
             str(row.xml).partition("/")[2]: row
             for row in self.table
             if isinstance(row, Group) and row.of == "list" and str(row.xml).startswith("devices/")
         }
-        found = []
+        pairs = []
         for source in sources:
             other = self.pairs.get(source)
             if other is None and source.tag not in _NAMED:
-                candidates = [one for one in free if one.tag == source.tag]
+                candidates = [device for device in free if device.tag == source.tag]
                 group = groups.get(str(source.tag))
                 other = next(
-                    (one for one in candidates if _is_same_device(source, one, group)), None
+                    (device for device in candidates if _is_same_device(source, device, group)),
+                    None,
                 )
                 if other is not None:
                     free.remove(other)
-            found.append((source, other))
-        return found
+            pairs.append((source, other))
+        return pairs
 
 
 def _rows_by_place(table: Table) -> dict[str, list[tuple[Setting[object], int]]]:
     """Settings that may state a value in another way, with the depth of the element they read."""
-    found: dict[str, list[tuple[Setting[object], int]]] = {}
+    by_place: dict[str, list[tuple[Setting[object], int]]] = {}
     for row in table:
         inner = row.settings if isinstance(row, Group) else (row,)
         above = str(row.xml) if isinstance(row, Group) else ""
-        for one in inner if above or not isinstance(row, Group) else ():
-            places = (one.xml,) if isinstance(one.xml, str) else one.xml.places
-            if isinstance(one.xml, str) or isinstance(one, (Integer, Size, Text, Words)):
+        for setting in inner if above or not isinstance(row, Group) else ():
+            places = (setting.xml,) if isinstance(setting.xml, str) else setting.xml.places
+            if isinstance(setting.xml, str) or isinstance(setting, (Integer, Size, Text, Words)):
                 for place in filter(None, places):
                     path = f"{above}/{place}" if above else place
                     depth = len(above.split("/")) if above else 0
-                    found.setdefault(path, []).append((one, depth))
-    return found
+                    by_place.setdefault(path, []).append((setting, depth))
+    return by_place
 
 
 def _is_same_device(source: Element, other: Element, group: Group | None) -> bool:
@@ -258,13 +259,13 @@ def _aligned(
 ) -> list[tuple[Element, Element | None]]:
     """Each of ``sources`` with its counterpart; each of ``others`` is that of only one."""
     free = list(others)
-    found: list[tuple[Element, Element | None]] = []
+    pairs: list[tuple[Element, Element | None]] = []
     for source in sources:
-        other = next((one for one in free if _is_counterpart(source, one)), None)
+        other = next((candidate for candidate in free if _is_counterpart(source, candidate)), None)
         if other is not None:
             free.remove(other)
-        found.append((source, other))
-    return found
+        pairs.append((source, other))
+    return pairs
 
 
 def _is_counterpart(source: Element, other: Element) -> bool:
@@ -324,21 +325,21 @@ def merge(root: Element, carried: str | None, table: Table, requested: Collectio
     """
     if carried is None:
         return
-    found = _lxml.parse(carried, "what the copy's source has")
-    _take_out(found, table, requested)
-    for child in found:
+    domain = _lxml.parse(carried, "what the copy's source has")
+    _take_out(domain, table, requested)
+    for child in domain:
         _require_carried(Place((child,)))
-    if found.find("os/boot") is not None:  # libvirt has an order of kinds, or one of devices
-        for one in root.findall("devices/*/boot[@order]"):
-            _remove(one)
-    _merge_children(root, found)
+    if domain.find("os/boot") is not None:  # libvirt has an order of kinds, or one of devices
+        for boot in root.findall("devices/*/boot[@order]"):
+            _remove(boot)
+    _merge_children(root, domain)
 
 
-def _take_out(found: Element, table: Table, requested: Collection[str]) -> None:
+def _take_out(domain: Element, table: Table, requested: Collection[str]) -> None:
     for row in table:
         for place in _elements_of(row) if row.name in requested else ():
-            for one in found.findall(place):
-                _remove(one)
+            for element in domain.findall(place):
+                _remove(element)
 
 
 def _remove(element: Element) -> None:
@@ -427,9 +428,9 @@ def _merge(there: Element, carried: Element) -> None:
 
 def _added(carried: Element) -> Element:
     """The element to add, of which nothing is ours."""
-    for one in carried.iter():
+    for element in carried.iter():
         for name in (_SET, _COUNTERPART, _ADDED):
-            one.attrib.pop(name, "")
+            element.attrib.pop(name, "")
     return carried
 
 

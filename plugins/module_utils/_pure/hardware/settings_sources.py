@@ -70,16 +70,16 @@ def source(disk: _Disk) -> tuple[str, ...] | None:
 
 def source_of(element: Element) -> tuple[str, ...] | None:
     """The source of a ``<disk>`` of libvirt's."""
-    found = element.find("source")
-    if found is None:
+    source = element.find("source")
+    if source is None:
         return None
     if element.get("type") == "volume":
-        return ("volume", found.get("pool") or "", found.get("volume") or "")
+        return ("volume", source.get("pool") or "", source.get("volume") or "")
     if element.get("type") == "block":
-        return ("block", found.get("dev") or "")
+        return ("block", source.get("dev") or "")
     if element.get("type") == "network":
-        name = found.get("name") or ""
-        return ("network", found.get("protocol") or "", name, *sorted(_read_hosts(element)))
+        name = source.get("name") or ""
+        return ("network", source.get("protocol") or "", name, *sorted(_read_hosts(element)))
     return None
 
 
@@ -102,19 +102,17 @@ def given(options: t.Mapping[str, object]) -> list[str]:
 
 def check(reader: Reader) -> str | None:
     """Report what excludes each other; return which of ``KEYS`` the disk has."""
-    found = [key for key in KEYS if reader.given(key)]
-    if len(found) > 1:
-        reader.problem(
-            found[0], f"{' and '.join(found)} are given; a disk has one source; give one"
-        )
-    if found:
+    keys = [key for key in KEYS if reader.given(key)]
+    if len(keys) > 1:
+        reader.problem(keys[0], f"{' and '.join(keys)} are given; a disk has one source; give one")
+    if keys:
         for key in _BEGUN:
             if reader.given(key):
-                reader.problem(key, f"a disk with {found[0]} exists, with its {key}; leave it out")
-    if reader.given("pool") and found and found != ["volume"]:
-        reader.problem("pool", f"a disk with {found[0]} is in no pool; leave it out")
+                reader.problem(key, f"a disk with {keys[0]} exists, with its {key}; leave it out")
+    if reader.given("pool") and keys and keys != ["volume"]:
+        reader.problem("pool", f"a disk with {keys[0]} is in no pool; leave it out")
     _check_network(reader)
-    return found[0] if found else None
+    return keys[0] if keys else None
 
 
 def _check_network(reader: Reader) -> None:
@@ -141,8 +139,8 @@ def _write_volume(element: Element, disk: _Disk) -> None:
 
 
 def _read_volume(element: Element) -> str | None:
-    found = places.texts(element, "source/@volume")
-    return found[0] if found else None
+    volumes = places.texts(element, "source/@volume")
+    return volumes[0] if volumes else None
 
 
 def _split(host: str) -> tuple[str, str]:
@@ -162,12 +160,12 @@ def _write_hosts(element: Element, disk: _Disk) -> None:
 
 
 def _read_hosts(element: Element) -> tuple[str, ...]:
-    found = []
+    hosts = []
     for host in element.iterfind("source/host"):
         name, port = host.get("name") or "", host.get("port")
         shown = f"[{name}]" if ":" in name and port else name
-        found.append(f"{shown}:{port}" if port else shown)
-    return tuple(found)
+        hosts.append(f"{shown}:{port}" if port else shown)
+    return tuple(hosts)
 
 
 def _write_auth(element: Element, disk: _Disk) -> None:
@@ -179,8 +177,8 @@ def _write_auth(element: Element, disk: _Disk) -> None:
 
 
 def _read_auth(element: Element) -> str | None:
-    found = places.texts(element, "source/auth/@username")
-    return found[0] if found else None
+    usernames = places.texts(element, "source/auth/@username")
+    return usernames[0] if usernames else None
 
 
 def _with_the_user(_element: Element, _disk: _Disk) -> None:
@@ -188,8 +186,8 @@ def _with_the_user(_element: Element, _disk: _Disk) -> None:
 
 
 def _read_secret(element: Element) -> str | None:
-    found = places.texts(element, "source/auth/secret/@usage")
-    return found[0] if found else None
+    usages = places.texts(element, "source/auth/secret/@usage")
+    return usages[0] if usages else None
 
 
 _AUTH = ("source/auth",)

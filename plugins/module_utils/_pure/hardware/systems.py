@@ -153,12 +153,12 @@ def beneath(options: Mapping[str, t.Any]) -> dict[str, t.Any]:
 
     If a firmware or machine is written, no firmware is added: they depend on each other.
     """
-    found = dict(needs(options.get("os")).vm)
+    needed = dict(needs(options.get("os")).vm)
     if any(options.get(key) is not None for key in ("firmware", "machine")):
         for key in ("firmware", "secure_boot"):
-            found.pop(key, None)
+            needed.pop(key, None)
     written = {key: value for key, value in options.items() if value is not None}
-    return {**options, **found, **written}
+    return {**options, **needed, **written}
 
 
 def device(
@@ -172,14 +172,14 @@ def device(
     wanted = what.nic if kind == "nic" else what.disk
     if kind == "disk" and options.get("device") in ("cdrom", "floppy"):
         wanted = what.cdrom if options["device"] == "cdrom" else {}
-    found = dict(options)
+    device_options = dict(options)
     for key, value in wanted.items():
         both = (key, "model") if key == "bus" else (key,)
-        if not any(one in written for one in both):
-            for one in both:
-                found.pop(one, None)
-            found[key] = value
-    return found
+        if not any(option in written for option in both):
+            for option in both:
+                device_options.pop(option, None)
+            device_options[key] = value
+    return device_options
 
 
 def _write(root: Element, whole: t.Any) -> None:
@@ -189,22 +189,22 @@ def _write(root: Element, whole: t.Any) -> None:
 
 def to_element(whole: str) -> Element:
     """The element that virt-manager and others read too."""
-    found = _lxml.parse(f'<{PREFIX}:libosinfo xmlns:{PREFIX}="{NAMESPACE}"/>', PREFIX)
-    _lxml.add(found, _OS, {"id": whole})
-    return found
+    element = _lxml.parse(f'<{PREFIX}:libosinfo xmlns:{PREFIX}="{NAMESPACE}"/>', PREFIX)
+    _lxml.add(element, _OS, {"id": whole})
+    return element
 
 
 def to_plain_element(whole: str) -> Element:
     """Our element without namespace, for virDomainSetMetadata, which adds them."""
-    found = _lxml.new("libosinfo")
-    _lxml.add(found, "os", {"id": whole})
-    return found
+    element = _lxml.new("libosinfo")
+    _lxml.add(element, "os", {"id": whole})
+    return element
 
 
 def _read(root: Element) -> str | None:
     for metadata in root.findall("metadata"):
-        for one in metadata.iterfind(f"{_ELEMENT}/{_OS}"):
-            return one.get("id")
+        for system in metadata.iterfind(f"{_ELEMENT}/{_OS}"):
+            return system.get("id")
     return None
 
 

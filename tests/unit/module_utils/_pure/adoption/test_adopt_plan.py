@@ -34,7 +34,7 @@ _XML = """<domain type='qemu'><name>a</name><memory>131072</memory><vcpu>1</vcpu
 <driver name='qemu' type='qcow2'/><source file='/p/a.qcow2'/><target dev='vda' bus='virtio'/>
 </disk></devices></domain>"""
 _DESCRIBED = described.describe(
-    described.Found("a", _XML, sizes={"vda": 1 << 20}), described.Host()
+    described.DefinedDomain("a", _XML, sizes={"vda": 1 << 20}), described.Host()
 )
 _DISK = Disk("vda", "/p/a.qcow2", pool="p", name="a.qcow2", kind="file", made="7")
 _FACTS = Facts("a", "0-1", True, False, "shutoff", "", None, None, _DESCRIBED, disks=(_DISK,))

@@ -36,7 +36,7 @@ def _describe(devices: str = "", top: str = "", **more: t.Any) -> described.Desc
         f"<os><type arch='x86_64' machine='pc-q35-7.2'>hvm</type></os>{top}"
         f"<devices>{devices}</devices></domain>"
     )
-    found = described.Found("v", text, active=True, **more)
+    found = described.DefinedDomain("v", text, active=True, **more)
     return described.describe(found, _HOST)
 
 
@@ -60,7 +60,7 @@ def test_every_row_is_found_again(path: str, value: t.Any) -> None:
         str(one.get("dev")): 8 << 20
         for one in _lxml.parse(xml, "v").iterfind("devices/disk/target")
     }
-    found = described.describe(described.Found("v", xml, True, sizes=sizes), _HOST)
+    found = described.describe(described.DefinedDomain("v", xml, True, sizes=sizes), _HOST)
     assert not found.problems
     assert found.options is not None
     assert _differences(found, xml, sizes) == []
@@ -87,7 +87,9 @@ def test_what_goes_without_a_word_is_not_written() -> None:
     assert asked is not None
     xml = round_trip._render(asked)
     host = described.Host("x86_64", "qemu")
-    found = described.describe(described.Found("v", xml, True, sizes={"vda": 8 << 20}), host)
+    found = described.describe(
+        described.DefinedDomain("v", xml, True, sizes={"vda": 8 << 20}), host
+    )
     assert found.left == ()
     assert found.options is not None
     machine = found.options.pop("machine")
@@ -116,7 +118,7 @@ def test_no_option_can_be_left_out() -> None:
     )
     assert found.options is not None
     writer = described._Writer(
-        described.Found("v", "<domain/>", True, sizes={"vda": 8 << 20}),
+        described.DefinedDomain("v", "<domain/>", True, sizes={"vda": 8 << 20}),
         _HOST,
         _lxml.parse("<domain type='kvm'><os><type machine='pc-q35-7.2'/></os></domain>", "v"),
     )
@@ -203,7 +205,7 @@ def test_an_order_of_boot_is_taken_where_all_of_it_is_described() -> None:
 @pytest.mark.parametrize("name", ["all", "-rf", "a b", "12.5", "x.migration"])
 def test_a_name_that_ansible_cannot_have_is_a_problem(name: str) -> None:
     xml = "<domain type='kvm'><name>v</name><memory>1</memory></domain>"
-    found = described.describe(described.Found(name, xml), _HOST)
+    found = described.describe(described.DefinedDomain(name, xml), _HOST)
     assert found.options is None
     assert found.problems[0].startswith("name: ")
     assert name in found.problems[0]
@@ -212,7 +214,7 @@ def test_a_name_that_ansible_cannot_have_is_a_problem(name: str) -> None:
 def test_nothing_of_what_is_read_is_kept() -> None:
     """What a description is made of is as it was."""
     sizes = {"vda": 1 << 20}
-    found = described.Found("v", "<domain type='kvm'><name>v</name></domain>", sizes=sizes)
+    found = described.DefinedDomain("v", "<domain type='kvm'><name>v</name></domain>", sizes=sizes)
     before = copy.deepcopy(found)
     described.describe(found, _HOST)
     assert found == before
@@ -228,7 +230,7 @@ def test_numa_nodes_are_described_together() -> None:
         "<domain type='kvm'><name>v</name><memory unit='MiB'>1024</memory><vcpu>2</vcpu>"
         f"<os><type arch='x86_64' machine='pc-q35-7.2'>hvm</type></os>{cells}</domain>"
     )
-    found = described.describe(described.Found("v", text, active=True), _HOST)
+    found = described.describe(described.DefinedDomain("v", text, active=True), _HOST)
     assert found.left == ()
     assert found.options is not None
     assert found.options["numa"] == [{"cpus": "0", "memory": 512}, {"cpus": "1", "memory": 512}]

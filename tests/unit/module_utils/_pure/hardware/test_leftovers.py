@@ -52,7 +52,9 @@ def _found(**parts: str) -> tuple[Leftovers, t.Any]:
     """The leftovers of a VM, and the definition that its specification alone results in."""
     text = _source(**parts)
     host = described.Host("x86_64", "qemu")
-    found = described.describe(described.Found("web1", text, True, sizes={"vda": 1 << 20}), host)
+    found = described.describe(
+        described.DefinedDomain("web1", text, True, sizes={"vda": 1 << 20}), host
+    )
     assert found.domain is not None, found.problems
     written = described.undescribed.rendered(found.domain, _lxml.parse(text, "web1"))
     return found.leftovers, written
@@ -224,7 +226,7 @@ def test_what_libvirt_adds_by_itself_is_nothing_to_refuse_or_to_list() -> None:
         "<serial type='pty'><target type='isa-serial' port='0'><model name='isa-serial'/></target>"
         "</serial><watchdog model='itco' action='reset'/>",
     )
-    found = described.Found("web1", xml, True, sizes={"vda": 1 << 20})
+    found = described.DefinedDomain("web1", xml, True, sizes={"vda": 1 << 20})
     assert described.describe(found, described.Host("x86_64", "qemu")).left == ()
 
 
