@@ -230,28 +230,28 @@ def _make(wanted: Wanted) -> tuple[_Step, ...]:
     steps += [
         Step(
             "volume",
-            f"create {one.pool}/{one.name}",
-            functools.partial(_with, path=one.path, kind=EMPTY),
-            payload=one.path,
+            f"create {volume.pool}/{volume.name}",
+            functools.partial(_with, path=volume.path, kind=EMPTY),
+            payload=volume.path,
             stage=MAKE,
         )
-        for one in disks
+        for volume in disks
     ]
-    paths = [one.path for one in disks]
+    paths = [volume.path for volume in disks]
     note = functools.partial(_noted, made=MADE, paths=paths)
     steps.append(Step("note", f"record the files of {domain.name}", note, stage=MAKE))
-    for one in disks:
-        disk = next(disk for disk in domain.disks if disk.name == one.target)
+    for volume in disks:
+        disk = next(disk for disk in domain.disks if disk.name == volume.target)
         copied = disk.image is not None and not disk.overlay
-        half = functools.partial(_with, path=one.path, kind=PART)
-        whole = functools.partial(_with, path=one.path, kind=FILLED if copied else EMPTY)
+        incomplete = functools.partial(_with, path=volume.path, kind=PART)
+        complete = functools.partial(_with, path=volume.path, kind=FILLED if copied else EMPTY)
         steps.append(
             Step(
                 "fill",
-                f"{'fill' if copied else 'flush'} {one.pool}/{one.name}",
-                whole,
-                torn=(half,) if copied else (),
-                payload=one.path,
+                f"{'fill' if copied else 'flush'} {volume.pool}/{volume.name}",
+                complete,
+                torn=(incomplete,) if copied else (),
+                payload=volume.path,
                 stage=MAKE,
             )
         )

@@ -88,7 +88,7 @@ def device_of(domain: Domain, path: str) -> Device | None:
     for name in domain.absent_disks if kind == "disks" else domain.absent_nics:
         if rest == name:
             return Device(kind, name, "", None)
-    for spec in sorted(specs, key=lambda one: -len(one.name)):  # a name may have dots in it
+    for spec in sorted(specs, key=lambda spec: -len(spec.name)):  # a name may have dots in it
         if rest == spec.name or rest.startswith(f"{spec.name}."):
             return Device(kind, spec.name, rest[len(spec.name) + 1 :], spec)
     return None
@@ -98,9 +98,9 @@ def _row(table: t.Iterable[Setting[object]], key: str) -> Setting[object] | None
     return next((row for row in table if key in names([row])), None)
 
 
-def change_of(domain: Domain, one: Difference, root: Element) -> Change:
+def change_of(domain: Domain, difference: Difference, root: Element) -> Change:
     """How the setting is changed, as its row says."""
-    device = device_of(domain, one.path)
+    device = device_of(domain, difference.path)
     if device is not None:
         table = settings_devices.DISK if device.kind == "disks" else settings_devices.NIC
         if not device.key:
@@ -113,7 +113,7 @@ def change_of(domain: Domain, one: Difference, root: Element) -> Change:
             return settings_devices.DISKS.change or _UNKNOWN  # only the medium changes
         row = _row(table, device.key)
         return (row.change if row else None) or _UNKNOWN
-    top, _dot, key = one.path.partition("[")[0].partition(".")
+    top, _dot, key = difference.path.partition("[")[0].partition(".")
     row = _row(settings.VM, top)
     if row is settings.MACHINE and not _same_family(domain, root):
         return _OTHER_FAMILY
@@ -130,39 +130,41 @@ def _same_family(domain: Domain, root: Element) -> bool:
     return family_of(str(domain.machine)) == family_of(machine)
 
 
-def changed(xml: str, wanted: Wanted, found: t.Iterable[Difference], stored: Metadata) -> str:
-    """The definition ``xml`` with the differences ``found`` removed."""
+def changed(xml: str, wanted: Wanted, differences: t.Iterable[Difference], stored: Metadata) -> str:
+    """The definition ``xml`` with ``differences`` removed."""
     root = _lxml.parse(xml, f"domain {wanted.domain.name}")
-    mended(root, wanted, found, stored)
+    mended(root, wanted, differences, stored)
     return _lxml.tostring(root)
 
 
 def mended(
-    root: Element, wanted: Wanted, found: t.Iterable[Difference], stored: Metadata
+    root: Element, wanted: Wanted, differences: t.Iterable[Difference], stored: Metadata
 ) -> dict[str, str]:
-    """Set all of ``found`` in ``root``; the targets of the VM's drives by name, old and new."""
+    """Set all ``differences`` in ``root``; the targets of the VM's drives by name, old and new."""
     targets = drive_targets(made_as(stored))
-    for one in found:
-        device = device_of(wanted.domain, one.path)
+    for difference in differences:
+        device = device_of(wanted.domain, difference.path)
         if device is not None and not device.key and isinstance(device.spec, Disk):
             is_drive = device.spec.device in settings_sources.DRIVES
             if is_drive and located(root, wanted.domain, device, stored) is None:
                 target = targets[device.name] = target_of(root, wanted.domain, device.spec)
-                mend(root, wanted, one, stored)  # others, such as the boot order, are to find it
+                mend(
+                    root, wanted, difference, stored
+                )  # others, such as the boot order, are to find it
                 request = with_drive(stored.request, wanted.domain, device.name, target)
                 stored = dataclasses.replace(stored, request=request)
                 continue
-        mend(root, wanted, one, stored)
+        mend(root, wanted, difference, stored)
     return targets
 
 
-def mend(root: Element, wanted: Wanted, one: Difference, stored: Metadata) -> None:
+def mend(root: Element, wanted: Wanted, difference: Difference, stored: Metadata) -> None:
     """Set one setting in ``root`` as requested."""
-    device = device_of(wanted.domain, one.path)
+    device = device_of(wanted.domain, difference.path)
     if device is not None:
         _device(root, wanted, device, stored)
         return
-    top, _dot, key = one.path.partition(".")
+    top, _dot, key = difference.path.partition(".")
     top, several, number_in = top.partition("[")
     special = _SPECIAL.get(top)
     row = _row(settings.VM, top)
@@ -212,8 +214,8 @@ def rewrite(element: Element, device: Device, wanted: Wanted) -> None:
         element.attrib.pop("type", "")
         settings_devices.Nic.type.write(element, spec)
         settings_devices.Nic.source.write(element, spec)
-        for one in _OF_THE_SOURCE:
-            one.write(element, spec)
+        for setting in _OF_THE_SOURCE:
+            setting.write(element, spec)
     elif isinstance(spec, Disk) and device.key == "image":
         _drop(element.find("source"))
         _drop(element.find("backingStore"))
@@ -298,9 +300,9 @@ def insert(root: Element, element: Element) -> None:
 def _controller(root: Element, wanted: Wanted, disk: Disk) -> None:
     """Add the controller of a SCSI disk: libvirt's own choice has no driver in cloud kernels."""
     if disk.bus == "scsi" and root.find("devices/controller[@type='scsi']") is None:
-        found = wanted.root.find("devices/controller[@type='scsi']")
-        if found is not None:
-            insert(root, copy.deepcopy(found))
+        controller = wanted.root.find("devices/controller[@type='scsi']")
+        if controller is not None:
+            insert(root, copy.deepcopy(controller))
 
 
 def _drop(element: Element | None) -> None:
@@ -331,8 +333,8 @@ def _group(root: Element, wanted: Wanted, group: Group) -> None:
     if not elements or not asked:
         _replace(root, wanted.root, place)
         return
-    differing = [(_differing(asked, one, whole), one) for one in elements]
-    rows, element = min(differing, key=lambda one: len(one[0]))  # the closest match
+    differing = [(_differing(asked, element, whole), element) for element in elements]
+    rows, element = min(differing, key=lambda pair: len(pair[0]))  # the closest match
     _rewrite(rows, element, whole)
 
 

@@ -157,20 +157,20 @@ def _value(text: str | None) -> int:
 
 def _used(live: Element) -> dict[str, set[int]]:
     """The slots in use, by the index of their controller."""
-    found: dict[str, set[int]] = {}
+    slots: dict[str, set[int]] = {}
     for address in live.iterfind("devices/*/address[@type='pci']"):
         bus = str(_value(address.get("bus")))
-        found.setdefault(bus, set()).add(_value(address.get("slot")))
-    return found
+        slots.setdefault(bus, set()).add(_value(address.get("slot")))
+    return slots
 
 
 def _usb_ports(live: Element, controllers: t.Sequence[Element]) -> int:
     total = 0
-    for one in controllers:
-        model = one.get("model") or ""
-        if one.get("type") != "usb" or model == "none" or model in _COMPANIONS:
+    for controller in controllers:
+        model = controller.get("model") or ""
+        if controller.get("type") != "usb" or model == "none" or model in _COMPANIONS:
             continue
-        given = number(one.get("ports"))
+        given = number(controller.get("ports"))
         total += _USB_PORTS.get(model, _UHCI_PORTS) if given is None else given
     used = live.findall("devices/*/address[@type='usb']")
     return total - len(used)
@@ -178,7 +178,7 @@ def _usb_ports(live: Element, controllers: t.Sequence[Element]) -> int:
 
 def _index(target: str) -> int:
     """The number of a target: ``sda`` is 0, ``sdaa`` 26."""
-    found = 0
+    index = 0
     for letter in target[2:]:
-        found = found * 26 + ord(letter) - ord("a") + 1
-    return max(0, found - 1)
+        index = index * 26 + ord(letter) - ord("a") + 1
+    return max(0, index - 1)

@@ -89,9 +89,9 @@ def is_of_definition(path: str) -> bool:
     return row is not None and bool(row.xml) and not (inner and row.name in ("disks", "nics"))
 
 
-def excluded(one: Difference, after: Element) -> str:
+def excluded(difference: Difference, after: Element) -> str:
     """Why the definition would not have what is requested, because of what it keeps."""
-    key = {"vcpus_max": "vcpus", "memory_max": "memory"}.get(one.path)
+    key = {"vcpus_max": "vcpus", "memory_max": "memory"}.get(difference.path)
     row = next((row for row in settings.VM if row.name == key), None)
     if row is None:
         return "another setting that the definition keeps excludes it; request that too"
@@ -100,11 +100,11 @@ def excluded(one: Difference, after: Element) -> str:
 
 
 def _problems(root: Element) -> list[Problem]:
-    found: list[Problem] = []
+    problems: list[Problem] = []
     given = {row.name: row.found(root) for row in _READ}
-    reader = Reader({key: value for key, value in given.items() if value}, "", found)
+    reader = Reader({key: value for key, value in given.items() if value}, "", problems)
     rules.check(_definition(root), "this one", reader)
-    return found
+    return problems
 
 
 def _definition(root: Element) -> _Definition:

@@ -43,27 +43,29 @@ class Obstacles:
     ) -> None:
         self.facts, self.wanted, self.live = facts, wanted, live
         self.room = hotplug.Room(live)
-        for one in stored:
-            device = definition.device_of(wanted.domain, one.path)
+        for difference in stored:
+            device = definition.device_of(wanted.domain, difference.path)
             if device is None or device.spec is not None:
                 continue
             element = definition.located(live, wanted.domain, device, facts.metadata)
             if element is not None and self._unplug(device, element) is None:
                 self.room.free(element)
 
-    def of(self, one: Difference, device: Device | None) -> str | None:
+    def of(self, difference: Difference, device: Device | None) -> str | None:
         """Why it cannot be done in the running VM, in words where that is not obvious."""
         domain, running, live = self.wanted.domain, self.facts.running, self.live
-        if one.path == "vcpus":
+        if difference.path == "vcpus":
             most = t.cast("int", settings.VCPUS_MAX.found(live))
             can = running and domain.vcpus <= most and hotplug.can_take_vcpus(live, domain.vcpus)
             return None if can else ""
-        if one.path == "memory":
+        if difference.path == "memory":
             most = t.cast("int", settings.MEMORY_MAX.found(live))
             if not running or domain.memory > most:
                 return ""
             return hotplug.memory_obstacle(live, self.facts.balloon)
-        if one.path == "console.password":  # QEMU accepts one only if it had one at its start
+        if (
+            difference.path == "console.password"
+        ):  # QEMU accepts one only if it had one at its start
             screens = live.findall(f"devices/graphics[@type='{domain.console.type}']")
             return None if all(screen.get("passwd") for screen in screens) else ""
         if device is None or device.key == "size":

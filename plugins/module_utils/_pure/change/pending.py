@@ -34,21 +34,21 @@ def pending(inactive: str, live: str | None, xml: str | None = None) -> list[str
     if live is None:
         return []
     stored, runs = _lxml.parse(inactive, "definition"), _lxml.parse(live, "what runs")
-    found = [row.name for row in settings.VM if row.name in _ROWS and _differ(row, stored, runs)]
+    paths = [row.name for row in settings.VM if row.name in _ROWS and _differ(row, stored, runs)]
     if settings_devices.Cpu.mode.found(stored.find("cpu")) not in _CHOSEN_AT_START:
         rows = (settings_devices.Cpu.mode, settings_devices.Cpu.model)
         if any(_differ(row, stored.find("cpu"), runs.find("cpu")) for row in rows):
-            found.append("cpu")
+            paths.append("cpu")
     groups = [row for row in settings.VM if isinstance(row, Group) and row.xml]
-    single = [one for one in groups if one.of != "list" and one.name != "cpu"]
-    found += [one.name for one in single if _devices(one, stored) != _devices(one, runs)]
+    single = [group for group in groups if group.of != "list" and group.name != "cpu"]
+    paths += [group.name for group in single if _devices(group, stored) != _devices(group, runs)]
     for group, tag, key in _LISTS:
-        found += _listed(group, tag, key, stored, runs)
+        paths += _listed(group, tag, key, stored, runs)
     if _order(stored) != _order(runs):
-        found.append("boot")
+        paths.append("boot")
     if fragment.missing(runs, xml):
-        found.append("xml")
-    return found
+        paths.append("xml")
+    return paths
 
 
 def _differ(row: Setting[object], stored: Element | None, runs: Element | None) -> bool:
@@ -72,32 +72,32 @@ def _devices(group: Group, root: Element) -> list[list[object]]:
 
 def _listed(group: Group, tag: str, key: str, stored: Element, runs: Element) -> list[str]:
     before, now = _by(group, tag, key, runs), _by(group, tag, key, stored)
-    found = [
+    paths = [
         f"{group.name}.{name}" for name in (*now, *before) if (name in now) != (name in before)
     ]
     for name, element in now.items():
         rows = _waits(group.settings) if name in before else []
         differing = [row.name for row in rows if _differ(row, element, before[name])]
-        found += [f"{group.name}.{name}.{row}" for row in differing]
-    return found
+        paths += [f"{group.name}.{name}.{row}" for row in differing]
+    return paths
 
 
 def _by(group: Group, tag: str, key: str, root: Element) -> dict[str, Element]:
-    found = {}
+    elements = {}
     for element in root.findall(str(group.xml)):
         place = element.find(tag)
         if place is not None:
-            found[str(place.get(key))] = element
-    return found
+            elements[str(place.get(key))] = element
+    return elements
 
 
 def _order(root: Element) -> list[tuple[str, str]]:
-    found = []
+    order = []
     for boot in root.iterfind("devices/*/boot"):
         above = boot.getparent()
         place = above.find("target") if above is not None else None
         place = above.find("mac") if above is not None and place is None else place
         if place is not None:
             name = place.get("dev") or place.get("address") or ""
-            found.append((boot.get("order") or "", name))
-    return sorted(found)
+            order.append((boot.get("order") or "", name))
+    return sorted(order)

@@ -22,9 +22,10 @@ from ... import _lxml
 from ..._units import MIB
 from ..base.metadata import BEGUN, Metadata, OwnVolume
 from ..base.names import playbook_command
-from ..domain import difference, request, settings
+from ..domain import request, settings
 from ..domain.devices import Disk
 from ..domain.difference import Difference, Existing
+from ..domain.difference import differences as compare
 from ..plan.steps import Effect, Plan, Step
 from . import definition, merged
 from .definition import Device, Wanted, change_of, device_of
@@ -113,7 +114,7 @@ class Converged:
 def differences(facts: Facts, wanted: Wanted, xml: str) -> list[Difference]:
     """Settings written that differ in ``xml``, which is the stored or the live definition."""
     existing = Existing(xml, facts.metadata, facts.autostart, facts.sizes, wanted.bases)
-    return difference.differences(wanted.domain, existing)
+    return compare(wanted.domain, existing)
 
 
 def plan(
@@ -170,48 +171,49 @@ class _Planner:
         facts, wanted = self.facts, self.wanted
         after = definition.changed(facts.inactive, wanted, self.stored, facts.metadata)
         root = _lxml.parse(after, facts.name)
-        found = merged.conflicts(self.root, root, wanted.domain.written)
-        still = {one.path for one in differences(facts, wanted, after)}
-        return found or [
-            f"{one.path} {one.real} -> {one.asked}, refused: {merged.excluded(one, root)}"
-            for one in self.stored
-            if one.path in still and merged.is_of_definition(one.path)
+        conflicts = merged.conflicts(self.root, root, wanted.domain.written)
+        still = {difference.path for difference in differences(facts, wanted, after)}
+        return conflicts or [
+            f"{difference.path} {difference.real} -> {difference.asked}, refused:"
+            f" {merged.excluded(difference, root)}"
+            for difference in self.stored
+            if difference.path in still and merged.is_of_definition(difference.path)
         ]
 
     def _drifted(self, known: t.Collection[str]) -> list[Changed]:
         """Settings that differ only in the running VM and can be changed there."""
-        found = []
-        for one in self.running:
-            if one.path in known or one.path in (*_BESIDE, *_NOT_SEEN_LIVE):
+        changes = []
+        for difference in self.running:
+            if difference.path in known or difference.path in (*_BESIDE, *_NOT_SEEN_LIVE):
                 continue
             # a guest that boots, or has no balloon driver, has all its memory, whatever the request
-            if one.path == "memory" and not self.facts.balloon:
+            if difference.path == "memory" and not self.facts.balloon:
                 continue
-            if one.path.endswith(".size") or one.path.startswith("seed"):
+            if difference.path.endswith(".size") or difference.path.startswith("seed"):
                 continue
-            changed = self._changed(one)
+            changed = self._changed(difference)
             if changed.how == "live":
-                found.append(changed)
-        return found
+                changes.append(changed)
+        return changes
 
-    def _changed(self, one: Difference) -> Changed:
-        how, reason = self._how(one)
-        return Changed(one.path, one.asked, one.real, how, reason)
+    def _changed(self, difference: Difference) -> Changed:
+        how, reason = self._how(difference)
+        return Changed(difference.path, difference.asked, difference.real, how, reason)
 
-    def _how(self, one: Difference) -> tuple[How, str]:
-        change = change_of(self.wanted.domain, one, self.root)
+    def _how(self, difference: Difference) -> tuple[How, str]:
+        change = change_of(self.wanted.domain, difference, self.root)
         if change.when == "never":
             return "refused", change.reason
-        device = device_of(self.wanted.domain, one.path)
+        device = device_of(self.wanted.domain, difference.path)
         if device is not None and device.kind == "disks":
             reason = self._refused(device)
             if reason:
                 return "refused", reason
-        if self.obstacles is None or one.path in _BESIDE:
+        if self.obstacles is None or difference.path in _BESIDE:
             return "now", ""
         if change.when == "boot":
             return "boot", ""
-        obstacle = self.obstacles.of(one, device)
+        obstacle = self.obstacles.of(difference, device)
         if obstacle is None:
             return "live", ""
         if device is not None and device.spec is None and device.kind == "disks":
@@ -260,43 +262,43 @@ class _Planner:
 
     def _steps(self, changes: t.Sequence[Changed]) -> t.Iterator[Step[Facts]]:
         domain, facts = self.wanted.domain, self.facts
-        new = {one.path: one for one in self._new(changes)}
+        new = {change.path: change for change in self._new(changes)}
         yield Step("note", f"mark {facts.name} as being changed", _noted(tuple(new.values())))
         attached = {
-            _path(one)
+            _path(disk)
             for root in (self.root, self.live)
             if root is not None
-            for one in root.iterfind("devices/disk")
+            for disk in root.iterfind("devices/disk")
         }
         for left in facts.metadata.volumes:
             if left.role == "new" and left.path not in attached:
                 effect = _emptied(left.path) if left.path in new else _gone(left.path)
                 yield Step("clear", f"remove {left.path}", effect, payload=left)
-        sizes = {one.name: one.size for one in domain.disks}
+        sizes = {disk.name: disk.size for disk in domain.disks}
         for own in new.values():
             effect = _made(own.path, sizes[own.target])
             yield Step("volume", f"create {own.pool}/{own.name}", effect, payload=own.target)
-        differs = {one.path for one in self.running} | {"memory"}
+        differs = {difference.path for difference in self.running} | {"memory"}
         # what is removed makes room for what is added
-        for one in sorted(changes, key=lambda change: change.asked != "absent"):
-            device = device_of(domain, one.path)
-            if one.how != "live" or one.path not in differs or one.path.endswith(".size"):
+        for change in sorted(changes, key=lambda change: change.asked != "absent"):
+            device = device_of(domain, change.path)
+            if change.how != "live" or change.path not in differs or change.path.endswith(".size"):
                 continue
             if self._is_to_be_done(device):
-                yield self._live_step(one, device)
-        for one in changes:
-            if one.path == "autostart":
-                yield Step("autostart", one.what, _autostart(domain.autostart))
+                yield self._live_step(change, device)
+        for change in changes:
+            if change.path == "autostart":
+                yield Step("autostart", change.what, _autostart(domain.autostart))
         yield Step("define", f"define {facts.name}", self._defined(changes))
-        for one in changes:
-            device = device_of(domain, one.path)
+        for change in changes:
+            device = device_of(domain, change.path)
             if device is None or device.kind != "disks":
                 continue
             if device.key == "size" and isinstance(device.spec, Disk):
                 path = _path(definition.located(self.root, domain, device, facts.metadata)) or ""
                 size = (device.spec.size or 0) * MIB
                 yield Step(
-                    "grow", one.what, _grown(path, size), payload=(path, size), irreversible=True
+                    "grow", change.what, _grown(path, size), payload=(path, size), irreversible=True
                 )
             elif device.spec is None:
                 for own in self._own(device):
@@ -306,21 +308,21 @@ class _Planner:
 
     def _new(self, changes: t.Sequence[Changed]) -> list[OwnVolume]:
         """The volumes to create; the volume of a disk that was detached by hand still exists."""
-        found = []
-        left = {one.path for one in self.facts.metadata.volumes if one.role == "new"}
+        volumes = []
+        left = {volume.path for volume in self.facts.metadata.volumes if volume.role == "new"}
         attached = {
-            _path(one)
-            for one in (self.live if self.live is not None else self.root).iterfind("devices/disk")
+            _path(disk)
+            for disk in (self.live if self.live is not None else self.root).iterfind("devices/disk")
         }
-        for one in changes:
-            device = device_of(self.wanted.domain, one.path)
+        for change in changes:
+            device = device_of(self.wanted.domain, change.path)
             own = self.volumes.get(device.name) if device and not device.key else None
             if device is None or device.kind != "disks" or device.spec is None or own is None:
                 continue
             there = own.path in self.facts.files and own.path not in left
             if not there and own.path not in attached:
-                found.append(dataclasses.replace(own, role="new"))
-        return found
+                volumes.append(dataclasses.replace(own, role="new"))
+        return volumes
 
     def _is_to_be_done(self, device: Device | None) -> bool:
         """Whether a device to remove exists, or a device to add does not."""
@@ -329,21 +331,21 @@ class _Planner:
         there = definition.located(self.live, self.wanted.domain, device, self.facts.metadata)
         return (there is None) == (device.spec is not None)
 
-    def _live_step(self, one: Changed, device: Device | None) -> Step[Facts]:
+    def _live_step(self, change: Changed, device: Device | None) -> Step[Facts]:
         domain, wanted = self.wanted.domain, self.wanted
         if device is None:
-            kind = "text" if one.path in _TEXTS else one.path.partition(".")[0]
-            payload: object = {"vcpus": domain.vcpus, "memory": domain.memory}.get(kind, one.path)
-            return Step(kind, one.text, _mended(wanted, one), payload=payload)
+            kind = "text" if change.path in _TEXTS else change.path.partition(".")[0]
+            payload: object = {"vcpus": domain.vcpus, "memory": domain.memory}.get(kind, change.path)
+            return Step(kind, change.text, _mended(wanted, change), payload=payload)
         kind = "detach" if device.spec is None else "attach" if not device.key else "update"
         if device.key in definition.LIMITS:
             kind = "limit"
         own = self.volumes.get(device.name) if kind == "attach" and device.kind == "disks" else None
         if own is None:
-            return Step(kind, one.text, _mended(wanted, one), payload=device)
-        owned, mended = _owned(own.path), _mended(wanted, one)
+            return Step(kind, change.text, _mended(wanted, change), payload=device)
+        owned, mended = _owned(own.path), _mended(wanted, change)
         return Step(
-            kind, one.text, lambda before: mended(owned(before)), torn=(owned,), payload=device
+            kind, change.text, lambda before: mended(owned(before)), torn=(owned,), payload=device
         )
 
     def _defined(self, changes: t.Sequence[Changed]) -> Effect[Facts]:
@@ -463,19 +465,19 @@ def _gone(path: str) -> Effect[Facts]:
     return effect
 
 
-def _mended(wanted: Wanted, one: Changed) -> Effect[Facts]:
+def _mended(wanted: Wanted, change: Changed) -> Effect[Facts]:
     def effect(before: Facts) -> Facts:
         if before.live is None:
             return before
         root = _lxml.parse(before.live, before.name)
-        if one.path == "vcpus":
+        if change.path == "vcpus":
             vcpu = root.find("vcpu")
             if vcpu is not None:
                 vcpu.set("current", str(wanted.domain.vcpus))
-        elif one.path == "memory":
+        elif change.path == "memory":
             settings.MEMORY.rewrite(root, wanted.domain)
         else:
-            what = Difference(one.path, one.asked, one.real)
+            what = Difference(change.path, change.asked, change.real)
             definition.mend(root, wanted, what, before.metadata)
         return dataclasses.replace(before, live=_lxml.tostring(root))
 

@@ -29,32 +29,32 @@ def remains(before: Facts, now: Facts, wanted: Wanted, paths: t.Collection[str])
     live: dict[str, str] = {}
     if before.live is not None and now.live is not None:
         live = _changed(before, before.live, now, now.live, wanted)
-    found = []
+    texts = []
     for path in dict.fromkeys(path for path in (*inactive, *live) if path in paths):
         text = inactive.get(path) or live[path]
         if path not in inactive:
             text += " (in the running VM only)"
         elif path not in live and now.live is not None:
             text += " (in the definition only)"
-        found.append(text)
-    found += [f"{path} created" for path in sorted(now.files - before.files)]
-    found += [f"{path} removed" for path in sorted(before.files - now.files)]
-    return found
+        texts.append(text)
+    texts += [f"{path} created" for path in sorted(now.files - before.files)]
+    texts += [f"{path} removed" for path in sorted(before.files - now.files)]
+    return texts
 
 
 def _changed(before: Facts, old: str, now: Facts, new: str, wanted: Wanted) -> dict[str, str]:
     """The settings that are not what they were, by path."""
-    then = {one.path: one for one in differences(before, wanted, old)}
-    left = {one.path: one for one in differences(now, wanted, new)}
-    found = {}
+    then = {difference.path: difference for difference in differences(before, wanted, old)}
+    left = {difference.path: difference for difference in differences(now, wanted, new)}
+    texts = {}
     for path in dict.fromkeys([*then, *left]):
         was, is_now = then.get(path), left.get(path)
         if was is not None and is_now is None:  # as requested
-            found[path] = Changed(path, was.asked, was.real, "now").what
+            texts[path] = Changed(path, was.asked, was.real, "now").what
         elif is_now is not None and (was is None or was.real != is_now.real):
             real = was.real if was is not None else is_now.asked
-            found[path] = f"{path} {real} -> {is_now.real}"
-    return found
+            texts[path] = f"{path} {real} -> {is_now.real}"
+    return texts
 
 
 def is_attached(root: Element, own: OwnVolume) -> bool:

@@ -122,22 +122,22 @@ def plan(facts: Facts, wanted: Seed | None) -> Plan[Facts]:
 
 def texts(steps: t.Iterable[_Step]) -> list[str]:
     """The texts of the reported steps; all disks are written to in one of them."""
-    found = []
+    lines = []
     for step in steps:
         if step.kind == "write":
             disks = t.cast("tuple[Disk, ...]", step.payload)
-            found += [f"write the seed into {disk.path}" for disk in disks]
+            lines += [f"write the seed into {disk.path}" for disk in disks]
         elif step.kind in _TOLD:
-            found.append(step.text)
-    return found
+            lines.append(step.text)
+    return lines
 
 
 def shown(facts: Facts, wanted: Seed | None) -> dict[str, Json]:
     """The VM as a diff shows it; what a disk holds of an unfinished seed is unknown."""
-    found: dict[str, Json] = {"media": [one.path for one in facts.media]}
+    vm: dict[str, Json] = {"media": [medium.path for medium in facts.media]}
     if wanted is not None:
-        found["seed"] = None if facts.noted.phase else seed_domain.recorded(facts.stored)
-    return found
+        vm["seed"] = None if facts.noted.phase else seed_domain.recorded(facts.stored)
+    return vm
 
 
 # --- refusals ---
@@ -256,25 +256,27 @@ def _left(facts: Facts) -> list[OwnVolume]:
 
 
 def _removal(facts: Facts) -> t.Iterator[_Step]:
-    for one in facts.media:
-        ejected = functools.partial(_ejected, path=one.path)
-        yield Step("eject", f"eject {one.pool}/{one.name}", ejected, payload=one, irreversible=True)
+    for medium in facts.media:
+        ejected = functools.partial(_ejected, path=medium.path)
+        yield Step(
+            "eject", f"eject {medium.pool}/{medium.name}", ejected, payload=medium, irreversible=True
+        )
     if facts.media and facts.started is False and not facts.active:
         # the guest never read it; while its medium is named, that can be told once more
-        forget = _stored(lambda one: dataclasses.replace(one, host_key=None))
+        forget = _stored(lambda metadata: dataclasses.replace(metadata, host_key=None))
         yield Step("forget", f"forget the host key of {facts.name}", forget, irreversible=True)
-    for one in facts.media:
-        yield _remove(one, irreversible=True)
+    for medium in facts.media:
+        yield _remove(medium, irreversible=True)
     if facts.noted.first_boot is not None:
-        clear = _stored(lambda one: dataclasses.replace(one, first_boot=None))
+        clear = _stored(lambda metadata: dataclasses.replace(metadata, first_boot=None))
         yield Step("acknowledge", "clear the outcome of its first boot", clear, irreversible=True)
 
 
 def _on_medium(facts: Facts, wanted: Seed) -> t.Iterator[_Step]:
     name, volume = facts.name, t.cast("OwnVolume", facts.volume)
     yield Step("generate", f"generate the seed of {name}", _same)
-    for one in _left(facts):
-        yield _remove(one)
+    for medium in _left(facts):
+        yield _remove(medium)
     note = functools.partial(named, volume=dataclasses.replace(volume, made=BEGUN))
     yield Step("note", f"name {volume.name} in the metadata", note, payload=volume)
     empty, made = functools.partial(_exists, path=volume.path), functools.partial(_made, volume)
@@ -283,9 +285,9 @@ def _on_medium(facts: Facts, wanted: Seed) -> t.Iterator[_Step]:
     yield Step("look_again", f"look at {name} again", _same)
     inserted = functools.partial(_inserted, path=volume.path, wanted=wanted)
     yield Step("insert", f"insert it into {name}", inserted, payload=volume)
-    for one in facts.media:
-        if one.path == facts.drive:
-            yield _remove(one, irreversible=True)
+    for medium in facts.media:
+        if medium.path == facts.drive:
+            yield _remove(medium, irreversible=True)
 
 
 def _on_disk(facts: Facts, wanted: Seed) -> t.Iterator[_Step]:
@@ -320,8 +322,10 @@ def _stored(change: Effect[Metadata]) -> Effect[Facts]:
 
 def named(before: Facts, volume: OwnVolume) -> Facts:
     """The VM whose metadata name ``volume``."""
-    others = [one for one in before.noted.volumes if one.path != volume.path]
-    return _stored(lambda one: dataclasses.replace(one, volumes=(*others, volume)))(before)
+    others = [other for other in before.noted.volumes if other.path != volume.path]
+    return _stored(lambda metadata: dataclasses.replace(metadata, volumes=(*others, volume)))(
+        before
+    )
 
 
 def _exists(before: Facts, path: str) -> Facts:
@@ -349,8 +353,10 @@ def _gone(before: Facts, path: str) -> Facts:
 
 
 def _unnamed(before: Facts, path: str) -> Facts:
-    left = tuple(one for one in before.noted.volumes if one.path != path)
-    return _stored(lambda one: dataclasses.replace(one, volumes=left))(_gone(before, path))
+    left = tuple(other for other in before.noted.volumes if other.path != path)
+    return _stored(lambda metadata: dataclasses.replace(metadata, volumes=left))(
+        _gone(before, path)
+    )
 
 
 def _claimed(before: Facts, wanted: Seed) -> Facts:
