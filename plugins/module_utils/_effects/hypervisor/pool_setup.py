@@ -18,7 +18,7 @@ from ..._errors import HostUnreachable
 from ..._libvirt import LIBVIRT_IMPORT_ERROR
 from ..._pure.base.results import GENERATED
 from ..._pure.hypervisor import pool_plan
-from ..._pure.hypervisor.pool_plan import AUTOSTART, IDENTIFY, START, Found, Wanted
+from ..._pure.hypervisor.pool_plan import AUTOSTART, IDENTIFY, START, ExistingPool, Wanted
 from ..._pure.machine import storage_info
 from ..base import files
 from ..base.connection import Connection, connect
@@ -87,7 +87,7 @@ def ensure(uri: str, timeout: float, pools: t.Sequence[pool_plan.Option], check:
     return {"changed": bool(diff), "pools": entries, "diff": diff}
 
 
-def _read(connection: Connection | None) -> tuple[list[Found], dict[str, VirStoragePool]]:
+def _read(connection: Connection | None) -> tuple[list[ExistingPool], dict[str, VirStoragePool]]:
     if connection is None:
         return [], {}
     pools = []
@@ -96,7 +96,7 @@ def _read(connection: Connection | None) -> tuple[list[Found], dict[str, VirStor
         name = str(handle.name())
         info = storage_info.pool(connection.call(f"read pool {name}", handle.XMLDesc, 0))
         pools.append(
-            Found(
+            ExistingPool(
                 name,
                 str(info["type"]),
                 str(info["path"]).rstrip("/") if info["path"] else None,

@@ -21,17 +21,17 @@ _TLS = ("vnc_tls", "vnc_tls_x509_verify")
 
 def open_screens(text: str, what: str) -> list[str]:
     """Where a domain's screens listen beyond loopback, from its XML or that of its state."""
-    found: dict[str, None] = {}
+    addresses: dict[str, None] = {}
     for graphics in _lxml.parse(text, what).iter("graphics"):
         if graphics.get("type") != "vnc":
             continue
         for element in (graphics, *graphics.iterchildren("listen")):
             address = element.get("listen") or element.get("address")
             if address and not is_loopback(address):
-                found[address] = None
+                addresses[address] = None
             elif element.get("type") == "network":
-                found[f"the network {element.get('network')}"] = None
-    return list(found)
+                addresses[f"the network {element.get('network')}"] = None
+    return list(addresses)
 
 
 def require_closed(before: str, after: str, screens: t.Mapping[str, t.Sequence[str]]) -> None:
@@ -72,5 +72,5 @@ def _verified(text: str) -> bool:
 
 def _all_set(text: str, keys: t.Sequence[str]) -> bool:
     # the first of two assignments counts
-    found = dict(reversed(config_block.assignments(text.splitlines())))
-    return all(found.get(key) == "1" for key in keys)
+    assignments = dict(reversed(config_block.assignments(text.splitlines())))
+    return all(assignments.get(key) == "1" for key in keys)

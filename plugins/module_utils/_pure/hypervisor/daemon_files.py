@@ -160,9 +160,9 @@ def _faults(value: object) -> t.Iterator[str]:
     if isinstance(value, str):
         if '"' in value or "\n" in value:
             yield f"{value!r} has a quotation mark or line break, which libvirt's files cannot hold"
-    elif isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value):
-        for one in value:
-            yield from _faults(one)
+    elif isinstance(value, (list, tuple)) and all(isinstance(text, str) for text in value):
+        for text in value:
+            yield from _faults(text)
     else:
         yield f"{value!r} is not a number, true or false, text or a list of texts"
 

@@ -146,19 +146,21 @@ def shape(units: t.Mapping[str, Unit]) -> Shape | None:
     return Shape("listen" if by_itself else "sockets", "libvirtd", "/etc/libvirt/libvirtd.conf")
 
 
-def daemons(found: Shape, facts: Facts, listen: bool, environment: str) -> list[Daemon]:
+def daemons(setup: Shape, facts: Facts, listen: bool, environment: str) -> list[Daemon]:
     """The daemons of that setup, each with the sockets that are installed for it."""
 
     def sockets(name: str) -> tuple[str, ...]:
         every = (f"{name}.socket", f"{name}-ro.socket", f"{name}-admin.socket")
-        return tuple(one for one in every if one in facts.units and not facts.units[one].masked)
+        return tuple(
+            socket for socket in every if socket in facts.units and not facts.units[socket].masked
+        )
 
-    port = (found.tls,) if listen and found.tls else ()
-    if found.name == "listen":
-        return [Daemon("libvirtd.service", (), (found.config, QEMU_CONF, environment))]
-    if found.name == "sockets":
+    port = (setup.tls,) if listen and setup.tls else ()
+    if setup.name == "listen":
+        return [Daemon("libvirtd.service", (), (setup.config, QEMU_CONF, environment))]
+    if setup.name == "sockets":
         own = (*sockets("libvirtd"), *port)
-        return [Daemon("libvirtd.service", own, (found.config, QEMU_CONF))]
+        return [Daemon("libvirtd.service", own, (setup.config, QEMU_CONF))]
     drivers = [
         Daemon(f"{name}.service", sockets(name), (QEMU_CONF,) if name == "virtqemud" else ())
         for name in _DRIVERS
@@ -166,12 +168,12 @@ def daemons(found: Shape, facts: Facts, listen: bool, environment: str) -> list[
     ]
     return [
         *drivers,
-        Daemon("virtproxyd.service", (*sockets("virtproxyd"), *port), (found.config,)),
+        Daemon("virtproxyd.service", (*sockets("virtproxyd"), *port), (setup.config,)),
     ]
 
 
 def plan(
-    found: Shape, facts: Facts, blocks: t.Sequence[Block], *, listen: bool, environment: str
+    setup: Shape, facts: Facts, blocks: t.Sequence[Block], *, listen: bool, environment: str
 ) -> list[Step]:
     """All steps, in order. None of them stops a guest.
 
@@ -187,15 +189,15 @@ def plan(
     _refuse_other_leases(facts, writes)
     steps: list[Step] = list(writes)
     # Unencrypted access is closed before anything else
-    unwanted = [found.plain] if listen else [found.plain, found.tls or ""]
+    unwanted = [setup.plain] if listen else [setup.plain, setup.tls or ""]
     for name in unwanted:
         unit = facts.units.get(name)
         if unit is not None and (unit.active or unit.state == "enabled"):
             steps.append(Control("disable --now", (name,)))
-    every = daemons(found, facts, listen, environment)
+    every = daemons(setup, facts, listen, environment)
     # At boot a daemon is started by its service, so that guests with autostart start with it
-    wanted = [one.service for one in every if one.service in ("libvirtd.service", _QEMU)]
-    wanted += [name for one in every for name in one.sockets]
+    wanted = [daemon.service for daemon in every if daemon.service in ("libvirtd.service", _QEMU)]
+    wanted += [name for daemon in every for name in daemon.sockets]
     if any(block.path.endswith("qemu-lockd.conf") and block.lines for block in blocks):
         wanted.append(LOCK)
     off = [name for name in (*wanted, GUESTS) if _is_off(facts, name)]
@@ -206,8 +208,8 @@ def plan(
     changed = {write.path for write in writes}
     # A daemon keeps the sockets that it was passed, even after systemd has closed them
     stray = bool(facts.ports - allowed_ports(listen))
-    for one in every:
-        steps += _begin(one, facts, changed, stray and one.service == found.service)
+    for daemon in every:
+        steps += _begin(daemon, facts, changed, stray and daemon.service == setup.service)
     if GUESTS in facts.units and not _active(facts, GUESTS):
         steps.append(Control("start", (GUESTS,)))
     return steps
@@ -221,18 +223,18 @@ def allowed_ports(listen: bool) -> frozenset[int]:
     return frozenset({PORT} if listen else ())
 
 
-def _begin(one: Daemon, facts: Facts, changed: t.AbstractSet[str], anew: bool) -> list[Step]:
-    service = facts.units.get(one.service, Unit("disabled"))
-    shut = tuple(name for name in one.sockets if not _active(facts, name))
+def _begin(daemon: Daemon, facts: Facts, changed: t.AbstractSet[str], stray: bool) -> list[Step]:
+    service = facts.units.get(daemon.service, Unit("disabled"))
+    shut = tuple(name for name in daemon.sockets if not _active(facts, name))
     stale = service.since is not None and any(
-        facts.times.get(path, 0.0) > service.since for path in one.files
+        facts.times.get(path, 0.0) > service.since for path in daemon.files
     )
-    if service.active and (anew or shut or stale or changed & set(one.files)):
+    if service.active and (stray or shut or stale or changed & set(daemon.files)):
         # systemd opens no socket for a running service
-        return [Restart(one.service, shut)]
-    if not service.active and (shut or not one.sockets):
+        return [Restart(daemon.service, shut)]
+    if not service.active and (shut or not daemon.sockets):
         # Without sockets nothing would start it; with them it may stay stopped until used
-        return [Control("start", (*shut, one.service))]
+        return [Control("start", (*shut, daemon.service))]
     return []
 
 

@@ -67,7 +67,7 @@ class Change:
 
 def parse_ports(values: t.Sequence[str]) -> tuple[Ports, ...]:
     """Ports and ranges as people write them; raises SpecError with every problem."""
-    found, problems = [], []
+    ranges, problems = [], []
     for index, value in enumerate(values):
         match = _PORTS.fullmatch(str(value).strip())
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
@@ -75,10 +75,10 @@ def parse_ports(values: t.Sequence[str]) -> tuple[Ports, ...]:
             problems.append(
                 Problem(f"ports[{index}]", f"{value!r} is not a port; write 16514 or 49152-49215")
             )
-        found.append(Ports(first, last))
+        ranges.append(Ports(first, last))
     if problems:
         raise SpecError(problems)
-    return tuple(sorted(set(found), key=lambda ports: (ports.first, ports.last)))
+    return tuple(sorted(set(ranges), key=lambda ports: (ports.first, ports.last)))
 
 
 def parse_network(value: str) -> Network | None:
@@ -186,8 +186,8 @@ def nft_listed(rule: nft_rules.Rule) -> str:
 
 
 def _members(right: object) -> list[object]:
-    found = right.get("set", right) if isinstance(right, dict) else right
-    return list(found) if isinstance(found, list) else [found]
+    members = right.get("set", right) if isinstance(right, dict) else right
+    return list(members) if isinstance(members, list) else [members]
 
 
 def _bounds(member: object) -> list[object]:

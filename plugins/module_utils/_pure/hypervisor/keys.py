@@ -106,7 +106,7 @@ def certificate_names(
         problems.append(
             Problem(host, "the name is longer than 64 characters, a certificate's limit")
         )
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     given = [("inventory name", host)]
     if address and not _is_loopback(address):
         given.append(("ansible_host", address))
@@ -114,7 +114,7 @@ def certificate_names(
     taken = {other.rstrip(".").lower() for other in others} - {host.rstrip(".").lower()}
     for path, name in given:
         try:
-            found.setdefault(f"IP:{ip.address(name)}")
+            names.setdefault(f"IP:{ip.address(name)}")
             continue
         except ValueError:
             pass
@@ -127,14 +127,14 @@ def certificate_names(
                 )
             )
         elif _NAME.fullmatch(name) and len(name) <= 253:
-            found.setdefault(f"DNS:{name.rstrip('.').lower()}")
+            names.setdefault(f"DNS:{name.rstrip('.').lower()}")
         else:
             problems.append(
                 Problem(path, f"{name!r} is neither an IP address nor a DNS name (no wildcards)")
             )
     if problems:
         raise SpecError(problems)
-    return tuple(sorted(found))
+    return tuple(sorted(names))
 
 
 def _is_loopback(name: str) -> bool:

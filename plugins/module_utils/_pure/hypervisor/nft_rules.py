@@ -98,11 +98,11 @@ class Ruleset:
                     return None
                 continue
             inner = self.chains.get((chain.family, chain.table, target))
-            found = self._walk(inner, packet, ours, depth + 1) if inner else None
-            if found == "drop" or (found and certain):
-                return found
+            verdict = self._walk(inner, packet, ours, depth + 1) if inner else None
+            if verdict == "drop" or (verdict and certain):
+                return verdict
             if word == "goto" and certain:
-                return found
+                return verdict
         return None
 
     def mentions(self, key: Key, words: t.Collection[str]) -> bool:
@@ -159,8 +159,8 @@ def _apply(
         if word in ("jump", "goto"):
             return certain, (word, str(value["target"]))
         if word == "vmap":
-            found = _mapped(value, packet)
-            return certain, found
+            ending = _mapped(value, packet)
+            return certain, ending
         if word == "match":
             matched = _match(value, packet)
             if matched is False:
@@ -213,10 +213,10 @@ def _match(match: Rule, packet: Packet) -> bool | None:
         return None
     if known == "no such packet":
         return False
-    found = _among(known, right)
-    if found is None:
+    contained = _among(known, right)
+    if contained is None:
         return None
-    return bool(found != (op == "!="))
+    return bool(contained != (op == "!="))
 
 
 def _loopback(left: object, right: object) -> bool:
@@ -232,8 +232,8 @@ def _among(value: str | int, right: object) -> bool | None:
             return isinstance(value, int) and bool(low <= value <= high)
         right = right.get("set")
     if isinstance(right, list):
-        found = [_among(value, one) for one in right]
-        return True if True in found else None if None in found else False
+        matches = [_among(value, member) for member in right]
+        return True if True in matches else None if None in matches else False
     if isinstance(right, str) and right.startswith("@"):
         return None
     if right is None:

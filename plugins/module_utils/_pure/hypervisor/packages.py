@@ -49,14 +49,14 @@ _MANAGERS: dict[str, tuple[str, Settings]] = {
 
 def platform(facts: t.Mapping[str, object]) -> dict[str, str]:
     """The machine's platform, from the facts of :data:`SETUP`. Raises FleetVirtError."""
-    found = {key: facts.get(f"ansible_{key}") for key in _PLATFORM}
-    problem = answer_shapes.problem({"platform": found}, "platform")
-    for key, value in found.items():
+    fields = {key: facts.get(f"ansible_{key}") for key in _PLATFORM}
+    problem = answer_shapes.problem({"platform": fields}, "platform")
+    for key, value in fields.items():
         if problem is None and not _NAME.fullmatch(str(value)):
             problem = f"platform.{key} is not a name"
     if problem is not None:
         raise _unsound(SETUP, problem)
-    return {key: str(value) for key, value in found.items()}
+    return {key: str(value) for key, value in fields.items()}
 
 
 def missing(names: t.Iterable[str], facts: t.Mapping[str, object]) -> list[str]:

@@ -34,7 +34,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Found:
+class ExistingPool:
     """An existing pool."""
 
     name: str
@@ -68,7 +68,9 @@ def validate(pools: t.Sequence[Option]) -> list[Wanted]:
     return wanted
 
 
-def plan(wanted: Wanted, pools: t.Sequence[Found], identified: bool) -> tuple[str, list[str]]:
+def plan(
+    wanted: Wanted, pools: t.Sequence[ExistingPool], identified: bool
+) -> tuple[str, list[str]]:
     """The pool's name, and the steps; raises PlanRefused if another pool is in the way."""
     at_path = next((pool for pool in pools if pool.path == wanted.path), None)
     of_name = next((pool for pool in pools if pool.name == wanted.name), None)

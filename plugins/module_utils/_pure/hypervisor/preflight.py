@@ -37,7 +37,7 @@ class Answer:
 def judge(answers: t.Sequence[Answer], expected: t.Sequence[str], limits: Limits) -> list[Finding]:
     """All findings, errors first; ``expected`` are the hypervisors of the fleet."""
     asked = {answer.name for answer in answers}
-    found = [
+    findings = [
         Finding("host_silent", (answer.name,), f"no answer: {answer.error}")
         for answer in answers
         if answer.facts is None
@@ -45,17 +45,17 @@ def judge(answers: t.Sequence[Answer], expected: t.Sequence[str], limits: Limits
     absent = [name for name in expected if name not in asked]
     if absent:
         text = f"not checked, so what they can reach is unknown: {', '.join(absent)}"
-        found.append(Finding("host_not_asked", tuple(absent), text))
+        findings.append(Finding("host_not_asked", tuple(absent), text))
     facts = {answer.name: answer.facts for answer in answers if answer.facts is not None}
-    for name, one in facts.items():
-        found += preflight_host.find(name, one, limits, asked)
-    found += _uuids(facts)
-    found += _clocks(facts, limits.clock_seconds)
-    found += _arches(facts)
-    found += _cpus(facts)
-    found += _versions(facts)
-    found += _machines(facts)
-    return ordered(merged(found))
+    for name, host_facts in facts.items():
+        findings += preflight_host.find(name, host_facts, limits, asked)
+    findings += _uuids(facts)
+    findings += _clocks(facts, limits.clock_seconds)
+    findings += _arches(facts)
+    findings += _cpus(facts)
+    findings += _versions(facts)
+    findings += _machines(facts)
+    return ordered(merged(findings))
 
 
 def summary(findings: t.Sequence[Finding]) -> dict[str, int]:
@@ -91,15 +91,17 @@ def _clocks(facts: t.Mapping[str, Facts], limit: float) -> list[Finding]:
     Only certain differences count. Hosts that differ from the controller are reported; hosts are
     also compared with each other, because the controller's clock may be the wrong one.
     """
-    clocks = {name: clock for name, one in facts.items() if (clock := one.get("clock"))}
+    clocks = {
+        name: clock for name, host_facts in facts.items() if (clock := host_facts.get("clock"))
+    }
     if not clocks:
         return []
-    found = []
+    findings = []
     for name, clock in clocks.items():
         certain = abs(clock["offset"]) - clock["uncertainty"]
         if certain > limit:
             text = f"its clock differs from the controller's by {_seconds(clock)}"
-            found.append(Finding(_clock_kind(certain), (name,), text))
+            findings.append(Finding(_clock_kind(certain), (name,), text))
     late = min(clocks, key=lambda name: clocks[name]["offset"] + clocks[name]["uncertainty"])
     early = max(clocks, key=lambda name: clocks[name]["offset"] - clocks[name]["uncertainty"])
     apart = clocks[early]["offset"] - clocks[late]["offset"]
@@ -107,8 +109,8 @@ def _clocks(facts: t.Mapping[str, Facts], limit: float) -> list[Finding]:
     if late != early and apart - unsure > limit:
         between = _seconds({"offset": apart, "uncertainty": unsure})
         text = f"the clocks of {early} and {late} differ by {between}"
-        found.append(Finding(_clock_kind(apart - unsure), (early, late), text))
-    return found
+        findings.append(Finding(_clock_kind(apart - unsure), (early, late), text))
+    return findings
 
 
 def _clock_kind(certain: float) -> str:
@@ -130,46 +132,46 @@ def _arches(facts: t.Mapping[str, Facts]) -> list[Finding]:
 def _cpus(facts: t.Mapping[str, Facts]) -> list[Finding]:
     """Findings about CPUs; ``baseline`` is a host's common CPU model for all hosts
     (virConnectBaselineHypervisorCPU)."""
-    found = []
+    findings = []
     models: dict[str, list[str]] = {}
-    for name, one in facts.items():
-        cpu, baseline = one.get("cpu"), one.get("baseline") or _NO_BASELINE
+    for name, host_facts in facts.items():
+        cpu, baseline = host_facts.get("cpu"), host_facts.get("baseline") or _NO_BASELINE
         if not cpu:  # its libvirt does not respond, which is a finding of its own
             continue
         models.setdefault(str(cpu.get("model")), []).append(name)
-        if cpu.get("xml") and one.get("not_compared"):
-            text = f"its CPU is not compared with the others': {one['not_compared']}"
-            found.append(Finding("cpu_not_compared", (name,), text))
+        if cpu.get("xml") and host_facts.get("not_compared"):
+            text = f"its CPU is not compared with the others': {host_facts['not_compared']}"
+            findings.append(Finding("cpu_not_compared", (name,), text))
         if baseline.get("error"):
             text = (
                 f"no CPU model common to all hypervisors, according to {name}: {baseline['error']}"
             )
-            found.append(Finding("cpu_incompatible", (name,), text))
+            findings.append(Finding("cpu_incompatible", (name,), text))
         elif baseline.get("runs") is False:
             model = baseline["model"]
             text = f"{name} does not support the CPU model common to all hypervisors, {model}"
-            found.append(Finding("cpu_incompatible", (name,), text))
+            findings.append(Finding("cpu_incompatible", (name,), text))
     if len(models) > 1:
         listed = "; ".join(
             f"{model}: {', '.join(names)}" for model, names in sorted(models.items())
         )
         common = {
             both["model"]
-            for one in facts.values()
-            if (both := one.get("baseline")) and both.get("model")
+            for host_facts in facts.values()
+            if (both := host_facts.get("baseline")) and both.get("model")
         }
         text = f"CPU models: {listed}"
         if len(common) == 1:
             text += f". All support {common.pop()}"
-        compared = [name for name, one in facts.items() if one.get("cpu")]
-        found.append(Finding("cpu_differs", tuple(compared), text))
-    return found
+        compared = [name for name, host_facts in facts.items() if host_facts.get("cpu")]
+        findings.append(Finding("cpu_differs", tuple(compared), text))
+    return findings
 
 
 def _versions(facts: t.Mapping[str, Facts]) -> list[Finding]:
-    found = []
-    libvirt = {name: one.get("libvirt_version") for name, one in facts.items()}
-    qemu = {name: one.get("hypervisor_version") for name, one in facts.items()}
+    findings = []
+    libvirt = {name: host_facts.get("libvirt_version") for name, host_facts in facts.items()}
+    qemu = {name: host_facts.get("hypervisor_version") for name, host_facts in facts.items()}
     for program, versions in (("libvirt", libvirt), ("qemu", qemu)):
         groups = _groups(versions)
         if len(groups) > 1:
@@ -177,10 +179,10 @@ def _versions(facts: t.Mapping[str, Facts]) -> list[Finding]:
                 f"{version}: {', '.join(names)}"
                 for version, names in sorted(groups.items(), key=lambda pair: _numbers(pair[0]))
             )
-            found.append(
+            findings.append(
                 Finding("versions_differ", tuple(facts), f"versions of {program}: {listed}")
             )
-    return found
+    return findings
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -189,7 +191,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def _machines(facts: t.Mapping[str, Facts]) -> list[Finding]:
     """Findings about hypervisors of one architecture that share no versioned machine type."""
-    found = []
+    findings = []
     for names in _arch(facts).values():
         known = {name: facts[name]["machines"] for name in names if facts[name].get("machines")}
         if len(known) > 1 and machines.newest_common(list(known.values()), None) is None:
@@ -198,5 +200,5 @@ def _machines(facts: t.Mapping[str, Facts]) -> list[Finding]:
                 for name, types in known.items()
             ]
             text = f"no machine type is common to all; the newest of each: {'; '.join(newest)}"
-            found.append(Finding("machines_apart", tuple(known), text))
-    return found
+            findings.append(Finding("machines_apart", tuple(known), text))
+    return findings

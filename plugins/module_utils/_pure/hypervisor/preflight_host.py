@@ -35,16 +35,18 @@ class Limits:
 
 def find(name: str, facts: Facts, limits: Limits, asked: t.Collection[str]) -> list[Finding]:
     """The findings about hypervisor ``name``; ``asked`` are the hosts of this run."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for check, error in sorted((facts.get("errors") or {}).items()):
         kind = "libvirt_silent" if check == "libvirt" else "check_failed"
-        found.append(Finding(kind, (name,), error if check == "libvirt" else f"{check}: {error}"))
+        findings.append(
+            Finding(kind, (name,), error if check == "libvirt" else f"{check}: {error}")
+        )
     for judge in (_kvm, _iommu, _bridges, _bridge_filter, _listeners):
-        found += judge(name, facts)
-    found += _tls(name, facts, asked)
-    found += _pools(name, facts, limits)
-    found += _keys(name, facts, limits)
-    return found
+        findings += judge(name, facts)
+    findings += _tls(name, facts, asked)
+    findings += _pools(name, facts, limits)
+    findings += _keys(name, facts, limits)
+    return findings
 
 
 def _kvm(name: str, facts: Facts) -> list[Finding]:
@@ -72,23 +74,23 @@ def _iommu(name: str, facts: Facts) -> list[Finding]:
 
 
 def _bridges(name: str, facts: Facts) -> list[Finding]:
-    found = []
+    findings = []
     for bridge in facts.get("bridges") or ():
         label = bridge["name"]
         if not bridge["exists"]:
-            found.append(Finding("bridge_missing", (name,), f"there is no bridge {label}"))
+            findings.append(Finding("bridge_missing", (name,), f"there is no bridge {label}"))
             continue
         if not bridge["up"]:
-            found.append(Finding("bridge_down", (name,), f"bridge {label} is down"))
+            findings.append(Finding("bridge_down", (name,), f"bridge {label} is down"))
         uplinks = [port for port in bridge["ports"] if not port["guest"]]
         if not uplinks:
             text = f"bridge {label} has no uplink (no host interface is a port of it)"
-            found.append(Finding("bridge_no_uplink", (name,), text))
+            findings.append(Finding("bridge_no_uplink", (name,), text))
         elif not any(port["active"] for port in uplinks):
             named = ", ".join(port["name"] for port in uplinks)
             text = f"bridge {label}: no uplink is active ({named})"
-            found.append(Finding("bridge_uplink_down", (name,), text))
-    return found
+            findings.append(Finding("bridge_uplink_down", (name,), text))
+    return findings
 
 
 def _bridge_filter(name: str, facts: Facts) -> list[Finding]:
@@ -100,20 +102,20 @@ def _bridge_filter(name: str, facts: Facts) -> list[Finding]:
 
 
 def _listeners(name: str, facts: Facts) -> list[Finding]:
-    sockets = [listeners.Listener(**one) for one in facts.get("listeners") or ()]
-    found = [
-        Finding("libvirt_plain", (name,), f"libvirt listens without TLS: {one}")
-        for one in listeners.plain(sockets)
+    sockets = [listeners.Listener(**fields) for fields in facts.get("listeners") or ()]
+    findings = [
+        Finding("libvirt_plain", (name,), f"libvirt listens without TLS: {listener}")
+        for listener in listeners.plain(sockets)
     ]
     tls = facts.get("tls")
     if tls and tls["anonymous"]:
         text = "libvirt's TLS port accepts clients without a certificate"
-        found.append(Finding("libvirt_unverified", (name,), text))
-    found += [
-        Finding("qemu_exposed", (name,), f"{one} is reachable from outside")
-        for one in listeners.exposed(sockets)
+        findings.append(Finding("libvirt_unverified", (name,), text))
+    findings += [
+        Finding("qemu_exposed", (name,), f"{listener} is reachable from outside")
+        for listener in listeners.exposed(sockets)
     ]
-    return found
+    return findings
 
 
 def _tls(name: str, facts: Facts, asked: t.Collection[str]) -> list[Finding]:
@@ -123,7 +125,7 @@ def _tls(name: str, facts: Facts, asked: t.Collection[str]) -> list[Finding]:
     if tls["missing"]:
         text = f"the control keys are missing: {', '.join(tls['missing'])}"
         return [Finding("tls_keys_missing", (name,), text)]
-    found = []
+    findings = []
     unknown = []
     for peer in tls["peers"]:
         if peer["error"] is None:
@@ -132,24 +134,24 @@ def _tls(name: str, facts: Facts, asked: t.Collection[str]) -> list[Finding]:
         if peer["name"] not in asked:
             unknown.append(peer)
         else:
-            found.append(Finding("tls_failed", (name, peer["name"]), text))
+            findings.append(Finding("tls_failed", (name, peer["name"]), text))
     if unknown:
         hosts = (name, *(peer["name"] for peer in unknown))
         listed = "; ".join(f"{peer['name']} ({peer['error']})" for peer in unknown)
-        found.append(Finding("tls_not_known", hosts, f"{name} is not accepted by {listed}"))
-    return found
+        findings.append(Finding("tls_not_known", hosts, f"{name} is not accepted by {listed}"))
+    return findings
 
 
 def _pools(name: str, facts: Facts, limits: Limits) -> list[Finding]:
-    found = []
+    findings = []
     for pool in facts.get("pools") or ():
         label = f"pool {pool['name']}"
         if pool["state"] is None and not pool["error"]:
-            found.append(Finding("pool_missing", (name,), f"there is no {label}"))
+            findings.append(Finding("pool_missing", (name,), f"there is no {label}"))
         elif pool["error"]:
-            found.append(Finding("pool_unreadable", (name,), f"{label}: {pool['error']}"))
+            findings.append(Finding("pool_unreadable", (name,), f"{label}: {pool['error']}"))
         elif pool["state"] != "running":
-            found.append(Finding("pool_inactive", (name,), f"{label} is {pool['state']}"))
+            findings.append(Finding("pool_inactive", (name,), f"{label} is {pool['state']}"))
         else:
             free = pool["available_mib"]
             if free is not None and free < limits.min_free_mib:
@@ -157,15 +159,15 @@ def _pools(name: str, facts: Facts, limits: Limits) -> list[Finding]:
                     f"{label} has {format_size(free)} free of {format_size(pool['capacity_mib'])}"
                 )
                 text += f", less than {format_size(limits.min_free_mib)}"
-                found.append(Finding("pool_low", (name,), text))
+                findings.append(Finding("pool_low", (name,), text))
         if pool["autostart"] is False:
             text = f"{label} does not start at boot"
-            found.append(Finding("pool_no_autostart", (name,), text))
-    return found
+            findings.append(Finding("pool_no_autostart", (name,), text))
+    return findings
 
 
 def _keys(name: str, facts: Facts, limits: Limits) -> list[Finding]:
-    found = []
+    findings = []
     for entry in facts.get("keys") or ():
         path = entry["path"]
         if entry["kind"] == "key":
@@ -173,15 +175,15 @@ def _keys(name: str, facts: Facts, limits: Limits) -> list[Finding]:
                 text = (
                     f"{path} has mode {entry['mode']:04o}: users other than its owner can access it"
                 )
-                found.append(Finding("key_readable", (name,), text))
+                findings.append(Finding("key_readable", (name,), text))
             continue
         word = "crl" if entry["kind"] == "crl" else "key"
         days = (entry["until"] - facts["time"]) / _DAY
         if days < 0:
             text = f"{path} ({entry['subject']}) expired {-days:.0f} days ago"
-            found.append(Finding(f"{word}_expired", (name,), text))
+            findings.append(Finding(f"{word}_expired", (name,), text))
         # a CRL is short-lived: a tenth of its own validity is early enough
         elif days < (limits.expiry_days if word == "key" else entry["days"] / 10):
             text = f"{path} ({entry['subject']}) expires in {days:.0f} days"
-            found.append(Finding(f"{word}_expires", (name,), text))
-    return found
+            findings.append(Finding(f"{word}_expires", (name,), text))
+    return findings

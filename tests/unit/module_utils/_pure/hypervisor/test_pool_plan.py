@@ -15,7 +15,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.pool_p
     DEFINE,
     IDENTIFY,
     START,
-    Found,
+    ExistingPool,
     Wanted,
 )
 
@@ -27,22 +27,27 @@ BASE = Wanted("base", "/srv/base")
     [
         ([], False, "base", [DEFINE, START, AUTOSTART, IDENTIFY]),
         ([], True, "base", [DEFINE, START, AUTOSTART]),
-        ([Found("base", "dir", "/srv/base", True, True)], True, "base", []),
-        ([Found("isos", "dir", "/srv/base", True, True)], False, "isos", [IDENTIFY]),
-        ([Found("isos", "netfs", "/srv/base", False, True)], True, "isos", [START]),
-        ([Found("base", "dir", "/srv/base", False, False)], True, "base", [START, AUTOSTART]),
-        ([Found("x", "dir", "/srv", True, True)], True, "base", [DEFINE, START, AUTOSTART]),
+        ([ExistingPool("base", "dir", "/srv/base", True, True)], True, "base", []),
+        ([ExistingPool("isos", "dir", "/srv/base", True, True)], False, "isos", [IDENTIFY]),
+        ([ExistingPool("isos", "netfs", "/srv/base", False, True)], True, "isos", [START]),
+        (
+            [ExistingPool("base", "dir", "/srv/base", False, False)],
+            True,
+            "base",
+            [START, AUTOSTART],
+        ),
+        ([ExistingPool("x", "dir", "/srv", True, True)], True, "base", [DEFINE, START, AUTOSTART]),
     ],
 )
-def test_plan(pools: list[Found], identified: bool, name: str, steps: list[str]) -> None:
+def test_plan(pools: list[ExistingPool], identified: bool, name: str, steps: list[str]) -> None:
     assert pool_plan.plan(BASE, pools, identified) == (name, steps)
 
 
 def test_a_pool_in_the_way_is_named() -> None:
     with pytest.raises(PlanRefused, match="pool base is at /mnt, not at /srv/base"):
-        pool_plan.plan(BASE, [Found("base", "dir", "/mnt", True, True)], False)
+        pool_plan.plan(BASE, [ExistingPool("base", "dir", "/mnt", True, True)], False)
     with pytest.raises(PlanRefused, match="of type logical"):
-        pool_plan.plan(BASE, [Found("vg", "logical", "/srv/base", True, True)], False)
+        pool_plan.plan(BASE, [ExistingPool("vg", "logical", "/srv/base", True, True)], False)
 
 
 def test_validate() -> None:
