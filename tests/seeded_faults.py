@@ -288,9 +288,9 @@ FAULTS = (
     Fault(
         "the place of a VM that moved is given up after its marks",
         "_pure/migration/moving.py",
-        '    steps.append(_final("release", text, lambda one: replace(one, claim=None)))\n',
+        '    steps.append(_final("release", text, lambda state: replace(state, claim=None)))\n',
         '    steps.append(_final("unmark", text, _there(phase=None, before=None)))\n'
-        '    steps.append(_final("release", text, lambda one: replace(one, claim=None)))\n',
+        '    steps.append(_final("release", text, lambda state: replace(state, claim=None)))\n',
         f"{_MOVE}::test_killed_at_each_effect_the_next_run_ends_it",
     ),
     Fault(

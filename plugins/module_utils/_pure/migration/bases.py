@@ -27,8 +27,8 @@ def lacking(
 
     ``shares`` are those of a decision, ``answers`` the results of reading each hypervisor.
     """
-    images = {host: set(one["host"].get("images") or ()) for host, one in answers.items()}
-    found: dict[str, dict[str, list[str]]] = {}
+    images = {host: set(answer["host"].get("images") or ()) for host, answer in answers.items()}
+    volumes: dict[str, dict[str, list[str]]] = {}
     for source, moves in shares.items():
         vms = {str(vm["name"]): vm for vm in answers.get(source, {}).get("vms") or ()}
         for name, to in moves:
@@ -40,14 +40,14 @@ def lacking(
                 if volume not in images[source] or volume in images[to]:
                     continue
                 parts = base_name.parts(volume)
-                if parts and volume not in found.get(to, ()):
+                if parts and volume not in volumes.get(to, ()):
                     rest = [
                         host
                         for host in sorted(images)
                         if host not in (source, to) and _has(images[host], parts["digest"])
                     ]
-                    found.setdefault(to, {})[volume] = [source, *rest]
-    return found
+                    volumes.setdefault(to, {})[volume] = [source, *rest]
+    return volumes
 
 
 def _has(volumes: t.Collection[str], digest: str) -> bool:

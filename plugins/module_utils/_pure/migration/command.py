@@ -31,8 +31,8 @@ def downtimes(most: int, limit: float) -> list[tuple[float, int]]:
     longest early enough.
     """
     stages = [max(_LEAST_MS, most >> (_STAGES - 1 - stage)) for stage in range(_STAGES - 1)]
-    found = [(limit / 2 * at / (_STAGES - 1), min(ms, most)) for at, ms in enumerate(stages)]
-    return [*found, (limit / 2, most)]
+    schedule = [(limit / 2 * at / (_STAGES - 1), min(ms, most)) for at, ms in enumerate(stages)]
+    return [*schedule, (limit / 2, most)]
 
 
 def url_host(address: str) -> str:
@@ -40,7 +40,7 @@ def url_host(address: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 
-def command(source: Source, target: Target, found: Plan, options: Options, uri: str) -> list[str]:
+def command(source: Source, target: Target, plan: Plan, options: Options, uri: str) -> list[str]:
     """The migration command of libvirt's own program: native, encrypted, peer to peer."""
     address = target.destination.address
     listen = target.destination.listen or address
@@ -52,10 +52,10 @@ def command(source: Source, target: Target, found: Plan, options: Options, uri: 
         argv += ["--tls", "--tls-destination", address, "--listen-address", listen]
     if options.parallel_connections is not None:
         argv += ["--parallel", "--parallel-connections", str(options.parallel_connections)]
-    if found.volumes:
-        argv.append("--copy-storage-inc" if found.incremental else "--copy-storage-all")
-        argv += ["--migrate-disks", ",".join(volume.target for volume in found.volumes)]
-    if found.shared:
+    if plan.volumes:
+        argv.append("--copy-storage-inc" if plan.incremental else "--copy-storage-all")
+        argv += ["--migrate-disks", ",".join(volume.target for volume in plan.volumes)]
+    if plan.shared:
         # libvirt recognises few file systems as shared; this one was proven to be. QEMU drops its
         # cache of a disk before the other end uses it (file-posix, drop-cache)
         argv.append("--unsafe")

@@ -55,15 +55,15 @@ def decide(
         raise PlanRefused("no VM is named; give -e vm_name=web1")
     require("move", host, answers, mute)
     problems = []
-    found = Decision()
+    decision = Decision()
     fleet = placement.FleetLoad(hosts, policy)
     for name in dict.fromkeys(names):
-        problem = place_one(name, host, places_of(name, answers), answers, mute, fleet, found)
+        problem = place_one(name, host, places_of(name, answers), answers, mute, fleet, decision)
         if problem:
             problems.append(problem)
     if problems:
         raise PlanRefused("; ".join(problems))
-    return found
+    return decision
 
 
 def repair(
@@ -77,36 +77,36 @@ def repair(
     One whose other end does not respond is a problem; the others are repaired all the same. One
     whose source is among ``lost``, those declared lost, is settled on its destination.
     """
-    found = Decision()
+    decision = Decision()
     listed = [str(vm["name"]) for answer in answers.values() for vm in answer.get("vms") or ()]
     claimed = [name for name, source, _to in _claims(answers) if not _has(source, name, answers)]
     for name in dict.fromkeys([*names, *listed, *([] if names else claimed)]):
         places = places_of(name, answers)
-        ends = unfinished(name, places, answers)
-        if ends is not None:
-            gone = ends[0] in lost and ends[0] not in answers
-            problem = ends_silent(name, ends, answers, mute, gone=gone)
+        endpoints = unfinished(name, places, answers)
+        if endpoints is not None:
+            gone = endpoints[0] in lost and endpoints[0] not in answers
+            problem = ends_silent(name, endpoints, answers, mute, gone=gone)
             if gone and not problem:
-                problem = lost_source.elsewhere(name, ends, answers)
+                problem = lost_source.elsewhere(name, endpoints, answers)
             if problem:
-                found.problems.append(problem)
+                decision.problems.append(problem)
             elif gone:
-                found.left.setdefault(ends[1], []).append((name, ends[0]))
+                decision.left.setdefault(endpoints[1], []).append((name, endpoints[0]))
             else:
-                found.shares.setdefault(ends[0], []).append((name, ends[1]))
+                decision.shares.setdefault(endpoints[0], []).append((name, endpoints[1]))
             continue
         if places:
-            found.settled[name] = ", ".join(sorted(places))
+            decision.settled[name] = ", ".join(sorted(places))
         problem = _unclear(name, places, mute)
         if problem:
-            found.problems.append(problem)
+            decision.problems.append(problem)
     missing = {} if names else proofs.missing("repair", _asked(mute))
     if missing:
-        found.problems.append(
+        decision.problems.append(
             "unfinished moves known only to a hypervisor that did not respond cannot be found"
             f" ({proofs.named(missing)}); {proofs.remedy(missing)}"
         )
-    return found
+    return decision
 
 
 def _unclear(name: str, places: t.Mapping[str, Answer], mute: Mute) -> str | None:
@@ -172,34 +172,34 @@ def place_one(
     answers: t.Mapping[str, Answer],
     mute: Mute,
     fleet: placement.FleetLoad,
-    found: Decision,
+    decision: Decision,
 ) -> str | None:
-    """Put one VM into ``found``; return the reason against it, if any."""
-    ends = unfinished(name, places, answers)
-    if ends is not None:
-        problem = ends_silent(name, ends, answers, mute)
+    """Put one VM into ``decision``; return the reason against it, if any."""
+    endpoints = unfinished(name, places, answers)
+    if endpoints is not None:
+        problem = ends_silent(name, endpoints, answers, mute)
         if problem:
             return problem
-        found.shares.setdefault(ends[0], []).append((name, ends[1]))
-        if host not in (None, ends[1]):
-            found.problems.append(
-                f"{name!r} has an unfinished move from {ends[0]} to {ends[1]}, which is finished"
-                f" first; run this again to move it to {host}"
+        decision.shares.setdefault(endpoints[0], []).append((name, endpoints[1]))
+        if host not in (None, endpoints[1]):
+            decision.problems.append(
+                f"{name!r} has an unfinished move from {endpoints[0]} to {endpoints[1]}, which is"
+                f" finished first; run this again to move it to {host}"
             )
         return None
     if not places:
         known = sorted(
             str(vm["name"]) for answer in answers.values() for vm in answer["host"]["vms"]
         )
-        there = ", ".join(known[:20]) or "none"
-        return _nowhere(name, mute) or f"no hypervisor has a VM {name!r}; there are: {there}"
+        existing = ", ".join(known[:20]) or "none"
+        return _nowhere(name, mute) or f"no hypervisor has a VM {name!r}; there are: {existing}"
     if len(places) > 1:
         return twice.duplicate_vm_message(
             name, {where: vm["phase"] for where, vm in places.items()}
         )
     ((source, vm),) = places.items()
     if host == source:
-        found.settled[name] = source
+        decision.settled[name] = source
         return None
     if vm.get("error"):
         return f"{name!r} stays on {source}, which cannot read it: {vm['error']}"
@@ -213,15 +213,15 @@ def place_one(
     result = placement.rank(fleet, request)
     if counted:
         fleet.add(source, request)
-    ranking = tuple(one for one in result.ranking if one.host != source)
+    ranking = tuple(candidate for candidate in result.ranking if candidate.host != source)
     placed = Placement(name, ranking[0].host if ranking else None, ranking, result.rejected)
     if placed.host is None:
         return placement.describe(placed)
     if counted:
         fleet.remove(source, request)
     fleet.add(placed.host, request)
-    found.placements.append(placed)
-    found.shares.setdefault(source, []).append((name, placed.host))
+    decision.placements.append(placed)
+    decision.shares.setdefault(source, []).append((name, placed.host))
     return None
 
 

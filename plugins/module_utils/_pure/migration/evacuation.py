@@ -36,22 +36,22 @@ def leave(
     for name, vm in _under_way(answers).items():
         if vm["move"]["source"] == source:
             names.setdefault(name, vm)
-    left_out = [name for name, one in mute.items() if not one.asked]
+    left_out = [name for name, silence in mute.items() if not silence.asked]
     if names and left_out and not set(answers) - {source}:
         raise PlanRefused(
             f"--limit leaves out every hypervisor that could take the VMs of {source}"
             f" ({', '.join(left_out)}), so nothing would move, and it is not marked as in"
             " maintenance; run without --limit"
         )
-    found = _decide(names, None, answers, marked, mute, policy)
-    found.problems += [
+    decision = _decide(names, None, answers, marked, mute, policy)
+    decision.problems += [
         f"{name!r} was being moved to {source}, and that move is finished first; run this again to"
         " move it away"
-        for moves in found.shares.values()
+        for moves in decision.shares.values()
         for name, to in moves
         if to == source
     ]
-    return found
+    return decision
 
 
 def come_back(
@@ -74,15 +74,15 @@ def come_back(
     for name, vm in _under_way(answers).items():
         if vm["move"]["destination"] == home:
             names.setdefault(name, vm)
-    found = _decide(names, home, answers, ready, mute, policy)
-    asked = {name: one for name, one in mute.items() if one.asked}
+    decision = _decide(names, home, answers, ready, mute, policy)
+    asked = {name: silence for name, silence in mute.items() if silence.asked}
     missing = proofs.missing("return all", asked)
     if missing:
-        found.problems.append(
+        decision.problems.append(
             f"VMs of {home} on a hypervisor that did not respond are not returned now"
             f" ({proofs.named(missing)}); {proofs.remedy(missing)}; then run this again"
         )
-    return found
+    return decision
 
 
 def _with_mark(host: placement.PlacementHost, mark: bool) -> placement.PlacementHost:
@@ -107,7 +107,7 @@ def _decide(
     mute: Mute,
     policy: Policy,
 ) -> Decision:
-    found = Decision()
+    decision = Decision()
     fleet = placement.FleetLoad(hosts, policy)
     for name in sorted(names, key=lambda name: (-int(names[name]["memory_mib"]), name)):
         places = {
@@ -116,7 +116,7 @@ def _decide(
             for vm in (*answer["host"]["vms"], *(answer.get("vms") or ()))
             if vm["name"] == name
         }
-        problem = migration_decision.place_one(name, host, places, answers, mute, fleet, found)
+        problem = migration_decision.place_one(name, host, places, answers, mute, fleet, decision)
         if problem:
-            found.problems.append(problem)
-    return found
+            decision.problems.append(problem)
+    return decision

@@ -73,7 +73,7 @@ def move_state(source: Source, seed: str | None = None) -> MoveState:
 
 def begin(
     source: Source,
-    found: Plan,
+    plan: Plan,
     where: str,
     *,
     seed: str | None = None,
@@ -90,18 +90,20 @@ def begin(
     )
     if source.autostart:
         steps.append(Step("no_autostart", "autostart off", _here(autostart=False)))
-    noted = tuple((one.path, BEGUN) for one in found.volumes)
-    steps.append(Step("claim", f"claim {name} on {where}", lambda one: replace(one, claim=noted)))
-    for volume in found.volumes:
+    noted = tuple((volume.path, BEGUN) for volume in plan.volumes)
+    steps.append(
+        Step("claim", f"claim {name} on {where}", lambda state: replace(state, claim=noted))
+    )
+    for volume in plan.volumes:
         base = f" over {volume.backing[0]}" if volume.backing else ""
         word = "recreate" if volume.again else "create"
         text = f"{word} {volume.path} on {where}{base}"
         steps.append(Step("volume", text, _made(volume), _half_made(volume), payload=volume))
-    for path in found.shared:
+    for path in plan.shared:
         steps.append(Step("leave", f"leave {path} in place on shared storage", _same))
     if not source.active:
         steps.append(Step("start", f"start {name} paused", _here(state="paused")))
-    flow = f", {found.flow}" if source.active else ""
+    flow = f", {plan.flow}" if source.active else ""
     torn: tuple[Effect[MoveState], ...] = (_on_its_way, _arrived_twice)
     steps.append(Step("move", f"move {name} to {where}{flow}", _moved, torn, irreversible=True))
     return tuple(steps)
@@ -142,25 +144,31 @@ def finish(vm: Arrived, *, keep_volumes: bool = False) -> Settled:
     steps: list[Step[MoveState]] = []
     if vm.twice:
         text = f"remove the definition of {name} here"
-        steps.append(_final("forget", text, lambda one: replace(one, source=None)))
+        steps.append(_final("forget", text, lambda state: replace(state, source=None)))
     if act is Act.STOP:
         steps.append(_final("stop", f"shut {name} off", _there(state="shutoff")))
     # a disk that is not in the claim was not copied: both ends have it
-    own = [one for one in vm.metadata.volumes if one.role == "seed" or one.path in vm.copied]
+    own = [
+        volume
+        for volume in vm.metadata.volumes
+        if volume.role == "seed" or volume.path in vm.copied
+    ]
     stay: tuple[str, ...] = ()
     if not keep_volumes and remove:
-        for one in own:  # a detached disk may be worth keeping
-            if one.role == "seed" or one.path in vm.attached:
-                steps.append(_final("old", f"remove {one.path} here", _gone(one), payload=one))
+        for volume in own:  # a detached disk may be worth keeping
+            if volume.role == "seed" or volume.path in vm.attached:
+                steps.append(
+                    _final("old", f"remove {volume.path} here", _gone(volume), payload=volume)
+                )
     elif not keep_volumes:
         stay = tuple(
-            f"{one.path}: {name!r} does not run on {vm.where}, so what it had here stays; remove it"
-            " once the VM is known to be complete there"
-            f" (virsh vol-delete {one.name} {one.pool})"
-            for one in own
+            f"{volume.path}: {name!r} does not run on {vm.where}, so what it had here stays; remove"
+            " it once the VM is known to be complete there"
+            f" (virsh vol-delete {volume.name} {volume.pool})"
+            for volume in own
         )
     text = f"release the claim of {name} on {vm.where}"
-    steps.append(_final("release", text, lambda one: replace(one, claim=None)))
+    steps.append(_final("release", text, lambda state: replace(state, claim=None)))
     if move is not None and move.autostart == "yes":
         steps.append(_final("autostart", "autostart on", _there(autostart=True)))
     names = read_metadata.arriving(vm.metadata, vm.where)
@@ -192,7 +200,7 @@ def undo(
 
 
 def predicted(
-    source: Source, found: Plan, where: str, *, keep_volumes: bool, evacuating: bool = False
+    source: Source, plan: Plan, where: str, *, keep_volumes: bool, evacuating: bool = False
 ) -> Settled:
     """What is done after a successful move."""
     kept = marked(source, move_of(source, where, ""), evacuating=evacuating)
@@ -201,7 +209,7 @@ def predicted(
         where,
         Arrival.RUNNING if source.active else Arrival.PAUSED,
         kept,
-        {one.path: one.pool for one in found.volumes},
+        {volume.path: volume.pool for volume in plan.volumes},
         [disk.path for disk in source.disks if disk.path is not None],
     )
     return finish(arrived, keep_volumes=keep_volumes)

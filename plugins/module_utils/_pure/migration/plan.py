@@ -28,53 +28,53 @@ def plan(source: Source, target: Target, options: Options, *, space: bool = True
     """What moving ``source`` to ``target`` takes; without ``space``, the free space of the pools
     there is not checked.
     """
-    found = Plan()
-    found.findings += _vm(source)
-    found.findings += _host(source, target)
+    move_plan = Plan()
+    move_plan.findings += _vm(source)
+    move_plan.findings += _host(source, target)
     if not options.tunnelled:  # that uses libvirt's own connection, which exists already
-        found.findings += _keys(source, target)
-    claim = next((one for one in target.domains if one.name == source.name + CLAIM), None)
-    found.findings += _names(source, target, claim)
+        move_plan.findings += _keys(source, target)
+    claim = next((domain for domain in target.domains if domain.name == source.name + CLAIM), None)
+    move_plan.findings += _names(source, target, claim)
     if claim is not None and not _is_ours(claim, source):
         claim = None
     overlay = False
     for disk in source.disks:
         problem, volume = volume_of(disk, source, target, claim)
         if problem:
-            found.findings.append(problem)
+            move_plan.findings.append(problem)
         elif disk.path is not None and disk.path in target.shared:
-            found.shared.append(disk.path)
+            move_plan.shared.append(disk.path)
         if volume is None:
             continue
-        found.volumes.append(volume)
+        move_plan.volumes.append(volume)
         overlay = overlay or volume.backing is not None
         if disk.own is None:
-            found.kept.append(f"{disk.path}: not made for {source.name!r}")
+            move_plan.kept.append(f"{disk.path}: not made for {source.name!r}")
         elif options.keep_volumes:
-            found.kept.append(f"{disk.path}: asked for with keep_volumes")
+            move_plan.kept.append(f"{disk.path}: asked for with keep_volumes")
         else:
-            found.old.append(disk.own)
+            move_plan.old.append(disk.own)
     attached = {disk.path for disk in source.disks}
     for own in source.metadata.volumes if source.metadata else ():
         if own.path in attached:
             continue
         if own.role == "seed" and not options.keep_volumes:  # ejected, and no longer needed
-            found.old.append(own)
+            move_plan.old.append(own)
         elif own.role != "seed":
-            found.kept.append(f"{own.path}: {DETACHED}")
+            move_plan.kept.append(f"{own.path}: {DETACHED}")
     if space:
-        found.findings += lacking_space(found.volumes, target)
-    if options.tunnelled and found.volumes:
-        disks = ", ".join(volume.target for volume in found.volumes)
-        found.findings.append(
+        move_plan.findings += lacking_space(move_plan.volumes, target)
+    if options.tunnelled and move_plan.volumes:
+        disks = ", ".join(volume.target for volume in move_plan.volumes)
+        move_plan.findings.append(
             f"tunnelled copies no disks, and {disks} would have to be copied; leave tunnelled out,"
             f" and make two ports of 49152 to 49215 of {target.destination.name} reachable too"
         )
-    found.flow = _flow(found, overlay=overlay)
-    found.incremental = overlay
+    move_plan.flow = _flow(move_plan, overlay=overlay)
+    move_plan.incremental = overlay
     if source.state == "shutoff":
-        found.flow = "offline"
-    return found
+        move_plan.flow = "offline"
+    return move_plan
 
 
 def other_move(
@@ -101,12 +101,12 @@ def other_move(
     )
 
 
-def _flow(found: Plan, *, overlay: bool) -> str:
+def _flow(move_plan: Plan, *, overlay: bool) -> str:
     if overlay:
         return "overlay"
-    if found.volumes:
+    if move_plan.volumes:
         return "copy"
-    return "shared" if found.shared else "memory"
+    return "shared" if move_plan.shared else "memory"
 
 
 def without_seed_medium(source: Source) -> Source:
@@ -139,105 +139,111 @@ def claim_uuid(uuid: str) -> str:
 def _vm(source: Source) -> list[str]:
     """Reasons against moving this VM anywhere."""
     name, stored = source.name, source.metadata
-    found = metadata_problems(name, stored)
-    if found:
-        return found
+    problems = metadata_problems(name, stored)
+    if problems:
+        return problems
     if stored is None or not stored.made_here:
-        found.append(f"{name!r} was not made by this collection: {_FOREIGN}")
+        problems.append(f"{name!r} was not made by this collection: {_FOREIGN}")
     if stored is not None and stored.phase not in (None, "migrating"):
         ended = _ENDED_BY.get(str(stored.phase), "")
-        found.append(leases.in_phase(name, stored.phase, source.holder, ended))
+        problems.append(leases.in_phase(name, stored.phase, source.holder, ended))
     elif stored is not None and stored.phase == "migrating" and source.holder is not None:
-        found.append(leases.held(name, stored.phase, source.holder))
+        problems.append(leases.held(name, stored.phase, source.holder))
     if not source.persistent:
-        found.append(f"{name!r} is transient and has no definition to move; define it first")
+        problems.append(f"{name!r} is transient and has no definition to move; define it first")
     if source.state not in ("running", "blocked", "shutoff"):
         remedy = {
             "paused": "resume it (virt_state, state running) or shut it off",
             "crashed": "destroy or start it again",
         }.get(source.state, "wait until it runs")
-        found.append(f"{name!r} is {source.state}; {remedy}")
+        problems.append(f"{name!r} is {source.state}; {remedy}")
     if source.managed_save:
-        found.append(
+        problems.append(
             f"{name!r} has saved memory, which would stay behind; start it, or discard it with"
             f" virsh managedsave-remove {name}"
         )
     if source.snapshots:
-        found.append(
+        problems.append(
             f"{name!r} has snapshots ({', '.join(source.snapshots)}), which would stay behind;"
             f" delete them first ({snapshot_removal(name)})"
         )
     if source.checkpoints:
-        found.append(
+        problems.append(
             f"{name!r} has checkpoints ({', '.join(source.checkpoints)}), which would stay behind;"
             f" remove them first (virsh checkpoint-delete {name} NAME)"
         )
     if source.job is not None:
-        found.append(f"{name!r} has a job running ({source.job}); wait for it (virsh domjobinfo)")
+        problems.append(
+            f"{name!r} has a job running ({source.job}); wait for it (virsh domjobinfo)"
+        )
     for device in source.hostdevs:
-        found.append(f"{name!r} has the host device {device}, which cannot move; detach it")
-    return found
+        problems.append(f"{name!r} has the host device {device}, which cannot move; detach it")
+    return problems
 
 
 def _host(source: Source, target: Target) -> list[str]:
     """Reasons against this destination, whatever is on it."""
-    where, found = target.destination.name, []
+    where, problems = target.destination.name, []
     if target.host_uuid == source.host_uuid:
-        found.append(
+        problems.append(
             f"{where} is the hypervisor {source.name!r} is on, or has the same host UUID"
             f" ({target.host_uuid}); name another, or set host_uuid in libvirtd.conf"
         )
     if target.maintenance and not target.destination.marked:
-        found.append(f"{where} is in maintenance; name another")
+        problems.append(f"{where} is in maintenance; name another")
     if source.domain_type not in target.domain_types:
-        found.append(f"{where} offers no {source.domain_type}, which {source.name!r} needs")
+        problems.append(f"{where} offers no {source.domain_type}, which {source.name!r} needs")
     if source.machine not in target.machines:
-        newest = [one for one in target.machines if one.startswith(_family(source.machine))]
+        newest = [
+            machine_type
+            for machine_type in target.machines
+            if machine_type.startswith(_family(source.machine))
+        ]
         known = ", ".join(newest[-5:]) or "none of that family"
-        found.append(
+        problems.append(
             f"machine type {source.machine} is not on {where} (it has {known}); give the VM one"
             " that both have, at its next start"
         )
     if target.cpu_problem:
-        found.append(f"the CPU of {where} lacks what {source.name!r} uses: {target.cpu_problem}")
+        problems.append(f"the CPU of {where} lacks what {source.name!r} uses: {target.cpu_problem}")
     bridges = target.destination.bridges if target.bridges is None else target.bridges
     for interface in dict.fromkeys(source.interfaces):
-        found.append(
+        problems.append(
             f"a NIC of {source.name!r} is on the host interface {interface} of {source.host};"
             " give it a bridge or a network"
         )
     for bridge in dict.fromkeys(source.bridges):
         if bridges is not None and bridge not in bridges:
-            there = ", ".join(bridges) or "none"
-            found.append(f"bridge {bridge} is not on {where}; it has: {there}")
+            available = ", ".join(bridges) or "none"
+            problems.append(f"bridge {bridge} is not on {where}; it has: {available}")
     for network in dict.fromkeys(source.networks):
         if network not in target.networks:
-            there = ", ".join(target.networks) or "none"
-            found.append(f"network {network} is not active on {where}; active are: {there}")
+            available = ", ".join(target.networks) or "none"
+            problems.append(f"network {network} is not active on {where}; active are: {available}")
     for network, portgroup in dict.fromkeys(source.portgroups):
         groups = target.portgroups.get(network)
         if groups is not None and portgroup not in groups:  # libvirt would take none of them
-            there = ", ".join(groups) or "none"
-            found.append(
-                f"network {network} on {where} has no port group {portgroup}, it has: {there}; add"
-                f" it there (virsh net-update {network} add portgroup)"
+            available = ", ".join(groups) or "none"
+            problems.append(
+                f"network {network} on {where} has no port group {portgroup}, it has: {available};"
+                f" add it there (virsh net-update {network} add portgroup)"
             )
     if target.free_mib is not None and target.free_mib < source.memory_mib:
-        found.append(
+        problems.append(
             f"{where} has {target.free_mib} MiB of memory free, {source.name!r} needs"
             f" {source.memory_mib}"
         )
-    return found
+    return problems
 
 
 def _keys(source: Source, target: Target) -> list[str]:
     """Certificates for memory and disks that QEMU lacks or would not accept."""
-    there = target.destination
-    found = []
-    for where, end in ((source.host, source), (there.name, there)):
-        found += [f"{text} on {where}; {DEPLOY}" for text in end.missing_certificates]
-        found += [f"{text} on {where}; {RENEW}" for text in end.expired]
-    return found
+    destination = target.destination
+    problems = []
+    for where, end in ((source.host, source), (destination.name, destination)):
+        problems += [f"{text} on {where}; {DEPLOY}" for text in end.missing_certificates]
+        problems += [f"{text} on {where}; {RENEW}" for text in end.expired]
+    return problems
 
 
 def _family(machine: str) -> str:
@@ -246,17 +252,19 @@ def _family(machine: str) -> str:
 
 def _names(source: Source, target: Target, claim: Defined | None) -> list[str]:
     """Another VM of that name, UUID or MAC address on the destination."""
-    where, found = target.destination.name, []
-    for one in target.domains:
-        if one is claim:
-            if not _is_ours(one, source):
-                found.append(f"{where} has a domain {one.name!r} that is not from moving this VM")
+    where, problems = target.destination.name, []
+    for domain in target.domains:
+        if domain is claim:
+            if not _is_ours(domain, source):
+                problems.append(
+                    f"{where} has a domain {domain.name!r} that is not from moving this VM"
+                )
             continue
-        if one.name == source.name:
-            found.append(f"{where} already has a VM {one.name!r} (UUID {one.uuid})")
-        elif one.uuid == source.uuid:
-            found.append(f"{where} already has a VM with this VM's UUID: {one.name!r}")
-        taken = sorted(set(one.macs) & set(source.macs))
-        if taken and one.uuid != source.uuid:
-            found.append(f"{one.name!r} on {where} has the MAC address {', '.join(taken)}")
-    return found
+        if domain.name == source.name:
+            problems.append(f"{where} already has a VM {domain.name!r} (UUID {domain.uuid})")
+        elif domain.uuid == source.uuid:
+            problems.append(f"{where} already has a VM with this VM's UUID: {domain.name!r}")
+        taken = sorted(set(domain.macs) & set(source.macs))
+        if taken and domain.uuid != source.uuid:
+            problems.append(f"{domain.name!r} on {where} has the MAC address {', '.join(taken)}")
+    return problems

@@ -157,15 +157,15 @@ def _claimed(claim: Defined | None) -> tuple[OwnVolume, ...]:
 
 def lacking_space(volumes: t.Sequence[NewVolume], target: Target) -> list[str]:
     """Pools of the destination without enough space for what is actually copied."""
-    found = []
+    problems = []
     for pool in target.pools:
-        wanted = sum(one.allocation for one in volumes if one.pool == pool.name)
-        coming = target.destination.needed.get(pool.path, 0)
-        if wanted and wanted + coming + _FLOOR > pool.available:
-            bases = f", their base images {coming // _MIB} MiB" if coming else ""
-            found.append(
+        wanted = sum(volume.allocation for volume in volumes if volume.pool == pool.name)
+        incoming = target.destination.needed.get(pool.path, 0)
+        if wanted and wanted + incoming + _FLOOR > pool.available:
+            bases = f", their base images {incoming // _MIB} MiB" if incoming else ""
+            problems.append(
                 f"pool {pool.name} of {target.destination.name} has {pool.available // _MIB} MiB"
                 f" free, the disks need {wanted // _MIB} MiB{bases} and {_FLOOR // _MIB} MiB stay"
                 " free"
             )
-    return found
+    return problems

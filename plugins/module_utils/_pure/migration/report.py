@@ -39,26 +39,26 @@ def report(
     lines: list[str] = []
     requested = {host: [str(vm["name"]) for vm in share] for host, share in shares.items()}
     wanted = {(host, str(vm["name"])): vm for host, share in shares.items() for vm in share}
-    found = outcomes(requested, answers)
-    for one in found:
-        vm = wanted[one.host, one.name]
+    vm_outcomes = outcomes(requested, answers)
+    for outcome in vm_outcomes:
+        vm = wanted[outcome.host, outcome.name]
         lost = as_mapping(vm.get("lost_source"))
-        source = lost["name"] if lost else one.host
+        source = lost["name"] if lost else outcome.host
         rows.append(
             [
-                *(one.name, source, as_mapping(vm["destination"])["name"]),
-                *_result(one, check=check, known=bool(lost)),
+                *(outcome.name, source, as_mapping(vm["destination"])["name"]),
+                *_result(outcome, check=check, known=bool(lost)),
             ]
         )
     if rows:
         lines.append(table(_HEADS, rows))
     lines += [
-        f"{clean(one.name)}: {clean(one.entry['note'])}"
-        for one in found
-        if one.entry and one.entry.get("note")
+        f"{clean(outcome.name)}: {clean(outcome.entry['note'])}"
+        for outcome in vm_outcomes
+        if outcome.entry and outcome.entry.get("note")
     ]
-    failures = [*(one.problem for one in found if one.problem), *problems]
-    if not found and not failures:
+    failures = [*(outcome.problem for outcome in vm_outcomes if outcome.problem), *problems]
+    if not vm_outcomes and not failures:
         lines.append(f"nothing to do: {_NOTHING[state]}")
     return "".join(f"{line}\n" for line in lines), failures
 
@@ -74,13 +74,13 @@ def mark(host: str, *, present: bool, check: bool) -> str:
     )
 
 
-def _result(one: Outcome, *, check: bool, known: bool) -> list[object]:
+def _result(outcome: Outcome, *, check: bool, known: bool) -> list[object]:
     """The outcome in a word, MiB, seconds and milliseconds of downtime; ``known``: check mode knows
     how an interrupted move ends."""
-    if one.entry is None:
+    if outcome.entry is None:
         return ["failed", None, None, None]
-    entry = one.entry
-    if one.problem:
+    entry = outcome.entry
+    if outcome.problem:
         word = "lost" if entry.get("flow") == "lost" else "failed"
     elif not entry.get("changed"):
         word = "was there"

@@ -88,11 +88,11 @@ def moves(
 ) -> list[tuple[str, Destination, LostSource | None]]:
     """The VMs with their destinations, and with the hypervisor that each came from if that is lost;
     raises SpecError with everything that is wrong."""
-    found: list[tuple[str, Destination, LostSource | None]] = []
+    requested: list[tuple[str, Destination, LostSource | None]] = []
     problems = []
     seen: set[str] = set()
-    for index, one in enumerate(vms):
-        name, to = str(one["name"]), one["destination"]
+    for index, vm in enumerate(vms):
+        name, to = str(vm["name"]), vm["destination"]
         address = str(to.get("address") or to["name"])
         where = f"vms[{index}]"
         if not name:
@@ -100,7 +100,7 @@ def moves(
         elif name in seen:
             problems.append(Problem(f"{where}.name", f"{name!r} is given twice; move it once"))
         seen.add(name)
-        lost = one.get("lost_source")
+        lost = vm.get("lost_source")
         if lost is not None:
             problems += _lost(f"{where}.lost_source", name, to["name"], lost, here, repair=repair)
         elif to["name"] == here:
@@ -111,7 +111,7 @@ def moves(
             problems.append(Problem(f"{where}.destination.address", text))
         bridges = to.get("bridges")
         known = None if bridges is None else tuple(str(bridge) for bridge in bridges)
-        there = Destination(
+        destination = Destination(
             str(to["name"]),
             address,
             known,
@@ -122,22 +122,22 @@ def moves(
             coming=tuple(str(path) for path in to.get("coming") or ()),
         )
         gone = None if lost is None else LostSource(lost["name"], tuple(lost["addresses"]))
-        found.append((name, there, gone))
+        requested.append((name, destination, gone))
     if problems:
         raise SpecError(problems)
-    return found
+    return requested
 
 
 def _lost(
     path: str, name: str, to: str, lost: LostOptions, here: str, *, repair: bool
 ) -> list[Problem]:
     """What is wrong with the options of a lost hypervisor."""
-    found = []
+    problems = []
     if not repair:
-        found.append(Problem(path, "only with state: repaired; no VM moves from a lost one"))
+        problems.append(Problem(path, "only with state: repaired; no VM moves from a lost one"))
     if to != here:
         text = f"{name!r} was to go to {to}, and this is {here}; run it there"
-        found.append(Problem(path, text))
+        problems.append(Problem(path, text))
     if lost["name"] == here:
-        found.append(Problem(f"{path}.name", f"{here} runs this; leave lost_source out"))
-    return found
+        problems.append(Problem(f"{path}.name", f"{here} runs this; leave lost_source out"))
+    return problems

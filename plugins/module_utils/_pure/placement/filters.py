@@ -134,11 +134,11 @@ def excess(
     if host.problem is not None:
         return (Rejection(host.name, host.problem_filter, host.problem),)
     load = HostLoad(host, policy or Policy())
-    found = []
+    rejections = []
     if load.memory > load.memory_limit:
-        found.append(Rejection(host.name, "memory", _memory_reason(load, 0)))
+        rejections.append(Rejection(host.name, "memory", _memory_reason(load, 0)))
     if load.vcpus > load.vcpus_limit:
-        found.append(Rejection(host.name, "vcpus", _vcpus_reason(load, 0)))
+        rejections.append(Rejection(host.name, "vcpus", _vcpus_reason(load, 0)))
     claimed = {
         pool.facts.name: pool.facts
         for name in pools
@@ -147,8 +147,8 @@ def excess(
     for facts in claimed.values():
         if facts.problem is None and facts.promised_mib > facts.limit_mib:
             left = _left(facts.limit_mib - facts.promised_mib, facts.limit_mib, "MiB", 0)
-            found.append(Rejection(host.name, "storage", f"pool {facts.name}: {left}"))
-    return tuple(found)
+            rejections.append(Rejection(host.name, "storage", f"pool {facts.name}: {left}"))
+    return tuple(rejections)
 
 
 def _real(pool: PoolLoad, space: Space) -> int:

@@ -356,10 +356,10 @@ def _mapping(value: object, what: str) -> t.Mapping[str, object]:
 
 
 def _list(value: object, what: str) -> t.Sequence[t.Mapping[str, object]]:
-    found = as_mappings(value)
-    if not isinstance(value, (list, tuple)) or len(found) != len(value):
+    mappings = as_mappings(value)
+    if not isinstance(value, (list, tuple)) or len(mappings) != len(value):
         raise _NotKnownError(f"it did not report its {what}")
-    return found
+    return mappings
 
 
 def _names(value: object) -> frozenset[str] | None:

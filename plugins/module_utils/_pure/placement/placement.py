@@ -109,15 +109,15 @@ def place(
     best: dict[int, Placement] = {}
     for attempt in range(_ROUNDS):
         fleet = FleetLoad(hosts, policy) if attempt else fresh
-        found: dict[int, Placement] = {}
+        placements: dict[int, Placement] = {}
         for index in order:
             request = requests[index]
-            found[index] = rank(fleet, request, static[wishes_of(request)])
-            if found[index].host is not None:
-                fleet.add(t.cast("str", found[index].host), request)
-        if not best or _placed(found) > _placed(best):
-            best = found
-        failed = {index for index in order if found[index].host is None}
+            placements[index] = rank(fleet, request, static[wishes_of(request)])
+            if placements[index].host is not None:
+                fleet.add(t.cast("str", placements[index].host), request)
+        if not best or _placed(placements) > _placed(best):
+            best = placements
+        failed = {index for index in order if placements[index].host is None}
         hopeful = failed and _fit_alone(hosts, policy, requests, failed, static)
         if not hopeful:
             break
@@ -311,8 +311,8 @@ def _hardness(
     return (0 if choice == 1 else 1, -_size(fleet, request) / max(choice, 1), request.name)
 
 
-def _placed(found: t.Mapping[int, Placement]) -> int:
-    return sum(placement.host is not None for placement in found.values())
+def _placed(placements: t.Mapping[int, Placement]) -> int:
+    return sum(placement.host is not None for placement in placements.values())
 
 
 def _fit_alone(
