@@ -151,12 +151,12 @@ def decide(
             f"a VM {name!r} may be on a hypervisor that did not respond ({proofs.named(missing)});"
             f" {proofs.remedy(missing)}"
         )
-    found = located.locate([name], seen.there, seen.silent)
-    if found.problems:
-        raise PlanRefused("; ".join(found.problems))
-    there = found.places.get(name)
-    if there is not None:
-        decided = _existing(name, clone_of, mode, *there)
+    locations = located.locate([name], seen.there, seen.silent)
+    if locations.problems:
+        raise PlanRefused("; ".join(locations.problems))
+    place = locations.places.get(name)
+    if place is not None:
+        decided = _existing(name, clone_of, mode, *place)
         if decided.state == "there":
             return decided
         source = _source(clone_of, seen, requested)
@@ -175,13 +175,13 @@ def decide(
 
 def _source(clone_of: str, seen: Fleet, requested: t.Collection[str]) -> str:
     """The hypervisor of the VM that is copied."""
-    found = located.locate([clone_of], seen.there, seen.silent)
-    problems = list(found.problems)
-    if found.absent and not problems:
+    locations = located.locate([clone_of], seen.there, seen.silent)
+    problems = list(locations.problems)
+    if locations.absent and not problems:
         problems.append(f"no hypervisor has a VM {clone_of!r}; fleet.virt.list shows the VMs")
     if problems:
         raise PlanRefused("; ".join(problems))
-    host, vm = found.places[clone_of]
+    host, vm = locations.places[clone_of]
     if vm.source.get("specification") is None:
         why = "; ".join(map(str, as_list(vm.source.get("problems")))) or "it cannot be described"
         raise PlanRefused(f"{clone_of!r} on {host} cannot be copied: {why}")
@@ -305,23 +305,23 @@ def _described(vm: Vm, host: str) -> dict[str, object]:
     spec = vm.source.get("specification")
     if not isinstance(spec, Mapping):
         raise PlanRefused(f"{host} returned no specification of {vm.name!r}; run this again")
-    found = {key: value for key, value in spec.items() if key not in _NOT_DESCRIBED}
-    found = copy.deepcopy(found)
-    disks = found.get("disks")
+    options = {key: value for key, value in spec.items() if key not in _NOT_DESCRIBED}
+    options = copy.deepcopy(options)
+    disks = options.get("disks")
     if isinstance(disks, list):
         for disk in disks:
             if isinstance(disk, dict):
                 disk.pop("image", None)
-    return found
+    return options
 
 
 def _made(
     clone_of: str, host: str, copied: Mapping[str, Answer]
 ) -> tuple[dict[str, str], dict[str, dict[str, object]]]:
     """The base images that were created, by target, and what is known of each."""
-    (one,) = outcomes({host: [clone_of]}, copied)
-    if one.problem is not None:
-        raise PlanRefused(f"{one.problem}; no copy was made")
+    (outcome,) = outcomes({host: [clone_of]}, copied)
+    if outcome.problem is not None:
+        raise PlanRefused(f"{outcome.problem}; no copy was made")
     volumes, images = {}, {}
     for entry in as_mappings(copied[host].get("images")):
         target, volume = str(entry["target"]), str(entry["volume"])
@@ -350,26 +350,26 @@ def _of_source(
     spec["disk_profile"] = "none"
     disks = []
     for disk in as_mappings(spec.get("disks")):
-        one = dict(disk)
-        volume = volumes.get(str(one.get("name")))
+        copied = dict(disk)
+        volume = volumes.get(str(copied.get("name")))
         if volume is not None:
-            one.update(image=volume, overlay=mode == MODES[0])
+            copied.update(image=volume, overlay=mode == MODES[0])
             if mode == MODES[0]:
-                one.pop("format", None)  # an overlay is qcow2
-        one.pop("serial", None)
-        one.pop("wwn", None)
-        disks.append(one)
+                copied.pop("format", None)  # an overlay is qcow2
+        copied.pop("serial", None)
+        copied.pop("wwn", None)
+        disks.append(copied)
     if disks:
         spec["disks"] = disks
-    missing = set(volumes) - {str(one.get("name")) for one in disks}
+    missing = set(volumes) - {str(disk.get("name")) for disk in disks}
     if missing:
         raise PlanRefused(
             f"disk {', '.join(sorted(missing))} of the source cannot be described, so a copy would"
             " lack it; fleet.virt.adopt --check of the source shows why"
         )
     spec["nics"] = [
-        {key: value for key, value in one.items() if key != "mac"}
-        for one in as_mappings(spec.get("nics"))
+        {key: value for key, value in nic.items() if key != "mac"}
+        for nic in as_mappings(spec.get("nics"))
     ]
     console = spec.get("console")
     if isinstance(console, Mapping):

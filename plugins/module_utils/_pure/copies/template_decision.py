@@ -80,8 +80,8 @@ def decide(name: str, image: str, seen: Fleet) -> tuple[str, str]:
         raise PlanRefused(problem)
     for host, volumes in seen.volumes.items():
         for volume in volumes:
-            found = base_name.parts(volume)
-            if found and found["name"].removesuffix(f".{found['format']}") == image:
+            parts = base_name.parts(volume)
+            if parts and parts["name"].removesuffix(f".{parts['format']}") == image:
                 return host, volume
     place = located.locate([name], seen.there, seen.silent)
     problems = list(place.problems)
@@ -104,14 +104,14 @@ def report(
     """The report as text, and the failures."""
     if present:
         return table(_HEADS, [[name, host, UNCHANGED, present, None]]) + "\n", []
-    (one,) = outcomes({host: [name]}, answers)
-    entry, answer = one.entry or {}, answers.get(host, {})
-    failures = [f"image {image}: {one.problem}"] if one.problem is not None else []
+    (outcome,) = outcomes({host: [name]}, answers)
+    entry, answer = outcome.entry or {}, answers.get(host, {})
+    failures = [f"image {image}: {outcome.problem}"] if outcome.problem is not None else []
     volume = as_text(as_mapping(answer.get("image")).get("volume"))
     row = [
         name,
         host,
-        word(one.entry, "would be copied" if check else "copied", one.problem),
+        word(outcome.entry, "would be copied" if check else "copied", outcome.problem),
         None if failures else image if check else volume,
         _MOMENTS.get(str(entry.get("consistency"))),
     ]

@@ -159,50 +159,50 @@ def _published(image: str) -> Effect[Facts]:
 
 def _refusals(facts: Facts, wanted: Wanted) -> list[str]:
     name = facts.name
-    found = []
+    problems = []
     if wanted.disk is not None and wanted.disk not in facts.targets:
-        there = ", ".join(facts.targets) or "none"
-        found.append(f"disk: {name!r} has no disk {wanted.disk!r}; it has: {there}")
+        targets = ", ".join(facts.targets) or "none"
+        problems.append(f"disk: {name!r} has no disk {wanted.disk!r}; it has: {targets}")
     elif not facts.disks:
-        found.append(f"{name!r} has no disk that can be copied")
+        problems.append(f"{name!r} has no disk that can be copied")
     if facts.broken:
-        found.append(facts.broken)
+        problems.append(facts.broken)
     elif facts.phase is not None:
         before = ", before the VM is copied"
-        found.append(leases.in_phase(name, facts.phase, facts.holder, before))
+        problems.append(leases.in_phase(name, facts.phase, facts.holder, before))
     if facts.job is not None:
-        found.append(f"{name!r} has a libvirt job running ({facts.job}); let it end first")
+        problems.append(f"{name!r} has a libvirt job running ({facts.job}); let it end first")
     for disk in facts.disks:
         if disk.path is None:
-            found.append(
+            problems.append(
                 f"disk {disk.target} of {name!r} is neither a file nor a device of its hypervisor"
                 " and cannot be copied; copy a VM without it"
             )
         elif disk.secret is not None:
-            found.append(
+            problems.append(
                 f"disk {disk.target} of {name!r} is encrypted with the secret {disk.secret!r} and"
                 " cannot be copied; copy a VM without it"
             )
         elif disk.format not in ("qcow2", "raw"):
-            found.append(
+            problems.append(
                 f"disk {disk.target} of {name!r} is {disk.format}; only qcow2 and raw are copied:"
                 " convert it first (qemu-img convert)"
             )
         elif disk.shareable:
-            found.append(
+            problems.append(
                 f"disk {disk.target} of {name!r} is shared with other VMs, which may write to it"
                 " meanwhile; copy it with the software that shares it"
             )
     if wanted.quiesce == "always" and facts.active and not facts.agent:
-        found.append(
+        problems.append(
             f"quiesce: the guest agent of {name!r} is not connected, so its file systems cannot be"
             " frozen; install qemu-guest-agent in it, shut it down first, or leave quiesce at auto"
         )
     if wanted.reset and not facts.resettable:
-        found.append(
+        problems.append(
             "resetting the identity (machine id, SSH host keys, what cloud-init has stored) needs"
             " libguestfs with its Python binding on the hypervisor; install the package"
             " python3-guestfs (Debian, Ubuntu) or python3-libguestfs (others), or keep it with"
             " identity: keep (-e virt_identity=keep)"
         )
-    return found
+    return problems
