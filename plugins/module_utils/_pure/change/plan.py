@@ -335,7 +335,9 @@ class _Planner:
         domain, wanted = self.wanted.domain, self.wanted
         if device is None:
             kind = "text" if change.path in _TEXTS else change.path.partition(".")[0]
-            payload: object = {"vcpus": domain.vcpus, "memory": domain.memory}.get(kind, change.path)
+            payload: object = {"vcpus": domain.vcpus, "memory": domain.memory}.get(
+                kind, change.path
+            )
             return Step(kind, change.text, _mended(wanted, change), payload=payload)
         kind = "detach" if device.spec is None else "attach" if not device.key else "update"
         if device.key in definition.LIMITS:

@@ -259,7 +259,11 @@ def _removal(facts: Facts) -> t.Iterator[_Step]:
     for medium in facts.media:
         ejected = functools.partial(_ejected, path=medium.path)
         yield Step(
-            "eject", f"eject {medium.pool}/{medium.name}", ejected, payload=medium, irreversible=True
+            "eject",
+            f"eject {medium.pool}/{medium.name}",
+            ejected,
+            payload=medium,
+            irreversible=True,
         )
     if facts.media and facts.started is False and not facts.active:
         # the guest never read it; while its medium is named, that can be told once more
