@@ -145,7 +145,7 @@ def _graphics(root: Element) -> list[Element]:
 def _group(kind: further.Kind, root: Element) -> object:
     """The group as the type that a request has: one, None, or a tuple of them."""
     made = [
-        kind.made(**{row.name: row.found(one) for row in kind.group.settings})
+        kind.spec_class(**{row.name: row.found(one) for row in kind.group.settings})
         for one in root.findall(str(kind.group.xml))
     ]
     if kind.several:

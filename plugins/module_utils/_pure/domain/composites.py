@@ -71,7 +71,7 @@ def _read_vcpus(root: Element) -> int | None:
     return number(text_of(vcpu)) if current is None else current
 
 
-def _with_another(_element: Element, _whole: object) -> None:
+def _written_by_other_row(_element: Element, _whole: object) -> None:
     """Write nothing: the value is written with another setting."""
 
 
@@ -199,7 +199,7 @@ VCPUS_MAX = Pair(_write_vcpus, _read_vcpus_max, ("vcpu",))
 MEMORY = Pair(_write_memory, _read_memory, ("currentMemory",))
 MEMORY_MAX = Pair(_write_memory_max, _read_memory_max, ("memory",))
 FIRMWARE = Pair(_write_firmware, _read_firmware)
-SECURE_BOOT = Pair(_with_another, _read_secure_boot)
+SECURE_BOOT = Pair(_written_by_other_row, _read_secure_boot)
 BALLOON = Pair(_write_balloon, _read_balloon, ("devices/memballoon",))
 RNG = Pair(_write_rng, _read_rng, ("devices/rng",))
 IOTHREAD = Pair(_write_iothread, _read_iothread, ("driver/@iothread",))

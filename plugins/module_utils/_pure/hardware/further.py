@@ -162,17 +162,17 @@ def _as_it_is(_element: Element, _chosen: Machine) -> None:
 
 @dataclass(frozen=True)
 class Kind:
-    """A group, the type it becomes, and ``word``, the setting that a bare word sets.
+    """A group, the type it becomes, and ``shorthand``, the setting that a bare word sets.
 
-    ``usual`` is what a bare ``true`` means.
+    ``recommended`` is what a bare ``true`` means.
     """
 
     group: Group
-    made: type[t.Any]
-    word: str = ""
+    spec_class: type[t.Any]
+    shorthand: str = ""
     check: Callable[[Reader], None] = _nothing
     decide: Callable[[Element, Machine], None] = _as_it_is
-    usual: t.Mapping[str, object] | None = None
+    recommended: t.Mapping[str, object] | None = None
 
     @property
     def several(self) -> bool:
@@ -335,9 +335,9 @@ def _read(kind: Kind, reader: Reader) -> object:
     name = kind.group.name
     value, path = reader.structure(name), reader.at(name)
     if not kind.several:
-        device = optional_reader(value, path, reader.problems, kind.word)
-        if device is not None and not device.written and kind.usual:
-            device = Reader(kind.usual, path, reader.problems)
+        device = optional_reader(value, path, reader.problems, kind.shorthand)
+        if device is not None and not device.written and kind.recommended:
+            device = Reader(kind.recommended, path, reader.problems)
         return None if device is None else _made(kind, device)
     if value is None:
         return ()
@@ -353,18 +353,18 @@ def _read(kind: Kind, reader: Reader) -> object:
 
 def _made(kind: Kind, reader: Reader) -> object:
     kind.check(reader)
-    made = kind.made(**{row.name: row.read(reader) for row in kind.group.settings})
+    made = kind.spec_class(**{row.name: row.read(reader) for row in kind.group.settings})
     reader.finish(names(kind.group.settings))
     return made
 
 
-def optional_reader(value: t.Any, path: str, problems: list[Problem], word: str) -> Reader | None:
-    """The reader of an optional device; a bare word is its setting ``word``."""
+def optional_reader(value: t.Any, path: str, problems: list[Problem], shorthand: str) -> Reader | None:
+    """The reader of an optional device; a bare word is its setting ``shorthand``."""
     if isinstance(value, str):
         try:
             value = to_boolean(value)  # as the command line gives it
         except ValueError:
-            value = {word: value} if word else value
+            value = {shorthand: value} if shorthand else value
     if value is None or value is False:
         return None
     return Reader(None if value is True else value, path, problems)

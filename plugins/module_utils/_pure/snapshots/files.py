@@ -34,7 +34,7 @@ def path_of(facts: Facts, disk: Disk, snapshot: str) -> str:
     return f"{posixpath.splitext(path)[0]}.{snapshot}.qcow2"
 
 
-def untakeable(facts: Facts, wanted: Wanted) -> list[str]:
+def create_blockers(facts: Facts, wanted: Wanted) -> list[str]:
     """Reasons against taking a disk-only snapshot."""
     name, disks = facts.name, [disk for disk in facts.disks if disk.taken]
     blockers = list(facts.snapshot_blockers)
@@ -105,7 +105,7 @@ def create(facts: Facts, wanted: Wanted, made: Snapshot) -> Step[Facts]:
     return Step("create_files", text, created, payload=(name, files, freeze))
 
 
-def unmergeable(facts: Facts, going: t.Sequence[Snapshot]) -> list[str]:
+def merge_blockers(facts: Facts, going: t.Sequence[Snapshot]) -> list[str]:
     """Reasons against deleting ``going`` in this order."""
     name, blockers = facts.name, []
     outside, within = facts.of_kind(EXTERNAL), facts.of_kind(INTERNAL)

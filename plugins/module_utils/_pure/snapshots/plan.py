@@ -41,7 +41,7 @@ def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
     steps: list[Step[Facts]] = []
     after = facts
     if snapshot is None:
-        against = files.untakeable(facts, wanted) if wanted.disk_only else _untakeable(facts)
+        against = files.create_blockers(facts, wanted) if wanted.disk_only else _create_blockers(facts)
         problems = [*_refusals(facts), *against]
         if problems:
             return Plan(refusals=tuple(problems))
@@ -50,7 +50,7 @@ def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
     elif snapshot.merging:
         return Plan(refusals=(_merging(facts, snapshot),))
     surplus = _surplus(after, wanted)
-    problems = [*_refusals(facts), *files.unmergeable(after, surplus)] if surplus else []
+    problems = [*_refusals(facts), *files.merge_blockers(after, surplus)] if surplus else []
     if problems:
         return Plan(refusals=tuple(problems))
     return Plan((*steps, *_deletions(surplus, wanted.keep)))
@@ -89,7 +89,7 @@ def _refusals(facts: Facts) -> list[str]:
     return problems
 
 
-def _untakeable(facts: Facts) -> list[str]:
+def _create_blockers(facts: Facts) -> list[str]:
     """Reasons against taking a snapshot of it."""
     name, disks = facts.name, [disk for disk in facts.disks if disk.taken]
     blockers = [*facts.snapshot_blockers, *facts.memory_blockers]
@@ -188,7 +188,7 @@ def _absent(facts: Facts, snapshot: Snapshot | None, *, children: bool) -> Plan[
     if snapshot is None:
         return Plan()
     going = [*reversed(below(facts, snapshot.name)), snapshot] if children else [snapshot]
-    problems = files.unmergeable(facts, going)
+    problems = files.merge_blockers(facts, going)
     if problems:
         return Plan(refusals=tuple(problems))
     # from the leaves on: wherever a kill interrupts, the rest is still a tree
