@@ -19,7 +19,7 @@ from ..base.options import Reader
 from ..base.settings import Group
 from ..domain import rules, settings, settings_devices
 from ..domain.devices import Console, Cpu
-from ..hardware import further
+from ..hardware import device_groups
 
 if t.TYPE_CHECKING:
     from ..._errors import Problem
@@ -46,20 +46,20 @@ class _Definition:
     firmware: str | None
     cpu: Cpu
     console: Console
-    numa: tuple[further.Cell, ...]
-    cputune: further.Cputune | None
-    memtune: further.Memtune | None
-    memory_backing: further.MemoryBacking | None
-    features: further.Features | None
-    hyperv: further.Hyperv | None
-    clock: further.Clock | None
-    filesystems: tuple[further.Filesystem, ...]
-    serials: tuple[further.Serial, ...]
-    channels: tuple[further.Channel, ...]
+    numa: tuple[device_groups.Cell, ...]
+    cputune: device_groups.Cputune | None
+    memtune: device_groups.Memtune | None
+    memory_backing: device_groups.MemoryBacking | None
+    features: device_groups.Features | None
+    hyperv: device_groups.Hyperv | None
+    clock: device_groups.Clock | None
+    filesystems: tuple[device_groups.Filesystem, ...]
+    serials: tuple[device_groups.Serial, ...]
+    channels: tuple[device_groups.Channel, ...]
     # Their own rules need what is not in a definition
     seed: object = None
     disks: tuple[Disk, ...] = ()
-    hostdevs: tuple[further.Hostdev, ...] = ()
+    hostdevs: tuple[device_groups.Hostdev, ...] = ()
 
 
 def conflicts(before: Element, after: Element, written: t.Collection[str]) -> list[str]:
@@ -108,7 +108,7 @@ def _problems(root: Element) -> list[Problem]:
 
 
 def _definition(root: Element) -> _Definition:
-    values: dict[str, t.Any] = {kind.group.name: _group(kind, root) for kind in further.KINDS}
+    values: dict[str, t.Any] = {kind.group.name: _group(kind, root) for kind in device_groups.KINDS}
     graphics = [settings_devices.Console.type.found(one) for one in _graphics(root)]
     screen = "spice" if "spice" in graphics else str(graphics[0]) if graphics else "none"
     keys = ("sockets", "dies", "cores", "threads")
@@ -142,7 +142,7 @@ def _graphics(root: Element) -> list[Element]:
     return root.findall(str(settings_devices.CONSOLES.xml))
 
 
-def _group(kind: further.Kind, root: Element) -> object:
+def _group(kind: device_groups.Kind, root: Element) -> object:
     """The group as the type that a request has: one, None, or a tuple of them."""
     made = [
         kind.spec_class(**{row.name: row.found(one) for row in kind.group.settings})

@@ -56,11 +56,11 @@ class Vm:
 
 @dataclass(frozen=True)
 class Fleet:
-    """The VMs of each hypervisor of the play; ``alone`` says why a hypervisor gets no images from
-    others, or gives none. ``silent`` did not respond and are not declared lost."""
+    """The VMs of each hypervisor of the play; ``peer_error`` says why a hypervisor gets no images
+    from others, or gives none. ``silent`` did not respond and are not declared lost."""
 
-    there: Mapping[str, tuple[Vm, ...]]
-    alone: Mapping[str, str]
+    vms_by_host: Mapping[str, tuple[Vm, ...]]
+    peer_error: Mapping[str, str]
     silent: located.Silences
 
 
@@ -151,7 +151,7 @@ def decide(
             f"a VM {name!r} may be on a hypervisor that did not respond ({proofs.named(missing)});"
             f" {proofs.remedy(missing)}"
         )
-    locations = located.locate([name], seen.there, seen.silent)
+    locations = located.locate([name], seen.vms_by_host, seen.silent)
     if locations.problems:
         raise PlanRefused("; ".join(locations.problems))
     place = locations.places.get(name)
@@ -163,7 +163,7 @@ def decide(
         return Decision("begun", source, decided.mode, "", decided.volumes)
     taken = [
         f"{vm.name!r} is on {host}; VM names are unique, ignoring case: choose another"
-        for host, vms in seen.there.items()
+        for host, vms in seen.vms_by_host.items()
         for vm in vms
         if vm.name.lower() == name.lower()
     ]
@@ -175,7 +175,7 @@ def decide(
 
 def _source(clone_of: str, seen: Fleet, requested: t.Collection[str]) -> str:
     """The hypervisor of the VM that is copied."""
-    locations = located.locate([clone_of], seen.there, seen.silent)
+    locations = located.locate([clone_of], seen.vms_by_host, seen.silent)
     problems = list(locations.problems)
     if locations.absent and not problems:
         problems.append(f"no hypervisor has a VM {clone_of!r}; fleet.virt.list shows the VMs")
@@ -264,18 +264,18 @@ def wanted(
         )
     if decision.state == "there":
         # its present state, so that only differing requests change anything
-        mine = next(vm for vm in seen.there[decision.host] if vm.name == name)
+        mine = next(vm for vm in seen.vms_by_host[decision.host] if vm.name == name)
         spec = _described(mine, decision.host)
         spec.pop("start", None)
         volumes = decision.volumes or {}
         return Wanted([{**spec, **overrides, "name": name}], {}, _intermediate(decision, volumes))
-    source = next(vm for vm in seen.there[decision.host] if vm.name == clone_of)
+    source = next(vm for vm in seen.vms_by_host[decision.host] if vm.name == clone_of)
     volumes = decision.volumes or {}
     images: dict[str, dict[str, object]] = {}
     if decision.state == "new":
         volumes, images = _made(clone_of, decision.host, copied)
     spec = _of_source(_described(source, decision.host), source.source, volumes, decision.mode)
-    if any(seen.alone.values()) and "host" not in overrides:
+    if any(seen.peer_error.values()) and "host" not in overrides:
         spec["host"] = decision.host  # where the images are: they cannot travel
     carried = as_text(source.source.get("carried"))
     return Wanted(

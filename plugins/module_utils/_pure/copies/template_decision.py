@@ -45,7 +45,7 @@ class Fleet:
     """The VMs and the base images of each hypervisor of the play. ``silent`` did not respond
     and are not declared lost."""
 
-    there: Mapping[str, tuple[Vm, ...]]
+    vms_by_host: Mapping[str, tuple[Vm, ...]]
     volumes: Mapping[str, tuple[str, ...]]
     silent: located.Silences
 
@@ -83,7 +83,7 @@ def decide(name: str, image: str, seen: Fleet) -> tuple[str, str]:
             parts = base_name.parts(volume)
             if parts and parts["name"].removesuffix(f".{parts['format']}") == image:
                 return host, volume
-    place = located.locate([name], seen.there, seen.silent)
+    place = located.locate([name], seen.vms_by_host, seen.silent)
     problems = list(place.problems)
     if place.absent and not problems:
         problems.append(f"no hypervisor has a VM {name!r}; fleet.virt.list shows the VMs")

@@ -22,7 +22,7 @@ from ..base.settings import fields_of, names, read_generated_fields
 from ..hardware import settings_encryption as encryption
 from ..hardware import settings_sources as sources
 from ..hardware import settings_tuning as tuning
-from ..hardware.further import optional_reader
+from ..hardware.device_groups import optional_reader
 from ..images.source import ImageSource, parse_image
 from . import settings_devices as settings
 from .profiles import Entry

@@ -23,7 +23,7 @@ from ..base.options import join
 from ..base.settings import Group, Table, names
 from ..base.settings import shown as show
 from ..base.xml_values import mib_up
-from ..hardware import fragment, further
+from ..hardware import device_groups, fragment
 from ..seed.types import HIDDEN
 from . import difference_devices, settings, settings_devices
 from .domain import Domain
@@ -102,7 +102,7 @@ def differences(domain: Domain, existing: Existing) -> list[Difference]:
     _console(comparison, domain, root)
     for group in (settings_devices.WATCHDOGS, settings_devices.TPMS):
         _optional_device(comparison, group, getattr(domain, group.name), root)
-    for kind in further.KINDS:
+    for kind in device_groups.KINDS:
         compare = _several if kind.several else _optional_device
         compare(comparison, kind.group, getattr(domain, kind.group.name), root)
     difference_devices.disks(comparison, domain, root, existing.metadata, existing.sizes)

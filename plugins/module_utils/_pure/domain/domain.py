@@ -22,10 +22,9 @@ from ..._errors import Problem
 from ..base.names import check_vm_name, volume_name
 from ..base.options import Reader, join, show, unknown_message
 from ..base.settings import Setting, fields_of, names, read_generated_fields
-from ..hardware import fragment, settings_machine, systems
-from ..hardware import further as more
+from ..hardware import device_groups, fragment, settings_machine, systems
 from ..hardware import settings_sources as sources
-from ..hardware.further import (
+from ..hardware.device_groups import (
     Cell,
     Channel,
     Clock,
@@ -228,7 +227,7 @@ def from_options(
         description=_description(reader),
         xml=fragment.XML.read(reader),
         written=known,
-        **more.read(reader),
+        **device_groups.read(reader),
         **read_generated_fields(Domain, reader),
     )
     rules.check(domain, domain.placement.host, reader)

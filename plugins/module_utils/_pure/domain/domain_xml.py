@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from ... import _lxml
 from ..base import places
 from ..base.settings import write
-from ..hardware import fragment, further
+from ..hardware import device_groups, fragment
 from . import settings, settings_devices
 from .devices_xml import VolumeRef, add_devices
 from .domain import Domain
@@ -103,11 +103,11 @@ def render(
         log_path=log_path,
     )
     write(settings.VM, root, decided)
-    chosen = further.Machine(arch, machine, domain_type)
+    chosen = device_groups.Machine(arch, machine, domain_type)
     if domain.console.type != "none" and domain.video is None:
-        decided = dataclasses.replace(decided, video=further.Video())
-    further.add(root, decided, chosen)
-    further.clock(root, chosen)
+        decided = dataclasses.replace(decided, video=device_groups.Video())
+    device_groups.add(root, decided, chosen)
+    device_groups.clock(root, chosen)
     fragment.merge(root, domain.xml)
     root[:] = sorted(root, key=lambda child: _ORDER.get(child.tag, _LATE))
     return _lxml.tostring(root)

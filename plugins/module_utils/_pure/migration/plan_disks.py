@@ -105,7 +105,7 @@ def _backing(disk: Disk, target: Target) -> tuple[str | None, tuple[str, str] | 
             f" digest, so it is unknown whether {where} has the same; flatten it (virsh blockpull)"
         ), None
     there = [*(one for pool in target.pools if pool.active for one in pool.volumes)]
-    there += target.destination.coming
+    there += target.destination.incoming
     if path in there:
         return None, (path, kind)
     digest = name.partition("-")[0]

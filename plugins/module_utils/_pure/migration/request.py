@@ -119,7 +119,7 @@ def moves(
             expired=tuple(str(text) for text in to.get("expired") or ()),
             missing_certificates=tuple(str(text) for text in to.get("missing_certificates") or ()),
             needed={key: as_number(size) or 0 for key, size in (to.get("needed") or {}).items()},
-            coming=tuple(str(path) for path in to.get("coming") or ()),
+            incoming=tuple(str(path) for path in to.get("coming") or ()),
         )
         gone = None if lost is None else LostSource(lost["name"], tuple(lost["addresses"]))
         requested.append((name, destination, gone))

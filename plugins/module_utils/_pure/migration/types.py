@@ -33,7 +33,7 @@ class Destination:
 
     ``listen`` is its IP address as resolved by the source: the destination itself may resolve its
     own name to 127.0.1.1. ``marked``: it may have the maintenance mark. ``expired`` and
-    ``missing_certificates`` describe its certificates for incoming VMs. ``coming`` are paths of
+    ``missing_certificates`` describe its certificates for incoming VMs. ``incoming`` are paths of
     base images that do not exist there yet, as in check mode, and will; ``needed`` the
     bytes that they will take of pools there, by the pools' folders.
     """
@@ -45,7 +45,7 @@ class Destination:
     marked: bool = False
     expired: tuple[str, ...] = ()
     missing_certificates: tuple[str, ...] = ()
-    coming: tuple[str, ...] = ()
+    incoming: tuple[str, ...] = ()
     needed: t.Mapping[str, int] = field(default_factory=dict)
 
 

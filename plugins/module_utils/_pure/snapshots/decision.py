@@ -50,7 +50,7 @@ class Fleet:
     """The VMs of each hypervisor of the play. ``silent`` did not respond and are not declared
     lost."""
 
-    there: t.Mapping[str, tuple[Vm, ...]]
+    vms_by_host: t.Mapping[str, tuple[Vm, ...]]
     silent: located.Silences
 
 
@@ -76,7 +76,7 @@ def _vms(answer: Answer) -> tuple[Vm, ...]:
 
 def decide(names: t.Sequence[str], seen: Fleet) -> dict[str, list[str]]:
     """The names of each hypervisor; raises PlanRefused with everything that is unproven."""
-    where = located.locate(names, seen.there, seen.silent)
+    where = located.locate(names, seen.vms_by_host, seen.silent)
     problems = where.problems
     if not proofs.missing("absent", seen.silent):
         problems += [
@@ -110,10 +110,10 @@ def report(
 def listing(names: t.Sequence[str], seen: Fleet) -> tuple[str, list[str]]:
     """All snapshots of VMs (``names``, or all), as text, and the problems."""
     rows: list[list[str | None]] = []
-    for host, vms in seen.there.items():
+    for host, vms in seen.vms_by_host.items():
         for vm in vms:
             rows += [[vm.name, host, *_row(one)] for one in vm.snapshots]
-    there = {vm.name for vms in seen.there.values() for vm in vms}
+    there = {vm.name for vms in seen.vms_by_host.values() for vm in vms}
     lines = [table(_LIST_HEADS, sorted(rows, key=lambda row: (str(row[0]), str(row[1]))))]
     if not rows:
         lines = ["no VM of those that answered has snapshots"]

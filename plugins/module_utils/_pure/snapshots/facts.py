@@ -77,10 +77,11 @@ class Facts:
     """The VM and its snapshots.
 
     ``snapshot_blockers`` are parts of it that no snapshot can contain, ``memory_blockers`` those
-    with which its memory cannot be stored, with the remedy. ``free_mib`` is the free space on the file system of
-    its first disk, None if unknown. ``agent``: the guest agent has opened its channel. ``libvirt``
-    is the version, as libvirt counts. ``there`` are existing files in the way of new ones. ``used``
-    says by name why the files of a snapshot must not be merged: who else needs them.
+    with which its memory cannot be stored, with the remedy. ``free_mib`` is the free space on the
+    file system of its first disk, None if unknown. ``agent``: the guest agent has opened its
+    channel. ``libvirt`` is the version, as libvirt counts. ``there`` are existing files in the way
+    of new ones. ``used`` says by name why the files of a snapshot must not be merged: who else
+    needs them.
     """
 
     name: str

@@ -41,7 +41,9 @@ def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
     steps: list[Step[Facts]] = []
     after = facts
     if snapshot is None:
-        against = files.create_blockers(facts, wanted) if wanted.disk_only else _create_blockers(facts)
+        against = (
+            files.create_blockers(facts, wanted) if wanted.disk_only else _create_blockers(facts)
+        )
         problems = [*_refusals(facts), *against]
         if problems:
             return Plan(refusals=tuple(problems))

@@ -350,7 +350,7 @@ def test_base_image_that_is_coming_takes_space_of_its_file_system() -> None:
 def test_a_base_image_that_is_coming_counts_as_there() -> None:
     path = BASE.replace("0", "1")
     vm = disk(chain=((path, "qcow2"),))
-    coming = dataclasses.replace(TARGET.destination, coming=(path,))
+    coming = dataclasses.replace(TARGET.destination, incoming=(path,))
     found = plan(vm, dataclasses.replace(TARGET, destination=coming), Options())
     assert (list(found.findings), found.flow) == ([], "overlay")
 

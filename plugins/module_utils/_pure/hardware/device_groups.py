@@ -358,7 +358,9 @@ def _made(kind: Kind, reader: Reader) -> object:
     return made
 
 
-def optional_reader(value: t.Any, path: str, problems: list[Problem], shorthand: str) -> Reader | None:
+def optional_reader(
+    value: t.Any, path: str, problems: list[Problem], shorthand: str
+) -> Reader | None:
     """The reader of an optional device; a bare word is its setting ``shorthand``."""
     if isinstance(value, str):
         try:
