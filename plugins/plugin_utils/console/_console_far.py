@@ -26,7 +26,7 @@ _LONGEST = 65536  # bytes of a response, and of error output
 _BLOCK = 65536
 
 
-class Far:
+class RemoteSide:
     """A program on the hypervisor that has responded to its request with ``answer``.
 
     Raises FleetVirtError, with the message of ssh or the program, if it has not.

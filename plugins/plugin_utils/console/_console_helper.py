@@ -29,7 +29,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.console import (
     _console_local,
     _console_terminal,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_far import Far
+from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_far import RemoteSide
 from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_session import (
     Session,
     Wanted,
@@ -81,7 +81,7 @@ def _held(order: Order) -> str | None:
     if order["kind"] == "serial":
         return _serial_page(order, program)
     request = {key: order[key] for key in ("uri", "uuid", "kind", "password", "until", "seconds")}
-    holder = Far(order["command"], program, {**request, "do": "hold"})
+    holder = RemoteSide(order["command"], program, {**request, "do": "hold"})
     try:
         password = order["password"] if holder.answer.get("password") else None
         wanted = Wanted(
@@ -108,7 +108,7 @@ def _serial(order: Order, program: bytes) -> str | None:
     over = threading.Event()
     _when_interrupted(over.set, order["playbook"])
     request = {"do": "serial", "uri": order["uri"], "uuid": order["uuid"]}
-    far = Far(order["command"], program, request)
+    far = RemoteSide(order["command"], program, request)
     try:
         why = _console_terminal.attach(
             far, order["terminal"], order["title"], over, order["seconds"]
@@ -156,7 +156,7 @@ def _watch(session: Session, order: Order) -> None:
     limit.start()
 
 
-def _watch_holder(session: Session, holder: Far) -> None:
+def _watch_holder(session: Session, holder: RemoteSide) -> None:
     """End the session when the hypervisor's program, which holds the password, exits."""
 
     def hypervisor() -> None:

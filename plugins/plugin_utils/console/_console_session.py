@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._pure.screens import rfb, terminal
-from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_far import Far
+from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_far import RemoteSide
 
 _GRACE = 5.0  # seconds for a page to be reloaded
 _CLOSE = 1.0  # second for the hypervisor's side to disconnect
@@ -59,7 +59,7 @@ class Session:
         self.problem: str | None = None
         self._serial = wanted.kind == "serial"
         self._lock = threading.Lock()
-        self._open: set[Far] = set()
+        self._open: set[RemoteSide] = set()
         self._count = 0
         self._left: threading.Timer | None = None
 
@@ -105,7 +105,7 @@ class Session:
 
     def _looked(self, viewer: Viewer) -> str | None:
         try:
-            far = Far(self.wanted.command, self.wanted.program, self.wanted.request)
+            far = RemoteSide(self.wanted.command, self.wanted.program, self.wanted.request)
         except FleetVirtError as error:
             return self._failed(error)
         with self._lock:
@@ -175,7 +175,7 @@ class _Words(_Plain):
         return self._shown.feed(data).encode("utf-8", "replace")
 
 
-def _join(viewer: Viewer, far: Far, gate: Gate) -> None:
+def _join(viewer: Viewer, far: RemoteSide, gate: Gate) -> None:
     waiting = select.poll()
     for descriptor in (viewer.fileno(), far.output):
         waiting.register(descriptor, select.POLLIN)

@@ -20,14 +20,14 @@ import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._pure.screens import terminal
-from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_far import Far
+from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_far import RemoteSide
 
 _LOOK = 200  # milliseconds between two checks for the end
 _BLOCK = 65536
 
 
 def attach(
-    far: Far, path: str, title: str, over: threading.Event, seconds: float
+    far: RemoteSide, path: str, title: str, over: threading.Event, seconds: float
 ) -> t.Literal["it was closed", "the time limit was reached", "it was interrupted"]:
     """Connect the terminal at ``path`` until Ctrl-], the time limit, or ``over``.
 
@@ -47,7 +47,7 @@ def attach(
 
 
 def _joined(
-    far: Far, descriptor: int, over: threading.Event, limit: float
+    far: RemoteSide, descriptor: int, over: threading.Event, limit: float
 ) -> t.Literal["it was closed", "the time limit was reached", "it was interrupted"]:
     shown = terminal.Filter()
     waiting = select.poll()

@@ -80,7 +80,7 @@ def variables(
     key = host_key(guest["metadata"]["host_key"])
     # another key at the same address is another guest, with a connection of its own
     name = _control_path.mark(hypervisor, guest["name"], guest["uuid"], address, key)
-    options, values = _control_path.apart(
+    options, values = _control_path.separate_connection(
         name, inherited.all, inherited.control_path, inherited.control_path_dir
     )
     if strict and key is not None:

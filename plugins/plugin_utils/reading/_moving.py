@@ -34,7 +34,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.migration import 
 from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.progress import News
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values, plain
-from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_far import Far
+from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_far import RemoteSide
 from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _sent, _ssh
 
 _SECONDS = 10.0  # for connecting
@@ -77,13 +77,13 @@ class Moving:
             return
         with contextlib.suppress(FleetVirtError, OSError, ValueError):
             program = _sent.program(_MODULES, "progress.main()")
-            far = Far(command, program, {"names": sorted(self._news.told)})
+            far = RemoteSide(command, program, {"names": sorted(self._news.told)})
             try:
                 self._follow(far)
             finally:
                 far.close()
 
-    def _follow(self, far: Far) -> None:
+    def _follow(self, far: RemoteSide) -> None:
         waiting = select.poll()
         waiting.register(far.output, select.POLLIN)
         while not self._over.is_set():

@@ -75,7 +75,7 @@ def _next(words: t.Iterator[str]) -> list[str]:
     return [word for word in [next(words, None)] if word is not None]
 
 
-def apart(
+def separate_connection(
     name: str, arguments: t.Iterable[str], control_path: str, control_path_dir: str
 ) -> tuple[list[str], dict[str, object]]:
     """Options for ssh and variables for Ansible with which ``name`` shares no connection.

@@ -78,7 +78,7 @@ def test_a_hypervisor_that_says_nothing_or_too_much_keeps_nobody(
 
 def test_a_short_move_opens_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[object] = []
-    monkeypatch.setattr(_moving, "Far", lambda *words: opened.append(words))
+    monkeypatch.setattr(_moving, "RemoteSide", lambda *words: opened.append(words))
     with _moving.Moving("hv1", ["web1"], VALUES) as moving:
         pass
     assert moving._thread is not None
