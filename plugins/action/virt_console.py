@@ -47,11 +47,11 @@ class ActionModule(FleetAction):
         answers, silent = located.sort(given, "consoles", options["_expected"], options["_lost"])
         chosen = console.choose(names, answers, silent, options["_view"])
         hostvars = _peers.of_host(chosen.host, task_vars)
-        asked = None
+        password = None
         if not any(name in task_vars for name in _become.PASSWORDS):
             # what --ask-become-pass read, and not the password of the play's first host
-            asked = getattr(self._play_context, "become_pass", None) or None
-        reached = _ssh.login(chosen.host, hostvars, 10.0, asked)
+            password = getattr(self._play_context, "become_pass", None) or None
+        reached = _ssh.login(chosen.host, hostvars, 10.0, password)
         name = f"{chosen.vm.name} on {chosen.host}"
         if self.check:
             text = f"{name}: its console ({chosen.kind}) would be opened"

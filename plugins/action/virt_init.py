@@ -189,9 +189,9 @@ class ActionModule(FleetAction):
             "timeout": common.get("timeout"),
         }
         for name, local in images.items():
-            brought = _images.ensure_on_host(self, task_vars, local, options)
-            if brought.get("failed") or brought.get("unreachable"):
-                raise PlanRefused(f"image {name}: {brought.get('msg')}")
+            transferred = _images.ensure_on_host(self, task_vars, local, options)
+            if transferred.get("failed") or transferred.get("unreachable"):
+                raise PlanRefused(f"image {name}: {transferred.get('msg')}")
 
 
 def _converges(option: object, variables: _batch.Variables) -> bool:

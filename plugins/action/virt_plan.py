@@ -66,10 +66,10 @@ class ActionModule(FleetAction):
         names = [domain.name for domain in domains]
         absent = [] if silent else fleet_plan.missing(names, answers)
         placing = registered(task_vars, options["results"], PLACING)
-        new = [one for one in domains if one.name in absent]
+        new = [domain for domain in domains if domain.name in absent]
         places = self._places(new, placing, options["lost"], task_vars)
-        there = [one for one in domains if one.name not in absent]
-        unusable = self._unusable(there, task_vars)
+        existing = [domain for domain in domains if domain.name not in absent]
+        unusable = self._unusable(existing, task_vars)
         entries = fleet_plan.compare(names, answers, places, proofs.named(silent), unusable)
         cut = [
             f"{name}: {one.why}; {proofs.remedy({name: one})}"

@@ -248,13 +248,13 @@ def _collect(answers: t.Mapping[str, Answer], view: str) -> list[Answer]:
 def _undone(task_vars: Values, options: Options) -> list[str]:
     """Messages for hypervisors, except lost ones, that returned no result of a step."""
     names = [name for name in hosts(task_vars) if name not in options["lost"]]
-    names_by_problem: dict[str, list[str]] = {}  # names by what is said of them
+    names_by_problem: dict[str, list[str]] = {}
     for step in options["acted"]:
         answers = registered(task_vars, step["results"])
         for name in outcomes.without_answer(names, answers, step["returns"]):
-            said = f"{step['undone']}: {outcomes.error_message(answers[name])}"
-            names_by_problem.setdefault(said, []).append(name)
-    return [f"{', '.join(those)}: {said}" for said, those in names_by_problem.items()]
+            problem = f"{step['undone']}: {outcomes.error_message(answers[name])}"
+            names_by_problem.setdefault(problem, []).append(name)
+    return [f"{', '.join(those)}: {problem}" for problem, those in names_by_problem.items()]
 
 
 def _unmarked(answers: t.Mapping[str, Answer]) -> list[str]:

@@ -279,10 +279,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             requirements.require()
             with tempfile.TemporaryDirectory(prefix="fleet-virt-") as folder:
                 hypervisors = self._hypervisors(Path(folder), path)
-                guests_by_host, near = self._read(hypervisors, path, cache)
+                guests_by_host, addresses = self._read(hypervisors, path, cache)
         except FleetVirtError as error:
             raise AnsibleParserError(f"{path}: {error}") from None
-        self.machines = _machines.known(hypervisors, self.inventory.hosts.values(), near)
+        self.machines = _machines.known(hypervisors, self.inventory.hosts.values(), addresses)
         self.taken = _machines.names(hypervisors, self.inventory.hosts.values())
         guests = [
             (hypervisor.name, guest)
@@ -384,7 +384,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         settings = _reading.Settings(
             unmanaged=self._flag("unmanaged"),
             addresses=self._flag("addresses"),
-            near=self._flag("probe"),
+            from_host=self._flag("probe"),
             timeout=self._number("timeout"),
             host_timeout=self._number("host_timeout"),
             parallel=max(1, int(self._number("parallel"))),
@@ -394,14 +394,14 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         # results read with other settings are of no use
         request = {"settings": asdict(settings), "uri": self._text("uri"), "format": 2}
         guests_by_host: dict[str, list[_guests.Guest]] = {}
-        near: _machines.Kept = {}
+        addresses: _machines.Kept = {}
         if use_cache and cache:
             try:
                 stored = self._cache[key]
             except KeyError:
                 stored = {}
             if isinstance(stored, dict) and stored.get("asked") == request:
-                guests_by_host, near = dict(stored["guests"]), dict(stored["near"])
+                guests_by_host, addresses = dict(stored["guests"]), dict(stored["near"])
         for hypervisor in hypervisors:
             if hypervisor.lost:
                 guests_by_host.pop(hypervisor.name, None)
@@ -418,10 +418,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 name: _machines.doubtful(guests, self._is_pinned)
                 for name, guests in guests_by_host.items()
             }
-            near = _machines.ask(alive, claimed, settings)
+            addresses = _machines.ask(alive, claimed, settings)
         if use_cache and missing:
-            self._cache[key] = {"asked": request, "guests": guests_by_host, "near": near}
-        return guests_by_host, near
+            self._cache[key] = {"asked": request, "guests": guests_by_host, "near": addresses}
+        return guests_by_host, addresses
 
     def _is_pinned(self, guest: _guests.Guest) -> bool:
         """Whether only a server with the guest's own host key is accepted."""
@@ -487,12 +487,14 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         """Drop an address chosen by ``compose`` if it belongs to another machine."""
         chosen = str(host.vars.get("ansible_host", ""))
         known = {one["address"] for one in guest["addresses"]}
-        usual = ip.usable(chosen)
-        if not chosen or usual in known or self._is_pinned(guest):
+        address = ip.usable(chosen)
+        if not chosen or address in known or self._is_pinned(guest):
             return
-        other = usual is None and (chosen.casefold() in self.taken or _guests.name_problem(chosen))
-        if usual is not None:
-            other = self.machines.hypervisor_at(usual) or self.machines.local(usual)
+        other = address is None and (
+            chosen.casefold() in self.taken or _guests.name_problem(chosen)
+        )
+        if address is not None:
+            other = self.machines.hypervisor_at(address) or self.machines.local(address)
         if other:
             del host.vars["ansible_host"]
             _output.warn(f"{host.name}: {chosen!r} is another machine; not connecting to it")

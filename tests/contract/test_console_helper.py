@@ -163,7 +163,7 @@ def test_what_no_screen_says_is_told_and_not_shown(
     with pytest.raises((console.Refused, AssertionError, OSError)):
         tab.look(None)
     tab.close()
-    told = helper.answer("said")
+    told = helper.answer("message")
     assert why in told
     assert "\x1b" not in told
 
@@ -172,12 +172,12 @@ def test_the_other_end_is_gone(helpers: list[Helper], tmp_path: Any) -> None:
     helpers.append(helper := Helper(tmp_path, _NOTHING, "gone"))
     with pytest.raises((console.Refused, OSError)):
         console.Tab(helper.answer("url")).look(None)
-    assert "the connection to the hypervisor ended" in helper.answer("said")
+    assert "the connection to the hypervisor ended" in helper.answer("message")
 
 
 def test_its_time_is_over(helpers: list[Helper], tmp_path: Any) -> None:
     helpers.append(helper := Helper(tmp_path, _NOTHING, seconds=1.0))
-    assert helper.answer("said") == "the time limit was reached"
+    assert helper.answer("message") == "the time limit was reached"
     assert helper.process.wait(10) == 0
 
 

@@ -195,4 +195,4 @@ def _text(answer: t.Mapping[str, object], title: str) -> str | None:
             f"{title}: it was started without a password for its screen and cannot get one until"
             " it is started again; processes on its hypervisor can view the screen, too"
         )
-    return f"{title}: {answer['said']}" if "said" in answer else None
+    return f"{title}: {answer['message']}" if "message" in answer else None

@@ -29,7 +29,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.console import (
     _console_local,
     _console_terminal,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_far import RemoteSide
+from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_remote import RemoteSide
 from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_session import (
     Session,
     Wanted,
@@ -92,7 +92,7 @@ def _held(order: Order) -> str | None:
             order["title"],
             password,
         )
-        session = Session(wanted, lambda text: _say(said=text))
+        session = Session(wanted, lambda text: _say(message=text))
         if password is None:
             _say(open=True)
         _watch(session, order)
@@ -108,21 +108,21 @@ def _serial(order: Order, program: bytes) -> str | None:
     over = threading.Event()
     _when_interrupted(over.set, order["playbook"])
     request = {"do": "serial", "uri": order["uri"], "uuid": order["uuid"]}
-    far = RemoteSide(order["command"], program, request)
+    remote = RemoteSide(order["command"], program, request)
     try:
         why = _console_terminal.attach(
-            far, order["terminal"], order["title"], over, order["seconds"]
+            remote, order["terminal"], order["title"], over, order["seconds"]
         )
     finally:
-        far.close(_RESTORE)
-    _say(said=why)
+        remote.close(_RESTORE)
+    _say(message=why)
     return None
 
 
 def _serial_page(order: Order, program: bytes) -> str | None:
     request = {"do": "serial", "uri": order["uri"], "uuid": order["uuid"]}
     wanted = Wanted(order["command"], program, request, order["kind"], order["title"], None)
-    session = Session(wanted, lambda text: _say(said=text))
+    session = Session(wanted, lambda text: _say(message=text))
     _watch(session, order)
     _browser(session, order)
     return session.problem

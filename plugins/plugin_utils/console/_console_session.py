@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._pure.screens import rfb, terminal
-from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_far import RemoteSide
+from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_remote import RemoteSide
 
 _GRACE = 5.0  # seconds for a page to be reloaded
 _CLOSE = 1.0  # second for the hypervisor's side to disconnect
@@ -78,9 +78,9 @@ class Session:
             if self._left:
                 self._left.cancel()
             ended = list(self._open)
-        for far in ended:
+        for remote in ended:
             with contextlib.suppress(OSError):
-                far.process.kill()
+                remote.process.kill()
 
     def look(self, viewer: Viewer) -> str | None:
         """Connect a viewer until either side ends; returns why this side ended it."""
@@ -105,14 +105,14 @@ class Session:
 
     def _looked(self, viewer: Viewer) -> str | None:
         try:
-            far = RemoteSide(self.wanted.command, self.wanted.program, self.wanted.request)
+            remote = RemoteSide(self.wanted.command, self.wanted.program, self.wanted.request)
         except FleetVirtError as error:
             return self._failed(error)
         with self._lock:
-            self._open.add(far)
+            self._open.add(remote)
         gate = self._gate()
         try:
-            _join(viewer, far, gate)
+            _join(viewer, remote, gate)
             return None
         except rfb.Refused as error:
             with contextlib.suppress(OSError):
@@ -125,8 +125,8 @@ class Session:
             return None  # the viewer has gone
         finally:
             with self._lock:
-                self._open.discard(far)
-            far.close(_CLOSE)
+                self._open.discard(remote)
+            remote.close(_CLOSE)
 
     def _gate(self) -> Gate:
         if self.wanted.kind == "vnc":
@@ -175,19 +175,19 @@ class _Words(_Plain):
         return self._shown.feed(data).encode("utf-8", "replace")
 
 
-def _join(viewer: Viewer, far: RemoteSide, gate: Gate) -> None:
+def _join(viewer: Viewer, remote: RemoteSide, gate: Gate) -> None:
     waiting = select.poll()
-    for descriptor in (viewer.fileno(), far.output):
+    for descriptor in (viewer.fileno(), remote.output):
         waiting.register(descriptor, select.POLLIN)
     while True:
         for descriptor, _event in waiting.poll():
-            if descriptor == far.output:
-                data = far.read()
+            if descriptor == remote.output:
+                data = remote.read()
                 if not data:
-                    raise FleetVirtError(far.why())
+                    raise FleetVirtError(remote.why())
                 viewer.deliver(gate.from_server(data))
             else:
                 sent = viewer.receive()
                 if sent is None:
                     return
-                far.write(gate.from_viewer(sent))
+                remote.write(gate.from_viewer(sent))

@@ -20,14 +20,14 @@ import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._pure.screens import terminal
-from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_far import RemoteSide
+from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_remote import RemoteSide
 
 _LOOK = 200  # milliseconds between two checks for the end
 _BLOCK = 65536
 
 
 def attach(
-    far: RemoteSide, path: str, title: str, over: threading.Event, seconds: float
+    remote: RemoteSide, path: str, title: str, over: threading.Event, seconds: float
 ) -> t.Literal["it was closed", "the time limit was reached", "it was interrupted"]:
     """Connect the terminal at ``path`` until Ctrl-], the time limit, or ``over``.
 
@@ -38,7 +38,7 @@ def attach(
     try:
         _write(descriptor, f"{title}: its serial console; Ctrl-] ends it\r\n")
         tty.setraw(descriptor)
-        return _joined(far, descriptor, over, time.monotonic() + seconds)
+        return _joined(remote, descriptor, over, time.monotonic() + seconds)
     finally:
         with contextlib.suppress(OSError, termios.error):
             _write(descriptor, terminal.RESET)
@@ -47,20 +47,20 @@ def attach(
 
 
 def _joined(
-    far: RemoteSide, descriptor: int, over: threading.Event, limit: float
+    remote: RemoteSide, descriptor: int, over: threading.Event, limit: float
 ) -> t.Literal["it was closed", "the time limit was reached", "it was interrupted"]:
     shown = terminal.Filter()
     waiting = select.poll()
-    for source in (descriptor, far.output):
+    for source in (descriptor, remote.output):
         waiting.register(source, select.POLLIN)
     while not over.is_set():
         if time.monotonic() > limit:
             return "the time limit was reached"
         for source, _event in waiting.poll(_LOOK):
-            if source == far.output:
-                data = far.read()
+            if source == remote.output:
+                data = remote.read()
                 if not data:
-                    raise FleetVirtError(far.why())
+                    raise FleetVirtError(remote.why())
                 _write(descriptor, shown.feed(data))
             else:
                 try:
@@ -69,7 +69,7 @@ def _joined(
                     keys = b""
                 before, end, _rest = keys.partition(terminal.ENDS)
                 if before:
-                    far.write(before)
+                    remote.write(before)
                 if end or not keys:
                     return "it was closed"
     return "it was interrupted"

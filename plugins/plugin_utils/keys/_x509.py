@@ -239,8 +239,8 @@ def sign(
     """A certificate of ``ca`` with the wanted names; without ``server`` for a client only."""
     usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
     usages[:0] = [ExtendedKeyUsageOID.SERVER_AUTH] if server else []
-    ends = min(_time(now + wanted.days * DAY), _utc(ca.certificate, "not_valid_after"))
-    if ends <= _time(now + DAY):
+    expires = min(_time(now + wanted.days * DAY), _utc(ca.certificate, "not_valid_after"))
+    if expires <= _time(now + DAY):
         raise FleetVirtError(f"{ca.name} has expired or is about to; rotate it")
     authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca.signing_key.public_key())
     builder = (
@@ -250,7 +250,7 @@ def sign(
         .public_key(public_key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(_time(now - BACKDATED))
-        .not_valid_after(ends)
+        .not_valid_after(expires)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage("digital_signature", "key_encipherment"), critical=True)
         .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
@@ -307,9 +307,9 @@ def read_revocation_list(text: str) -> RevocationList:
     require()
     parsed = x509.load_pem_x509_crl(text.encode("ascii"))
     number = parsed.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
-    ends = int(_utc(parsed, "next_update").timestamp())
+    expires = int(_utc(parsed, "next_update").timestamp())
     serials = frozenset(f"{entry.serial_number:x}" for entry in parsed)
-    return RevocationList(number, ends, serials)
+    return RevocationList(number, expires, serials)
 
 
 # Reading

@@ -24,7 +24,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import ip
 from ansible_collections.fleet.virt.plugins.plugin_utils.reading import _claims, _guests, _reading
-from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _near
+from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _from_host
 
 _SECONDS = 10.0
 _PATIENCE = 1.0  # seconds for replies on networks of the controller
@@ -68,21 +68,21 @@ def ask(
     seconds = min(_SECONDS, settings.host_timeout / 2)
     every = sorted({address for addresses in claimed.values() for address in addresses})
 
-    def one(hypervisor: _reading.Hypervisor) -> Addresses:
-        names = [one for name in hosts_of(hypervisor) for one in _resolved(name)]
-        near = _near.About([], {})
-        if settings.near and hypervisor.name in claimed:
-            near = _near.about(hypervisor.reached, claimed[hypervisor.name], seconds)
-        return {"names": names, "own": near.own, "owners": near.owners}
+    def ask_hypervisor(hypervisor: _reading.Hypervisor) -> Addresses:
+        names = [address for name in hosts_of(hypervisor) for address in _resolved(name)]
+        about = _from_host.About([], {})
+        if settings.from_host and hypervisor.name in claimed:
+            about = _from_host.about(hypervisor.reached, claimed[hypervisor.name], seconds)
+        return {"names": names, "own": about.own, "owners": about.owners}
 
     outcomes = deadline.each(
-        one,
+        ask_hypervisor,
         hypervisors,
         seconds=settings.host_timeout,
         what=lambda hypervisor: f"ask {hypervisor.name} for its addresses",
         parallel=settings.parallel,
     )
-    here = neighbours.ask_for(every, _PATIENCE) if settings.near else {}
+    here = neighbours.ask_for(every, _PATIENCE) if settings.from_host else {}
     known_addresses: Kept = {_HERE: {"names": [], "own": [], "owners": here}}
     known_addresses.update(
         (hypervisor.name, outcome.value)
@@ -106,9 +106,9 @@ def known(
         owners[hypervisor.name] = {str(key): str(mac) for key, mac in kept["owners"].items()}
     others: dict[str, str] = {}
     for host in hosts:
-        usual = ip.usable(str(host.vars.get("ansible_host") or host.name))
-        if usual is not None:
-            others.setdefault(usual, str(host.name))
+        address = ip.usable(str(host.vars.get("ansible_host") or host.name))
+        if address is not None:
+            others.setdefault(address, str(host.name))
     here = known_addresses.get(_HERE, _NOTHING)["owners"]
     return _claims.Machines(own, reported, others, addresses.is_local, owners, here)
 

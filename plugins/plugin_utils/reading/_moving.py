@@ -34,7 +34,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.migration import 
 from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.progress import News
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values, plain
-from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_far import RemoteSide
+from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_remote import RemoteSide
 from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _sent, _ssh
 
 _SECONDS = 10.0  # for connecting
@@ -77,18 +77,18 @@ class Moving:
             return
         with contextlib.suppress(FleetVirtError, OSError, ValueError):
             program = _sent.program(_MODULES, "progress.main()")
-            far = RemoteSide(command, program, {"names": sorted(self._news.told)})
+            remote = RemoteSide(command, program, {"names": sorted(self._news.told)})
             try:
-                self._follow(far)
+                self._follow(remote)
             finally:
-                far.close()
+                remote.close()
 
-    def _follow(self, far: RemoteSide) -> None:
+    def _follow(self, remote: RemoteSide) -> None:
         waiting = select.poll()
-        waiting.register(far.output, select.POLLIN)
+        waiting.register(remote.output, select.POLLIN)
         while not self._over.is_set():
             if waiting.poll(_POLL * 1000):
-                data = far.read()
+                data = remote.read()
                 if not data:
                     return
                 _say(self._news.take(data, time.monotonic()))

@@ -37,10 +37,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import (
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.reading import _agents, _claims, _guests
 from ansible_collections.fleet.virt.plugins.plugin_utils.reading._guests import Guest, GuestAddress
-from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _near, _ssh
+from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _from_host, _ssh
 
 # Most trusted first, as in virt_wait
-SOURCES = (*_claims.STRONG, "agent", "arp", *_near.SOURCES)
+SOURCES = (*_claims.STRONG, "agent", "arp", *_from_host.SOURCES)
 _RUNNING = ("running", "blocked")
 # Reachable only from their hypervisor: NAT, and isolated networks
 _BEHIND = ("nat", None)
@@ -70,12 +70,12 @@ class Hypervisor:
 class Settings:
     """``timeout`` limits a call to libvirt, ``host_timeout`` a hypervisor, in seconds.
 
-    ``near``: ask the hypervisor's machine for guests whose address no other source knows.
+    ``from_host``: ask the hypervisor's machine for guests whose address no other source knows.
     """
 
     unmanaged: bool = False
     addresses: bool = True
-    near: bool = True
+    from_host: bool = True
     timeout: float = 10.0
     host_timeout: float = 30.0
     parallel: int = 64
@@ -201,11 +201,11 @@ class _Search:
         if unknown and not self.connection.hanging:
             self._libvirts("arp", addresses.from_arp, unknown, quiet=True)
             unknown = self._unknown(running)
-        if unknown and self.settings.near:
+        if unknown and self.settings.from_host:
             seconds = min(_NEAR_SECONDS, self.settings.host_timeout / 2)
-            self.found_near(_near.ask(self.reached, unknown, seconds))
+            self.add_from_host(_from_host.ask(self.reached, unknown, seconds))
 
-    def found_near(self, answer: t.Mapping[str, t.Mapping[str, list[str]]]) -> None:
+    def add_from_host(self, answer: t.Mapping[str, t.Mapping[str, list[str]]]) -> None:
         """Store what the hypervisor's machine knows about our guests."""
         for uuid, sources in answer.items():
             if uuid in self.sources:

@@ -18,8 +18,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVir
 from ansible_collections.fleet.virt.plugins.plugin_utils.console import (
     _console,
     _console_agent,
-    _console_far,
     _console_local,
+    _console_remote,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _sent, _ssh
 
@@ -82,7 +82,7 @@ def test_the_program_is_whole() -> None:
     ):
         request = {"do": do, "uri": "test:///default", "uuid": uuid, "kind": kind}
         with pytest.raises(FleetVirtError, match=why):
-            _console_far.RemoteSide(command, _console_agent.program(), request)
+            _console_remote.RemoteSide(command, _console_agent.program(), request)
 
 
 def test_what_answers_is_somebody_else() -> None:
@@ -96,7 +96,7 @@ def test_what_answers_is_somebody_else() -> None:
     }
     for shell, why in shells.items():
         with pytest.raises(FleetVirtError, match=why):
-            _console_far.RemoteSide(["/bin/sh", "-c", f"cat >/dev/null & {shell}"], b"0\n", {})
+            _console_remote.RemoteSide(["/bin/sh", "-c", f"cat >/dev/null & {shell}"], b"0\n", {})
 
 
 def test_nothing_secret_is_an_argument() -> None:

@@ -22,7 +22,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.reading import (
     _machines,
     _reading,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _near, _ssh
+from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _from_host, _ssh
 
 MAC = "52:54:00:00:00:01"
 OTHER_MAC = "52:54:00:00:00:02"
@@ -254,8 +254,8 @@ def test_a_hypervisor_says_which_addresses_it_has() -> None:
 
 @pytest.mark.parametrize("said", ["", "x", "[]", '{"own": 3, "owners": []}', '{"own": {}}'])
 def test_answers_of_another_shape(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_near, "_asked", lambda *_args: said)
-    assert _near.about(_ssh.Reached("x", local=True), [], 5) == _near.About([], {})
+    monkeypatch.setattr(_from_host, "_asked", lambda *_args: said)
+    assert _from_host.about(_ssh.Reached("x", local=True), [], 5) == _from_host.About([], {})
 
 
 def test_doubtful() -> None:

@@ -15,7 +15,7 @@ import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._effects.base import deadline
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.plugin_utils.reading import _reading
-from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _near, _ssh
+from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _from_host, _ssh
 
 DOCUMENT = """\
 <node>
@@ -108,11 +108,11 @@ def test_what_is_near_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         said = ["127.0.0.1", "-oProxyCommand=x", "192.0.2.9"]
         return {guest["uuid"]: {"neighbour": said, "console": ["192.0.2.10"]} for guest in guests}
 
-    monkeypatch.setattr(_near, "ask", answer)
+    monkeypatch.setattr(_from_host, "ask", answer)
     read(hypervisor(tmp_path))
     assert asked == []
     one = hypervisor(tmp_path, network="none")  # no such network: no lease
-    assert read(one, near=False)["web1"]["addresses"] == []
+    assert read(one, from_host=False)["web1"]["addresses"] == []
     found = read(one)["web1"]["addresses"]
     assert asked == ["web1"]
     assert [(one["address"], one["source"]) for one in found] == [

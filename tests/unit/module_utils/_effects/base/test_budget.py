@@ -51,7 +51,7 @@ def _everything(connection: Connection) -> object:
 
 
 def _inventory(connection: Connection) -> object:
-    settings = _reading.Settings(unmanaged=True, near=False)
+    settings = _reading.Settings(unmanaged=True, from_host=False)
     reached = _ssh.Reached(connection.uri, local=True)
     return _reading.read_from(connection, reached, settings)
 

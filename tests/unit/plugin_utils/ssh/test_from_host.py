@@ -13,7 +13,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _near, _ssh
+from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _from_host, _ssh
 
 CONSOLE = """\
 ci-info: +++++++++++++++Net device info+++++++++++++++
@@ -35,13 +35,13 @@ def test_the_console_is_read_where_the_network_knows_nothing(tmp_path: Path) -> 
     log.write_text(CONSOLE)
     hostile = "{{ 1 }}'\"\\\n$(touch x)"
     guests = [guest("a", "52:54:00:00:00:09", str(log)), guest(hostile, "zz", hostile)]
-    found = _near.ask(_ssh.Reached("qemu:///system", local=True), guests, 20)
+    found = _from_host.ask(_ssh.Reached("qemu:///system", local=True), guests, 20)
     assert found["a"] == {"neighbour": [], "console": ["192.0.2.9"]}
     assert found[hostile] == {"neighbour": [], "console": []}
 
 
 def test_the_program_needs_no_more_than_python(tmp_path: Path) -> None:
-    text = _near.program(_near.request([guest("a", "52:54:00:00:00:09")]))
+    text = _from_host.program(_from_host.request([guest("a", "52:54:00:00:00:09")]))
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-"],
         input=text,
@@ -64,18 +64,18 @@ def test_the_program_needs_no_more_than_python(tmp_path: Path) -> None:
     ],
 )
 def test_answers_of_another_shape(said: str, expected: dict[str, list[str]]) -> None:
-    found = _near._answer(said)
+    found = _from_host._answer(said)
     assert {uuid: sources["console"] for uuid, sources in found.items()} == expected
-    assert all(set(sources) <= set(_near.SOURCES) for sources in found.values())
+    assert all(set(sources) <= set(_from_host.SOURCES) for sources in found.values())
 
 
 def test_nobody_to_ask() -> None:
     nobody = _ssh.Reached("qemu+tls://hv1/system")
-    assert _near.ask(nobody, [guest("a", "52:54:00:00:00:09")], 5) == {}
+    assert _from_host.ask(nobody, [guest("a", "52:54:00:00:00:09")], 5) == {}
     dead = _ssh.Reached("x", _ssh.Ssh("hv1", executable="/no/such/ssh"))
-    assert _near.ask(dead, [guest("a", "52:54:00:00:00:09")], 5) == {}
-    assert _near.ask(dead, [], 5) == {}
+    assert _from_host.ask(dead, [guest("a", "52:54:00:00:00:09")], 5) == {}
+    assert _from_host.ask(dead, [], 5) == {}
 
 
 def test_nesting_without_end_is_no_answer() -> None:
-    assert _near._answer("[" * 100_000) == {}
+    assert _from_host._answer("[" * 100_000) == {}

@@ -48,12 +48,12 @@ def tail(path):
 
 def missing():
     known = set(neighbours.table().values())
-    return [one for one in request["guests"].values() if not known & set(one["macs"])]
+    return [guest for guest in request["guests"].values() if not known & set(guest["macs"])]
 
 bridges = {
     bridge
-    for one in missing()
-    for bridge in map(neighbours.bridge_of, one["targets"])
+    for guest in missing()
+    for bridge in map(neighbours.bridge_of, guest["targets"])
     if bridge
 }
 if any([neighbours.trigger_arp(bridge) for bridge in sorted(bridges)]):
@@ -62,13 +62,14 @@ if any([neighbours.trigger_arp(bridge) for bridge in sorted(bridges)]):
         time.sleep(0.05)
 table = neighbours.table()
 answer = {}
-for uuid, one in request["guests"].items():
-    near = [address for mac in one["macs"] for address, owner in table.items() if owner == mac]
-    told = []
-    if not near:
-        text = next(filter(None, map(tail, one["logs"])), "")
-        told = console.addresses(text, one["macs"])
-    answer[uuid] = {"neighbour": near, "console": told}
+for uuid, guest in request["guests"].items():
+    macs = guest["macs"]
+    neighbour = [address for mac in macs for address, owner in table.items() if owner == mac]
+    addresses = []
+    if not neighbour:
+        text = next(filter(None, map(tail, guest["logs"])), "")
+        addresses = console.addresses(text, macs)
+    answer[uuid] = {"neighbour": neighbour, "console": addresses}
 print(json.dumps(answer))
 """
 
