@@ -211,7 +211,8 @@ def _entry(name: str, uuid: str, macs: list[str], stored: Metadata | None) -> De
         "name": name,
         "uuid": uuid,
         "managed": known.made_here,
-        "phase": known.phase,
+        # what else the metadata say cannot be relied on
+        "phase": own_metadata.UNREADABLE if known.broken else known.phase,
         "run": known.owner.run if known.owner else None,
         "groups": list(known.groups),
         "anti_affinity": list(known.anti_affinity),

@@ -205,7 +205,7 @@ def place_one(
         return f"{name!r} stays on {source}, which cannot read it: {vm['error']}"
     if not all(str(disk["path"] or "").startswith("/") for disk in vm["disks"]):
         return f"{name!r} stays on {source}: it has a disk that is no file; only files can move"
-    request = _request(name, vm, host, answers[source])
+    request = _request(name, vm, host)
     # A hypervisor with a domain that could not be read has no load, and no VMs in it
     counted = name in fleet.loads[source].names
     if counted:
@@ -293,14 +293,12 @@ def ends_silent(
     )
 
 
-def _request(name: str, vm: Answer, host: str | None, answer: Answer) -> Request:
+def _request(name: str, vm: Answer, host: str | None) -> Request:
     """What the VM needs on its new hypervisor."""
-    pools = {
-        str(pool["path"] or "").rstrip("/"): str(pool["name"]) for pool in answer["host"]["pools"]
-    }
+    # a disk keeps its path, so it is the folder that matters, whatever pools are called
     disks = tuple(
         DiskNeed(
-            pools.get(posixpath.dirname(str(disk["path"])), posixpath.dirname(str(disk["path"]))),
+            posixpath.dirname(str(disk["path"])),
             max(1, -(-int(disk["bytes"]) // MIB)),
         )
         for disk in vm["disks"]

@@ -14,6 +14,7 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import shlex
 import typing as t
 
 from ..base.machines import uses_uefi
@@ -78,8 +79,14 @@ def storage_rejection(load: HostLoad, space: Space, policy: Policy) -> Rejection
     """Why a pool cannot take the VM's disks, by promises or real free space; None if it can."""
     pool = load.pools.get(space.pool)
     if pool is None:
-        known = ", ".join(sorted(load.pools)) or "no pool"
+        known = ", ".join(sorted(name for name in load.pools if "/" not in name)) or "no pool"
         reason = f"has no pool {space.pool}; it has {known}"
+        if space.pool.startswith("/"):
+            reason = (
+                f"has no pool at {space.pool}, where a disk is; it has {known}; define one there"
+                f" (virsh pool-define-as NAME dir --target {shlex.quote(space.pool)}, virsh"
+                " pool-start NAME)"
+            )
         return Rejection(load.host.name, "storage", reason)
     facts = pool.facts
     if facts is None:

@@ -144,6 +144,8 @@ class HostLoad:
             else:
                 self.pools[name] = self.pools[same]
                 self.pools[name].key = name
+        for path, name in by_path.items():
+            self.pools[path] = self.pools[name]
 
     def vms(self) -> t.Iterator[DefinedVm | Request]:
         """The VMs that are here now."""
@@ -203,6 +205,13 @@ class FleetLoad:
                 for pool in {id(pool): pool for pool in load.pools.values()}.values():
                     if pool.counted:
                         self.disk.setdefault(pool.key, Evenness()).enter(pool.promised, pool.limit)
+
+    def evenness(self, pool: str) -> Evenness | None:
+        """The sums over the pools with that name or folder; None where no hypervisor has one."""
+        for load in self.loads.values():
+            if pool in load.pools and load.pools[pool].key in self.disk:
+                return self.disk[load.pools[pool].key]
+        return None
 
     def add(self, host: str, request: Request) -> None:
         """Put the VM on ``host``; whether it fits is not checked here but by the filters."""

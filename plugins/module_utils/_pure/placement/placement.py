@@ -272,8 +272,9 @@ def _size(fleet: FleetLoad, request: Request) -> float:
     """The sum of the VM's shares of an average hypervisor."""
     size = fleet.memory.share(request.memory_mib) + fleet.cpu.share(request.vcpus)
     for space in spaces_of(request, fleet.policy, False):
-        if space.pool in fleet.disk:
-            size += fleet.disk[space.pool].share(space.virtual_mib)
+        disk = fleet.evenness(space.pool)
+        if disk is not None:
+            size += disk.share(space.virtual_mib)
     return size
 
 

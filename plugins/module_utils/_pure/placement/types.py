@@ -20,6 +20,7 @@ from .offers import NOTHING_WANTED, Wants
 class DiskNeed(t.NamedTuple):
     """The space for one disk: its virtual size, and whether all of it is allocated at once.
 
+    ``pool`` is the name of a pool, or the folder in which a disk has to be.
     ``full`` is for full copies and preallocated disks; an overlay or a sparse disk is thin.
     """
 

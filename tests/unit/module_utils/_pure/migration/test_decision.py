@@ -116,6 +116,19 @@ def test_the_best_other_one_is_chosen() -> None:
     assert found.shares == {"hv1": [("web1", "hv2")]}
 
 
+def test_a_disk_needs_a_pool_at_its_folder_whatever_it_is_called() -> None:
+    pool = answer()["host"]["pools"][0]
+    renamed = answer(pools=[{**pool, "name": "storage"}])
+    assert go({"hv1": answer(vm()), "hv2": renamed}).placements[0].host == "hv2"
+    elsewhere = answer(pools=[{**pool, "path": "/srv/images"}])
+    with pytest.raises(PlanRefused, match=r"hv2: has no pool at /images.*pool-define-as"):
+        go({"hv1": answer(vm()), "hv2": elsewhere})
+    # one outside all pools of its own hypervisor, as far as their folders' names tell
+    linked = vm(disks=[{"path": "/srv/real/w.img", "bytes": 1 << 30, "backing": None}])
+    there = answer(pools=[pool, {**pool, "name": "real", "path": "/srv/real"}])
+    assert go({"hv1": answer(linked), "hv2": there}).placements[0].host == "hv2"
+
+
 def test_one_that_is_there_already_stays() -> None:
     found = go({"hv1": answer(vm()), "hv2": answer()}, host="hv1")
     assert (found.shares, found.settled) == ({}, {"web1": "hv1"})
