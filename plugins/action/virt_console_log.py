@@ -79,4 +79,6 @@ class ActionModule(FleetAction):
 def _given(options: Options) -> Answer:
     """The module's options that were set."""
     both: Answer = {**options}
-    return {key: one for key, one in both.items() if not key.startswith("_") and one is not None}
+    return {
+        key: value for key, value in both.items() if not key.startswith("_") and value is not None
+    }

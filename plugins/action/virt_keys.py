@@ -166,7 +166,7 @@ class ActionModule(FleetAction):
         looks = {name: look(name) for name in dict.fromkeys(expected) if name not in away}
         answered = [name for name, found in looks.items() if found is not None]
         silent = proofs.silences(answers or {}, answered, [*looks], away)
-        silent = {name: one for name, one in silent.items() if name not in answered}
+        silent = {name: silence for name, silence in silent.items() if name not in answered}
         advice = None
         if answers is None:
             silent = {name: proofs.Silence(_NOT_CONTACTED, asked=False) for name in silent}

@@ -164,7 +164,9 @@ class ActionModule(FleetAction):
         problem = proofs.unknown_lost(lost, list(dict.fromkeys([*answers, *expected])))
         if problem:
             raise PlanRefused(problem)
-        answered = {name: one for name, one in answers.items() if one.get("host") is not None}
+        answered = {
+            name: answer for name, answer in answers.items() if answer.get("host") is not None
+        }
         silent = proofs.silences(answers, answered, expected, lost)
         limits = {name: _limits(_peers.of_host(name, task_vars)) for name in answers}
         variables = Variables(task_vars, self._templar)
@@ -265,7 +267,7 @@ def _limit(
 ) -> int:
     """Seconds that these moves may take; a half-moved VM is not at its source."""
     sizes = {
-        vm["name"]: vm["memory_mib"] * MIB + sum(one["bytes"] for one in vm["disks"])
+        vm["name"]: vm["memory_mib"] * MIB + sum(disk["bytes"] for disk in vm["disks"])
         for vm in answers[source].get("vms") or ()
     }
     return durations.moves(

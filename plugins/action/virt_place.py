@@ -120,9 +120,9 @@ class _Work:
         self.domains = _batch.validated(
             vms, _batch.defaults(self.variables), _batch.written_as(options, self.variables)
         )
-        _peers.refuse_hypervisors([one.name for one in self.domains], task_vars)
+        _peers.refuse_hypervisors([domain.name for domain in self.domains], task_vars)
         local = _batch.controller_images(self.domains, self.variables, check=self.check)
-        self.images = {name: _batch.image_facts(one) for name, one in local.items()}
+        self.images = {name: _batch.image_facts(image) for name, image in local.items()}
         self.images.update(_batch.known_images(options["_images"]))
 
     def place(self) -> Answer:

@@ -57,12 +57,12 @@ class ActionModule(FleetAction):
             _batch.defaults(variables),
             _batch.written_as(options, variables),
         )
-        _peers.refuse_hypervisors([one.name for one in domains], task_vars)
+        _peers.refuse_hypervisors([domain.name for domain in domains], task_vars)
         _batch.warn_of_ignored(options, variables)
         given = registered(task_vars, options["results"], "compared")
         answered, silent = located.sort(given, "host", options["expected"], options["lost"])
         silent = proofs.missing("absent", silent)
-        answers = {name: fleet_plan.read(one) for name, one in answered.items()}
+        answers = {name: fleet_plan.read(answer) for name, answer in answered.items()}
         names = [domain.name for domain in domains]
         absent = [] if silent else fleet_plan.missing(names, answers)
         placing = registered(task_vars, options["results"], PLACING)
@@ -72,8 +72,8 @@ class ActionModule(FleetAction):
         unusable = self._unusable(existing, task_vars)
         entries = fleet_plan.compare(names, answers, places, proofs.named(silent), unusable)
         cut = [
-            f"{name}: {one.why}; {proofs.remedy({name: one})}"
-            for name, one in silent.items()
+            f"{name}: {silence.why}; {proofs.remedy({name: silence})}"
+            for name, silence in silent.items()
             if outcomes.is_cut(given.get(name, {}))
         ]
         return self._shown(options, entries, silent, cut)
@@ -128,11 +128,11 @@ class ActionModule(FleetAction):
         cut: t.Sequence[str],
     ) -> Answer:
         empty = fleet_plan.is_empty(entries) and not silent
-        reasons = {name: one.why for name, one in silent.items()}
+        reasons = {name: silence.why for name, silence in silent.items()}
         data: Answer = {
             "empty": empty,
             "silent": reasons,
-            "vms": [dataclasses.asdict(one) for one in entries],
+            "vms": [dataclasses.asdict(entry) for entry in entries],
         }
 
         def shown() -> str:
@@ -146,12 +146,12 @@ class ActionModule(FleetAction):
         delivered = _output.deliver(text, options["output_file"], check=self.check, diff=diff)
         result: Answer = {**data, "output": text, **delivered}
         unknown = [
-            one
-            for one in entries
-            if one.action in ("conflict", "nowhere")
-            or (one.action == "unknown" and one.hypervisor is None)
+            entry
+            for entry in entries
+            if entry.action in ("conflict", "nowhere")
+            or (entry.action == "unknown" and entry.hypervisor is None)
         ]
-        problems = [*(f"{one.name}: {'; '.join(one.details)}" for one in unknown), *cut]
+        problems = [*(f"{entry.name}: {'; '.join(entry.details)}" for entry in unknown), *cut]
         if options["strict"] and not empty and not problems:
             problems = [f"the fleet does not match the request: {fleet_plan.summary(entries)}"]
             problems += [f"not all hypervisors answered: {proofs.named(silent)}"] if silent else []

@@ -198,4 +198,4 @@ def _complete(facts: t.Mapping[str, object]) -> preflight_facts.Facts:
 
 def _facts(variables: Values, name: str) -> dict[str, SeenFacts]:
     answers = _answers(variables, name)
-    return {host: facts for host, one in answers.items() if (facts := one.get("facts"))}
+    return {host: facts for host, answer in answers.items() if (facts := answer.get("facts"))}

@@ -113,10 +113,12 @@ class ActionModule(FleetAction):
     def _report(self, options: Options, task_vars: Values) -> Answer:
         given = registered(task_vars, options["_results"], "screens")
         answers, silent = located.sort(given, "screens", options["_expected"], options["_lost"])
-        screens = [one for host, answer in answers.items() for one in report.read(host, answer)]
-        text = report.text(screens, {host: one.why for host, one in silent.items()})
+        screens = [
+            screen for host, answer in answers.items() for screen in report.read(host, answer)
+        ]
+        text = report.text(screens, {host: silence.why for host, silence in silent.items()})
         changed = False
-        if any(one.file for one in screens):
+        if any(screen.file for screen in screens):
             sheet = Path(options["dest"]) / _SHEET
             if self.check and not sheet.parent.is_dir():
                 changed = True

@@ -486,7 +486,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _check_composed(self, host: Host, guest: _guests.Guest) -> None:
         """Drop an address chosen by ``compose`` if it belongs to another machine."""
         chosen = str(host.vars.get("ansible_host", ""))
-        known = {one["address"] for one in guest["addresses"]}
+        known = {entry["address"] for entry in guest["addresses"]}
         address = ip.usable(chosen)
         if not chosen or address in known or self._is_pinned(guest):
             return
@@ -589,7 +589,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         """Set strict host key checking, the jump through the hypervisor, separate connections."""
         # compose may have chosen another of its addresses
         connected = str(host.vars.get("ansible_host", ""))
-        behind = {one["address"] for one in guest["addresses"] if one["behind"]}
+        behind = {entry["address"] for entry in guest["addresses"] if entry["behind"]}
         through = hypervisor.reached.ssh if connected in behind else None
         values = _guest_ssh.variables(
             hypervisor.name,

@@ -401,7 +401,7 @@ def main() -> None:
                 evacuating=bool(params["_evacuated"]) and params["_evacuated"] == here,
             )
             wanted = migration_request.moves(params["vms"], here, repair=settings.repair)
-            jobs = [migration_jobs.Job(*one) for one in wanted]
+            jobs = [migration_jobs.Job(*move) for move in wanted]
             return migration.run(connection, jobs, settings, check=module.check_mode)
 
     run(module, work)

@@ -83,7 +83,7 @@ def _cut(text: object) -> object:
 def _is_diff(value: object) -> bool:
     """Whether Ansible can show it."""
     several = value if isinstance(value, list) else [value] if value is not None else []
-    return value is None or all(isinstance(one, Mapping) for one in several)
+    return value is None or all(isinstance(part, Mapping) for part in several)
 
 
 def require_small(output: str) -> None:

@@ -29,7 +29,7 @@ def plain(values: t.Mapping[str, object]) -> Answer:
 
 def texts(value: object) -> list[str]:
     """The items of a list as text; an empty list for anything else."""
-    return [str(to_plain(one)) for one in as_list(value)]
+    return [str(to_plain(text)) for text in as_list(value)]
 
 
 def shares(value: object) -> dict[str, list[str]]:

@@ -251,7 +251,7 @@ def _hint(playbook: str, name: str) -> str:
         if near:
             return f"did you mean {near[0]}?"
     begin = name.partition("_")[0]
-    listed = sorted(one for one in own if one.startswith(begin))
+    listed = sorted(known for known in own if known.startswith(begin))
     return f"{playbook} takes {', '.join(listed or sorted(own))}"
 
 

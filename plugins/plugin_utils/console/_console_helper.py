@@ -141,7 +141,9 @@ def _when_interrupted(end: t.Callable[[], None], playbook: int) -> None:
         with contextlib.suppress(ProcessLookupError):
             process = os.pidfd_open(playbook)
             watched.register(process, select.POLLIN)
-            while all(found == source and os.read(source, 1) for found, _event in watched.poll()):
+            while all(
+                descriptor == source and os.read(source, 1) for descriptor, _event in watched.poll()
+            ):
                 pass
         end()
 

@@ -211,7 +211,7 @@ def _deploy(job: Job, parts: t.Sequence[Part], module: Module, now: float, resul
     if answer.get("failed") or answer.get("unreachable"):
         result.failure = answer
         return
-    result.reloaded = [str(one) for one in as_list(answer.get("reloaded"))]
+    result.reloaded = [str(unit) for unit in as_list(answer.get("reloaded"))]
 
 
 def _sign(job: Job, kind: str, public_key: _x509.PublicKey, now: float) -> str:

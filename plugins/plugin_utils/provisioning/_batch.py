@@ -152,7 +152,7 @@ def image_paths(options: Mapping[str, object], variables: Variables) -> list[str
     ]
     entries += [disk for disks in as_mapping(profiles).values() for disk in _disks(disks)]
     images = [entry.get("image") for entry in entries if isinstance(entry, dict)]
-    paths = {one for one in images if isinstance(one, str) and one.startswith("/")}
+    paths = {image for image in images if isinstance(image, str) and image.startswith("/")}
     return sorted(path for path in paths if path.isprintable())
 
 
@@ -288,13 +288,13 @@ def known_images(given: Mapping[str, object]) -> dict[str, ImageFacts]:
     """Base images that an earlier task created, by the image as written."""
     return {
         value: ImageFacts(
-            str(one["name"]),
-            str(one["digest"]),
-            str(one["format"]),
-            int(str(one["virtual_bytes"])),
+            str(facts["name"]),
+            str(facts["digest"]),
+            str(facts["format"]),
+            int(str(facts["virtual_bytes"])),
         )
-        for value, one in as_mapping(given).items()
-        if isinstance(one, Mapping)
+        for value, facts in as_mapping(given).items()
+        if isinstance(facts, Mapping)
     }
 
 

@@ -43,7 +43,7 @@ def require_all(
     problem = proofs.unknown_lost(lost, list(dict.fromkeys([*answers, *(expected or ())])))
     if problem:
         raise PlanRefused(problem)
-    answered = [name for name, one in answers.items() if one.get("host") is not None]
+    answered = [name for name, answer in answers.items() if answer.get("host") is not None]
     silent = proofs.silences(answers, answered, expected, lost)
     missing = proofs.missing("create", silent)
     if missing and not answered:

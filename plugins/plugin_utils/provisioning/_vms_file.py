@@ -43,7 +43,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-    tag = _UNSAFE if any(one in value for one in _TEMPLATES) else "tag:yaml.org,2002:str"
+    tag = _UNSAFE if any(template in value for template in _TEMPLATES) else "tag:yaml.org,2002:str"
     return dumper.represent_scalar(tag, value)
 
 
@@ -76,8 +76,8 @@ def require_nothing_lost(path: str, vms: Vms) -> None:
         old = as_list(as_mapping(yaml.load(before, Loader=_Loader)).get("virt_vms"))  # noqa: S506
     except yaml.YAMLError:
         old = []
-    stays = all(one in [dict(vm) for vm in vms] for one in old)
-    if stays and before == render([as_mapping(one) for one in old]):
+    stays = all(entry in [dict(vm) for vm in vms] for entry in old)
+    if stays and before == render([as_mapping(entry) for entry in old]):
         return
     raise PlanRefused(
         f"output_file {path}: already exists, and has content that would be lost; name another file"

@@ -70,7 +70,7 @@ def ask(connection: Connection, uuids: t.Sequence[str]) -> list[deadline.Outcome
     if not any(conn is connection.conn for conn in idle):
         connection.hanging += 1
     for conn in opened:
-        _leave(conn, any(conn is one for one in idle))
+        _leave(conn, any(conn is unused for unused in idle))
     return outcomes
 
 

@@ -109,7 +109,7 @@ def require_harmless(uri: object) -> None:
     else:
         parts = urlsplit(uri)
         # libvirt accepts both separators, and names in upper case
-        keys = [unquote(one.partition("=")[0]) for one in re.split("[&;]", parts.query)]
+        keys = [unquote(parameter.partition("=")[0]) for parameter in re.split("[&;]", parts.query)]
         starts = parts.scheme.endswith("+ext") or "command" in map(str.lower, keys)
         if starts:
             problem = (

@@ -41,10 +41,12 @@ class Guard:
         self._closed = {*_ALWAYS, group}
         for name in (group, "hypervisors"):  # also without any host
             known = inventory.groups.get(name)
-            self._closed.update(str(one.name) for one in (known.get_ancestors() if known else ()))
+            self._closed.update(
+                str(ancestor.name) for ancestor in (known.get_ancestors() if known else ())
+            )
         for name in hypervisors:
             host = inventory.hosts.get(name)
-            self._closed.update(str(one.name) for one in (host.get_groups() if host else ()))
+            self._closed.update(str(joined.name) for joined in (host.get_groups() if host else ()))
         self._added: set[str] = vars(inventory).setdefault(_ADDED, set())
         # the administrator's, which no guest joins by its own word
         self._defined = {str(name) for name in inventory.groups} - self._added - {*guest_groups}

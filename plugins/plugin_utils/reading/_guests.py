@@ -187,7 +187,7 @@ def variables(
         "virt_tags": metadata["tags"],
         "virt_image": None if image is None else image["name"],
         "virt_zone": str(zone) if zone else metadata["zone"],
-        "virt_addresses": [one["address"] for one in guest["addresses"]],
+        "virt_addresses": [entry["address"] for entry in guest["addresses"]],
         "virt_address_source": address["source"] if address else None,
         "virt_error": guest["error"],
     }

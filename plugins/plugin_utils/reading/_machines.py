@@ -50,7 +50,9 @@ def doubtful(
 
     That includes leases: any machine gets one that sends the ID of the client that had it before.
     """
-    return [one["address"] for guest in guests if not pinned(guest) for one in guest["addresses"]]
+    return [
+        entry["address"] for guest in guests if not pinned(guest) for entry in guest["addresses"]
+    ]
 
 
 def ask(
@@ -115,7 +117,7 @@ def known(
 
 def names(hypervisors: t.Sequence[_reading.Hypervisor], hosts: t.Iterable[Host]) -> set[str]:
     """Names of machines other than guests, in lower case."""
-    own = [name for one in hypervisors for name in hosts_of(one)]
+    own = [name for hypervisor in hypervisors for name in hosts_of(hypervisor)]
     own.append(socket.gethostname())
     short = [name.partition(".")[0] for name in own if ip.usable(name) is None]
     others = [str(host.vars.get("ansible_host") or "") for host in hosts]

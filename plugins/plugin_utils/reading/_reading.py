@@ -227,7 +227,7 @@ class _Search:
                 facts = network_info.network(xml)
                 if facts["forward"] in _BEHIND:
                     self.behind[str(facts["name"])] = [
-                        ipaddress.ip_interface(one).network for one in facts["addresses"]
+                        ipaddress.ip_interface(address).network for address in facts["addresses"]
                     ]
         except FleetVirtError as error:
             _note(first, str(error))

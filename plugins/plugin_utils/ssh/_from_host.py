@@ -90,7 +90,7 @@ def request(guests: t.Iterable[DomainEntry]) -> dict[str, object]:
         queries[guest["uuid"]] = {
             "macs": [str(nic["mac"]).lower() for nic in nics if nic["mac"]],
             "targets": [nic["target"] for nic in nics if nic["target"]],
-            "logs": [one["log"] for one in guest["consoles"] if one["log"]],
+            "logs": [console["log"] for console in guest["consoles"] if console["log"]],
         }
     return {"guests": queries, "patience": _PATIENCE}
 
@@ -138,8 +138,8 @@ def about(reached: _ssh.Reached, addresses: t.Sequence[str], seconds: float) -> 
         answer = None
     own, owners = (answer.get(key) if isinstance(answer, dict) else None for key in About._fields)
     return About(
-        [str(one) for one in own[:_MOST_CLAIMS]] if isinstance(own, list) else [],
-        {str(key): str(one) for key, one in owners.items()} if isinstance(owners, dict) else {},
+        [str(address) for address in own[:_MOST_CLAIMS]] if isinstance(own, list) else [],
+        {str(key): str(mac) for key, mac in owners.items()} if isinstance(owners, dict) else {},
     )
 
 

@@ -136,7 +136,7 @@ def ansible_options(variables: t.Mapping[str, object]) -> dict[str, object]:
 
 _ARGUMENTS = ("ssh_args", "ssh_common_args", "ssh_extra_args", "sftp_extra_args", "scp_extra_args")
 # The variables that configured_args reads
-ARGUMENTS = tuple(f"ansible_{one}" for one in (*_ARGUMENTS, "control_path", "control_path_dir"))
+ARGUMENTS = tuple(f"ansible_{name}" for name in (*_ARGUMENTS, "control_path", "control_path_dir"))
 
 
 @dataclass(frozen=True)
