@@ -31,8 +31,8 @@ _PARALLEL = 2
 
 @dataclass(frozen=True)
 class Fault:
-    """``old`` becomes ``new`` in ``file``, below plugins/module_utils/_effects, or in _pure if that
-    is named; ``tests`` are below tests/unit/module_utils/_effects."""
+    """``old`` becomes ``new`` in ``file``, below plugins/module_utils/_fleet; ``tests`` are below
+    tests/unit."""
 
     name: str
     file: str
@@ -42,8 +42,7 @@ class Fault:
 
     @property
     def path(self) -> str:
-        folder = "" if self.file.startswith("_pure/") else "_effects/"
-        return f"plugins/module_utils/{folder}{self.file}"
+        return f"plugins/module_utils/_fleet/{self.file}"
 
     def applied(self, text: str) -> str:
         """The text with the fault; raises ValueError unless there is one place for it."""
@@ -53,78 +52,78 @@ class Fault:
         return text.replace(self.old, self.new)
 
 
-_CREATION = "domain/test_creation_crashes.py"
-_PURGE = "lifecycle/test_purge_crashes.py"
-_OWNED = "machine/test_owned.py"
-_KEYS = "hypervisor/test_keys_crashes.py"
-_RELOAD = "hypervisor/test_key_reload_crashes.py"
-_SEEDING = "seed/test_seeding_crashes.py"
-_MEANWHILE = "seed/test_seeding_meanwhile.py"
-_SETTLE = "migration/test_settle.py"
-_MOVE = "migration/test_move.py"
-_LOOK = "migration/test_look.py"
+_CREATION = "provision/test_creation_crashes.py"
+_PURGE = "purge/test_purge_crashes.py"
+_OWNED = "storage/test_effects_own_files.py"
+_KEYS = "keys/test_keys_crashes.py"
+_RELOAD = "keys/test_key_reload_crashes.py"
+_SEEDING = "seeding/test_seeding_crashes.py"
+_MEANWHILE = "seeding/test_seeding_meanwhile.py"
+_SETTLE = "migration/test_effects_settle.py"
+_MOVE = "migration/test_effects_move.py"
+_LOOK = "migration/test_read_candidates.py"
 _JOURNAL = "bridge/test_journal_crashes.py"
 
 FAULTS = (
     Fault(
         "which files were made is not noted",
-        "domain/creation.py",
+        "provision/effects_creation.py",
         "    volumes.note(work.host, work.job, work.job.disks)\n",
         "    del work\n",
         f"{_CREATION}::test_a_killed_creation_is_finished_by_the_next",
     ),
     Fault(
         "that making the volumes has begun is not noted",
-        "domain/creation.py",
+        "provision/effects_creation.py",
         "        claimed = dataclasses.replace(stored, owner=me, volumes=own)\n",
         "        claimed = dataclasses.replace(stored, owner=me)\n",
         f"{_CREATION}::test_a_killed_creation_is_finished_by_the_next",
     ),
     Fault(
         "a claim is stolen from the living",
-        "base/owner.py",
+        "engine/effects_lease_holder.py",
         "    return processes.start_time(owner.pid) == owner.start_time\n",
         "    return False\n",
         f"{_CREATION}::test_a_claim_of_the_living_is_left_alone",
     ),
     Fault(
         "a run takes back claims of others",
-        "domain/creation.py",
+        "provision/effects_creation.py",
         "    if owner is None or (owner.run, owner.pid) != (claimer.run, claimer.pid):\n",
         "    if owner is None:\n",
         f"{_CREATION}::test_a_run_takes_back_its_own_claims_only",
     ),
     Fault(
         "what was begun is withdrawn",
-        "domain/creation.py",
+        "provision/effects_creation.py",
         "(owner.run, owner.pid) != (claimer.run, claimer.pid)",
         "owner.run != claimer.run",
         f"{_CREATION}::test_a_creation_that_was_begun_is_no_claim_any_more",
     ),
     Fault(
         "what failed is not undone",
-        "domain/creation.py",
+        "provision/effects_creation.py",
         "        if action is None or self.problems:\n",
         "        if action is not None or self.problems:\n",
         f"{_CREATION}::test_a_creation_that_fails_leaves_nothing",
     ),
     Fault(
         "volumes stay when their VM is given up",
-        "domain/creation.py",
+        "provision/effects_creation.py",
         "    if paths:\n",
         "    if paths and not disks:\n",
         f"{_CREATION}::test_a_creation_that_fails_leaves_nothing",
     ),
     Fault(
         "a volume whose making got no answer is forgotten",
-        "domain/creation_volumes.py",
+        "provision/effects_creation_volumes.py",
         "        if plan not in made:\n            made.append(plan)\n",
         "",
         f"{_CREATION}::test_a_creation_that_fails_leaves_nothing",
     ),
     Fault(
         "one that fails takes the others with it",
-        "domain/creation.py",
+        "provision/effects_creation.py",
         "        if run.problem is not None:\n",
         "        run.problem = next((one.problem for one in runs if one.problem), None)\n"
         "        if run.problem is not None:\n",
@@ -132,7 +131,7 @@ FAULTS = (
     ),
     Fault(
         "a dead run's claim goes before its volumes",
-        "domain/creation.py",
+        "provision/effects_creation.py",
         "        creation_rest.remove(work.host, work.domain(), work.taken)\n",
         "        domains.undefine(work.connection, work.domain())\n"
         "        creation_rest.remove(work.host, work.domain(), work.taken)\n",
@@ -140,21 +139,21 @@ FAULTS = (
     ),
     Fault(
         "a VM counts as whole before it was started",
-        "domain/creation.py",
+        "provision/effects_creation.py",
         "    starter = work.claimer if work.job.domain.start else None\n",
         "    starter = None\n",
         f"{_CREATION}::test_a_killed_creation_is_finished_by_the_next",
     ),
     Fault(
         "a guest that was started paused stays paused",
-        "domain/creation.py",
+        "provision/effects_creation.py",
         "    if state == DOMAIN_PAUSED:\n",
         "    if state < 0:\n",
         f"{_CREATION}::test_a_killed_creation_is_finished_by_the_next[names1]",
     ),
     Fault(
         "what came under the name of a volume is taken for it",
-        "machine/owned.py",
+        "storage/effects_own_files.py",
         '            return "it appeared after the name was claimed and before the volume'
         ' was created"\n',
         "            return None\n",
@@ -162,21 +161,21 @@ FAULTS = (
     ),
     Fault(
         "another file of the same name is taken for the one that was made",
-        "machine/owned.py",
+        "storage/effects_own_files.py",
         "identity.is_same(volume.made, identity.of_open(descriptor))",
         "volume.made",
         f"{_OWNED}::test_another_file_of_its_name",
     ),
     Fault(
         "a file that another domain uses is removed",
-        "machine/owned.py",
+        "storage/effects_own_files.py",
         "    if users:\n",
         "    if users and not proven:\n",
         f"{_OWNED}::test_whoever_names_it_keeps_it",
     ),
     Fault(
         "a purge removes the definition before the volumes",
-        "lifecycle/purge.py",
+        "purge/effects.py",
         "    volumes = {volume.path: volume for volume in job.plan.volumes}\n",
         "    domains.undefine(job.connection, job.dom)\n"
         "    volumes = {volume.path: volume for volume in job.plan.volumes}\n",
@@ -184,14 +183,14 @@ FAULTS = (
     ),
     Fault(
         "libvirt is not asked to remove a volume",
-        "machine/storage.py",
+        "storage/effects_storage.py",
         'patiently(connection, f"remove volume {name}", lambda: volume.delete(0))\n',
         "volume.path()\n",
         f"{_PURGE}::test_a_killed_purge_is_finished_by_the_next",
     ),
     Fault(
         "keys are in use before all of them are written",
-        "hypervisor/keys.py",
+        "keys/effects.py",
         "    _folders(new)\n    for kind",
         "    _folders(new)\n    new.rename(version)\n    new.symlink_to(version)\n"
         "    _switch(Path(CURRENT), version.name)\n    for kind",
@@ -199,28 +198,28 @@ FAULTS = (
     ),
     Fault(
         "a version of keys that was half written is taken up",
-        "hypervisor/keys.py",
+        "keys/effects.py",
         "    shutil.rmtree(new, ignore_errors=True)\n",
         "",
         f"{_KEYS}::test_a_renewal_is_there_at_once_or_not",
     ),
     Fault(
         "somebody else's keys are replaced and not kept",
-        "hypervisor/keys.py",
+        "keys/effects.py",
         "        _adopt()\n",
         "",
         f"{_KEYS}::test_files_of_others_are_kept_and_read_until_there_are_ours",
     ),
     Fault(
         "no keys are in use while the next are written",
-        "hypervisor/keys.py",
+        "keys/effects.py",
         "        before = _link(Path(CURRENT))\n",
         "        before = _link(Path(CURRENT))\n        Path(CURRENT).unlink(missing_ok=True)\n",
         f"{_KEYS}::test_a_renewal_is_there_at_once_or_not",
     ),
     Fault(
         "a switch of the network is applied before its rollback is armed",
-        "bridge/journal.py",
+        "bridge/effects_journal.py",
         '    _start("rollback", identifier, ["timer", identifier], window)\n',
         '    _start("apply", identifier, [], _APPLY_AFTER)\n'
         '    _start("rollback", identifier, ["timer", identifier], window)\n',
@@ -228,42 +227,42 @@ FAULTS = (
     ),
     Fault(
         "a switch that was taken back counts as confirmed",
-        "bridge/journal.py",
+        "bridge/effects_journal.py",
         '    except FileNotFoundError:\n        return state() == "confirmed"\n',
         "    except FileNotFoundError:\n        return True\n",
         f"{_JOURNAL}::test_a_rollback_that_was_interrupted_goes_on_at_boot",
     ),
     Fault(
         "a VM that arrived is undone because it is defined here still",
-        "_pure/migration/settling.py",
+        "migration/settling.py",
         "    _S.OFF: (_V.WAIT, _V.UNDO, _V.WAIT, _V.WAIT, _V.WAIT, _V.REPLACE),\n",
         "    _S.OFF: (_V.WAIT, _V.UNDO, _V.WAIT, _V.WAIT, _V.WAIT, _V.UNDO),\n",
         f"{_SETTLE}::test_where_both_ends_tell",
     ),
     Fault(
         "a VM that runs on both ends is taken away from one",
-        "_pure/migration/settling.py",
+        "migration/settling.py",
         "    _S.RUNNING: (_V.WAIT, _V.UNDO, _V.WAIT, _V.WAIT, _V.STOP, _V.WAIT),\n",
         "    _S.RUNNING: (_V.WAIT, _V.UNDO, _V.WAIT, _V.WAIT, _V.STOP, _V.REPLACE),\n",
         f"{_SETTLE}::test_where_they_do_not_nothing_is_done",
     ),
     Fault(
         "another VM of the same name is taken for the one that moved",
-        "migration/endpoints.py",
+        "migration/read_endpoints.py",
         "        return self.dom is not None and str(self.dom.UUIDString()) == uuid\n",
         "        return self.dom is not None\n",
         f"{_SETTLE}::test_where_they_do_not_nothing_is_done",
     ),
     Fault(
         "a definition that no move has marked is taken away",
-        "migration/settle.py",
+        "migration/effects_settle.py",
         "        if source.stored is None or source.stored.phase != moving.MIGRATING:\n",
         "        if source.stored is None:\n",
         f"{_SETTLE}::test_where_they_do_not_nothing_is_done",
     ),
     Fault(
         "the marks of a move go before what it left",
-        "migration/settle.py",
+        "migration/effects_settle.py",
         "        self.job.changed = True\n",
         "        self.job.changed = True\n"
         "        stored = destination.stored or metadata.Metadata()\n"
@@ -273,21 +272,21 @@ FAULTS = (
     ),
     Fault(
         "a move that failed is not settled",
-        "migration/move.py",
+        "migration/effects_move.py",
         "    moves.marked = True\n",
         "",
         f"{_MOVE}::test_a_move_that_fails_leaves_it_as_it_was",
     ),
     Fault(
         "a volume of a move is not noted once it is made",
-        "migration/volumes.py",
+        "migration/effects_volumes.py",
         "        _note(remote, source.name, volume.path, MADE)\n",
         "",
         f"{_MOVE}::test_each_step_changes_what_it_says",
     ),
     Fault(
         "the place of a VM that moved is given up after its marks",
-        "_pure/migration/moving.py",
+        "migration/plan_steps.py",
         '    steps.append(_final("release", text, lambda state: replace(state, claim=None)))\n',
         '    steps.append(_final("unmark", text, _there(phase=None, before=None)))\n'
         '    steps.append(_final("release", text, lambda state: replace(state, claim=None)))\n',
@@ -295,7 +294,7 @@ FAULTS = (
     ),
     Fault(
         "a VM that leaves while its hypervisor is read is said to be there, in no move",
-        "migration/look.py",
+        "migration/read_candidates.py",
         "    seen = _seen(connection)\n"
         "    host = placement_facts.read(connection, base_pool, base_path)\n",
         "    host = placement_facts.read(connection, base_pool, base_path)\n"
@@ -304,49 +303,49 @@ FAULTS = (
     ),
     Fault(
         "a medium that could not be put in stays",
-        "seed/seeding_steps.py",
+        "seeding/effects_steps.py",
         "        seed_medium.delete(work.connection, work.dom, [work.made])\n",
         "        pass\n",
         f"{_SEEDING}::test_a_seed_that_fails_changes_nothing",
     ),
     Fault(
         "the medium that a VM has goes before it has another",
-        "_pure/change/seeding.py",
+        "seeding/plan.py",
         "    return [one for one in facts.media if one.path != facts.drive]\n",
         "    return list(facts.media)\n",
         f"{_SEEDING}::test_a_medium_is_there_whole_or_the_one_before",
     ),
     Fault(
         "a medium is not noted before it is made",
-        "_pure/change/seeding.py",
+        "seeding/plan.py",
         '    yield Step("note", f"name {volume.name} in the metadata", note, payload=volume)\n',
         "",
         f"{_SEEDING}::test_a_medium_is_there_whole_or_the_one_before",
     ),
     Fault(
         "a VM that is started while its seed is made gets it nevertheless",
-        "seed/seeding_steps.py",
+        "seeding/effects_steps.py",
         "    refusals = planning.plan(facts, work.wanted).refusals\n",
         "    refusals = ()\n",
         f"{_MEANWHILE}::test_a_vm_that_is_started_meanwhile_keeps_what_it_had",
     ),
     Fault(
         "a VM whose disk holds a part of its seed can be started",
-        "seed/seeding_steps.py",
+        "seeding/effects_steps.py",
         "        raise  # the VM stays as it is and cannot be started\n",
         "        _restore(work, step)\n        raise\n",
         f"{_MEANWHILE}::test_only_a_disk_that_was_not_written_to_can_be_started_again",
     ),
     Fault(
         "what another run notes while a medium is made is overwritten",
-        "seed/seeding_steps.py",
+        "seeding/effects_steps.py",
         "            self.facts = effect(dataclasses.replace(self.facts, stored=self.read()))\n",
         "            self.facts = effect(self.facts)\n",
         f"{_MEANWHILE}::test_what_another_run_notes_meanwhile_stays",
     ),
     Fault(
         "a daemon's limits are changed before their return is certain",
-        "hypervisor/key_reload.py",
+        "keys/effects_reload.py",
         '    saved.write_text(json.dumps(limits), encoding="ascii")\n',
         '    saved.write_text(json.dumps(limits), encoding="ascii")\n'
         '    _admin(daemon, timeout, "server-clients-set", daemon, "--max-clients", "1",'
@@ -355,7 +354,7 @@ FAULTS = (
     ),
     Fault(
         "the limits that a killed run left are taken for the daemon's own",
-        "hypervisor/key_reload.py",
+        "keys/effects_reload.py",
         '    if limits["nclients_max"] == 1 and saved.exists():',
         '    if limits["nclients_max"] == 0 and saved.exists():',
         f"{_RELOAD}::test_people_get_in_again_whenever_it_is_killed",
@@ -374,7 +373,7 @@ def _copy(to: Path) -> None:
 
 def _run(root: Path, tests: list[str]) -> tuple[int, str]:
     """pytest's status on these tests, and the end of what it says."""
-    words = [f"tests/unit/module_utils/_effects/{one}" for one in tests]
+    words = [f"tests/unit/{one}" for one in tests]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:xdist", *words],
         cwd=root,

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.fleet.virt.plugins.module_utils._pure.adoption import adopt_decision
-from ansible_collections.fleet.virt.plugins.module_utils._pure.adoption.adopt_options import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption import (
+    decide as adopt_decision,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption.options import (
     ARGUMENTS,
     INTERNAL,
 )
@@ -15,7 +17,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _p
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, shares
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import hosts, registered
-from ansible_collections.fleet.virt.plugins.plugin_utils.provisioning import _batch, _vms_file
+from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _batch, _vms_file
 
 
 class Options(Connected):

@@ -9,11 +9,11 @@ import time
 import typing as t
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import (
     as_mapping,
     as_mappings,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.bridge.options import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.bridge.options import (
     ARGUMENTS,
     INTERNAL,
     parse,

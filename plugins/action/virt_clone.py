@@ -7,17 +7,17 @@ from __future__ import annotations
 import secrets
 import typing as t
 
-from ansible_collections.fleet.virt.plugins.module_utils._pure.copies import clone
-from ansible_collections.fleet.virt.plugins.module_utils._pure.copies.clone_options import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.clone import decide as clone
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.clone.options import (
     ARGUMENTS,
     INTERNAL,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_options import OPTIONS
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.options import OPTIONS
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered
-from ansible_collections.fleet.virt.plugins.plugin_utils.provisioning import _batch
+from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _batch
 
 
 class Options(Connected):

@@ -7,12 +7,12 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import located
-from ansible_collections.fleet.virt.plugins.module_utils._pure.screens import console
-from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.console import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.console import decide as console
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.decide import (
     ARGUMENTS,
     INTERNAL,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import located
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values

@@ -7,15 +7,15 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import located
-from ansible_collections.fleet.virt.plugins.module_utils._pure.screens import report
-from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.options import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.console import report
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.options import (
     LOG_ARGUMENTS as ARGUMENTS,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.options import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.options import (
     LOG_INTERNAL as INTERNAL,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.options import wanted_lines
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.options import wanted_lines
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import located
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values

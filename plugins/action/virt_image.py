@@ -7,9 +7,9 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import as_list
-from ansible_collections.fleet.virt.plugins.module_utils._pure.images.options import limits_of
-from ansible_collections.fleet.virt.plugins.module_utils._pure.images.source import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import as_list
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.options import limits_of
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.source import (
     ImageSource,
     parse_image,
     with_checksum,
@@ -72,8 +72,8 @@ def _with_sole_pools(options: Answer, task_vars: Values) -> Answer:
     results, expected, lost = (options.pop(key, None) for key in _FOR_POOLS)
     if results and expected:
         # Ansible compiles it in every run, and transferring an image does not need it
-        from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import (
-            purge_decision,
+        from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import (
+            decide as purge_decision,
         )
 
         answers = registered(task_vars, str(results), "pools")

@@ -9,24 +9,20 @@ import typing as t
 import uuid
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import (
     as_list,
     as_mapping,
     as_mappings,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.options import to_boolean
-from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import Defaults
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.options import to_boolean
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Defaults
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import MADE, Made
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, plain
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import checked
 from ansible_collections.fleet.virt.plugins.plugin_utils.images import _images
-from ansible_collections.fleet.virt.plugins.plugin_utils.provisioning import (
-    _batch,
-    _elsewhere,
-    _seeds,
-)
+from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _batch, _elsewhere, _seeds
 
 _AD_HOC = "Ansible Ad-Hoc"
 _SYSTEM = "qemu:///system"

@@ -8,10 +8,11 @@ import time
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base import proofs
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import as_list
-from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor import keys, keys_report
-from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys_options import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import as_list
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import proofs
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys import decide as keys
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys import report as keys_report
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.options import (
     ARGUMENTS,
     INTERNAL,
     ON_HYPERVISOR,

@@ -9,36 +9,33 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base import (
-    durations,
-    outcomes,
-    proofs,
-)
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import durations
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import (
     as_mapping,
     as_mappings,
     as_number,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.migration import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import outcomes, proofs
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
     bases as migration_bases,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.migration import (
-    decision as migration_decision,
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
+    decide as migration_decision,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.migration import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
     evacuation as migration_evacuation,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.migration import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
     report as migration_report,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.migration import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
     request as migration_request,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.options import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.options import (
     ARGUMENTS,
     INTERNAL,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.placement import placement
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import decide as placement
 from ansible_collections.fleet.virt.plugins.module_utils._units import MIB
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
@@ -58,7 +55,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import (
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import of_host, registered
 from ansible_collections.fleet.virt.plugins.plugin_utils.images import _images
-from ansible_collections.fleet.virt.plugins.plugin_utils.provisioning import _placing
+from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _placing
 from ansible_collections.fleet.virt.plugins.plugin_utils.reading import _moving
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import (
     as_list,
     as_mapping,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor import packages
-from ansible_collections.fleet.virt.plugins.plugin_utils.base import _alive
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.daemon import packages
+from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _alive
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import (
     Connected,
     FleetAction,

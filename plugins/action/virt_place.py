@@ -11,22 +11,20 @@ import uuid
 
 from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base import (
-    durations,
-    outcomes,
-    tables,
-)
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.arguments import Spec
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import durations, tables
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.arguments import Spec
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import (
     as_mapping,
     as_mappings,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.options import show
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.results import GENERATED
-from ansible_collections.fleet.virt.plugins.module_utils._pure.change import power
-from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import Domain
-from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import fleet_seen
-from ansible_collections.fleet.virt.plugins.module_utils._pure.placement import demand, placement
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.options import show
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.results import GENERATED
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import outcomes
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import fleet_seen
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import decide as placement
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import demand
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import power
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Domain
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import (
@@ -41,7 +39,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import (
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import shares as shares_of
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import hosts, registered
-from ansible_collections.fleet.virt.plugins.plugin_utils.provisioning import _batch, _placing
+from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _batch, _placing
 
 # rounds lost to other controllers before giving up on a VM
 _ATTEMPTS = 6

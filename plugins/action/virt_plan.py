@@ -8,22 +8,22 @@ import dataclasses
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.arguments import Spec
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import (
+    located,
     outcomes,
     proofs,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.arguments import Spec
-from ansible_collections.fleet.virt.plugins.module_utils._pure.domain import fleet_plan
-from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import Domain
-from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.fleet_plan import Place
-from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import located
-from ansible_collections.fleet.virt.plugins.module_utils._pure.placement import placement
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import decide as placement
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import fleet_plan
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.fleet_plan import Place
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Domain
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import PLACING
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered
-from ansible_collections.fleet.virt.plugins.plugin_utils.provisioning import _batch, _placing
+from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _batch, _placing
 
 _ARGUMENTS: Spec = {
     "vms": {"type": "list", "elements": "dict"},

@@ -8,19 +8,18 @@ import time
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base import outcomes, tables
-from ansible_collections.fleet.virt.plugins.module_utils._pure.domain import profiles
-from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor import (
-    preflight,
-    preflight_facts,
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import tables
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import outcomes
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight import decide as preflight
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight import (
+    facts as preflight_facts,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.preflight_host import (
-    Limits,
-)
-from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.preflight_options import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight.decide_host import Limits
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight.options import (
     ARGUMENTS,
     INTERNAL,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec import profiles
 from ansible_collections.fleet.virt.plugins.module_utils._units import parse_mib
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _clock, _output, _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction

@@ -7,12 +7,12 @@ from __future__ import annotations
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import as_list
-from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import (
-    purge_decision,
-    purge_report,
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import as_list
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import (
+    decide as purge_decision,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.purge_options import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import report as purge_report
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.options import (
     ARGUMENTS,
     INTERNAL,
 )

@@ -8,8 +8,10 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import rename_decision
-from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.rename_options import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename import (
+    decide as rename_decision,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename.options import (
     ARGUMENTS,
     INTERNAL,
 )

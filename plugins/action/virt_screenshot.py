@@ -10,17 +10,17 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import (
     as_mappings,
     as_text,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import located
-from ansible_collections.fleet.virt.plugins.module_utils._pure.screens import png, report
-from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.options import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.console import png, report
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.options import (
     ARGUMENTS,
     INTERNAL,
     wanted,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import located
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _files
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values

@@ -10,11 +10,11 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import (
     Problem,
     SpecError,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import as_mapping
-from ansible_collections.fleet.virt.plugins.module_utils._pure.seed import seed
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import as_mapping
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed import specification as seed
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, plain
-from ansible_collections.fleet.virt.plugins.plugin_utils.provisioning import _batch, _seeds
+from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _batch, _seeds
 
 _PASSED_ON = ("name", "state", "pool", "uri", "timeout")
 

@@ -7,19 +7,20 @@ from __future__ import annotations
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base import outcomes, tables
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.arguments import Spec
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import tables
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.arguments import Spec
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import (
     as_mapping,
     as_mappings,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.domain import (
-    report as provision_report,
-)
-from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import outcomes
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
     in_move,
     records,
     selection,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import (
+    report as provision_report,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction

@@ -7,8 +7,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.fleet.virt.plugins.module_utils._pure.snapshots import decision
-from ansible_collections.fleet.virt.plugins.module_utils._pure.snapshots.options import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import decide as decision
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots.options import (
     ARGUMENTS,
     INTERNAL,
     wanted_of,

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import as_mappings
-from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import (
-    restarting,
-    state_decision,
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import as_mappings
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import (
+    decide as state_decision,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.state_options import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import restarting
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.options import (
     ARGUMENTS,
     INTERNAL,
     require_sound,

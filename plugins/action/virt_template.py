@@ -7,8 +7,10 @@ from __future__ import annotations
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.fleet.virt.plugins.module_utils._pure.copies import template_decision
-from ansible_collections.fleet.virt.plugins.module_utils._pure.copies.template_options import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.template import (
+    decide as template_decision,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.template.options import (
     ARGUMENTS,
     INTERNAL,
 )

@@ -10,8 +10,8 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.utils.unsafe_proxy import wrap_var
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.arguments import Spec
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import as_mappings
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.arguments import Spec
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import as_mappings
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import WAIT

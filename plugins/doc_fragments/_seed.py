@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 
-# Written by tests/contract/test_settings.py from module_utils/_pure/seed/settings.py
+# Written by tests/contract/test_settings.py from module_utils/_fleet/seed/settings.py
 class ModuleDocFragment:
     DOCUMENTATION = r"""
 options:

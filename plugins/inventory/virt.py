@@ -217,16 +217,19 @@ from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructa
 from ansible.utils.unsafe_proxy import wrap_var
 from ansible.utils.vars import combine_vars
 from ansible.vars.plugins import get_vars_from_inventory_sources
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base import requirements
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base.deadline import Failed
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, visible
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base import ip
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import ip
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
+    read_requirements as requirements,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_deadline import Failed
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import (
     Json,
     as_list,
     as_mapping,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils.base import _alive, _output
+from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _alive
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values, to_plain
 from ansible_collections.fleet.virt.plugins.plugin_utils.reading import (
     _claims,

@@ -55,7 +55,7 @@ _raw:
 """
 
 from ansible.plugins.lookup import LookupBase
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import (
     as_list,
     as_mapping,
 )

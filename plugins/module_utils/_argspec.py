@@ -23,12 +23,13 @@ from . import _bytecode
 
 _bytecode.cache()  # before the rest of the collection is imported
 
-from ._effects.base import company, requirements
 from ._errors import FleetVirtError, LibvirtFailure, SpecError
+from ._fleet.base import read_caller as company
+from ._fleet.base import read_requirements as requirements
 from ._libvirt import LIBVIRT_IMPORT_ERROR
 
 if t.TYPE_CHECKING:
-    from ._pure.base.arguments import Spec
+    from ._fleet.base.arguments import Spec
 
 # Twin of the documentation fragment ``fleet.virt._connection``
 CONNECTION: Spec = {

@@ -23,8 +23,9 @@ import types
 import typing as t
 from zipimport import zipimporter
 
-from ._effects.base import files, locks
 from ._errors import PlanRefused
+from ._fleet.base import effects_files as files
+from ._fleet.base import effects_locks as locks
 
 if t.TYPE_CHECKING:
     from pathlib import Path

@@ -147,13 +147,15 @@ output:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._effects.adoption import adopt
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
-from ansible_collections.fleet.virt.plugins.module_utils._pure.adoption.adopt_options import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption import effects as adopt
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption.options import (
     ARGUMENTS,
     INTERNAL,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.adoption.adopt_plan import Options
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption.plan import Options
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
+    connect,
+)
 
 
 def main() -> None:

@@ -167,9 +167,9 @@ earlier:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module
-from ansible_collections.fleet.virt.plugins.module_utils._effects.bridge import bridge
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.module_utils._pure.bridge.options import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.bridge import effects as bridge
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.bridge.options import (
     ARGUMENTS,
     INTERNAL,
     parse,

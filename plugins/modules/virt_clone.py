@@ -143,12 +143,14 @@ intermediate:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
-from ansible_collections.fleet.virt.plugins.module_utils._effects.copies import look
-from ansible_collections.fleet.virt.plugins.module_utils._pure.copies.clone_options import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
+    connect,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.clone.options import (
     ARGUMENTS,
     INTERNAL,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.template import read as look
 
 
 def main() -> None:

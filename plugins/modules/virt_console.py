@@ -79,12 +79,14 @@ output:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
-from ansible_collections.fleet.virt.plugins.module_utils._effects.screens.console import look
-from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.console import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
+    connect,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.decide import (
     ARGUMENTS,
     wanted_names,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.read import look
 
 
 def main() -> None:

@@ -101,13 +101,15 @@ output:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
-from ansible_collections.fleet.virt.plugins.module_utils._effects.screens.console_log import read
-from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.options import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
+    connect,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.options import (
     LOG_ARGUMENTS,
     LOG_INTERNAL,
     wanted_lines,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.read_log import read
 
 
 def main() -> None:

@@ -135,7 +135,7 @@ overruled:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._effects.hypervisor import daemon
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.daemon import effects as daemon
 
 
 def main() -> None:

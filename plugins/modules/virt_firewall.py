@@ -104,7 +104,7 @@ note:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._effects.hypervisor.firewall import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.firewall.effects import (
     Result,
     open_ports,
 )

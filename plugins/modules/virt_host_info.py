@@ -399,9 +399,13 @@ host:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
-from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import placement_facts
-from ansible_collections.fleet.virt.plugins.module_utils._effects.machine.host import read_host
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
+    connect,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
+    read_placement_facts as placement_facts,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_host import read_host
 
 
 def main() -> None:

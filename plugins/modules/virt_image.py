@@ -267,16 +267,20 @@ images:
 
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
-from ansible_collections.fleet.virt.plugins.module_utils._effects.images import state as image_state
-from ansible_collections.fleet.virt.plugins.module_utils._effects.images import users as image_users
-from ansible_collections.fleet.virt.plugins.module_utils._pure.images.options import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
+    connect,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.images import effects as image_state
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.images import (
+    effects_users as image_users,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.options import (
     DOWNLOAD_TIMEOUT,
     INTERNAL,
     MAX_UNPACKED,
     limits_of,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.images.source import with_checksum
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.source import with_checksum
 
 
 def main() -> None:

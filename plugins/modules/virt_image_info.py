@@ -107,9 +107,13 @@ damaged:
 
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
-from ansible_collections.fleet.virt.plugins.module_utils._effects.images import users as image_users
-from ansible_collections.fleet.virt.plugins.module_utils._pure.images.options import INFO_INTERNAL
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
+    connect,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.images import (
+    effects_users as image_users,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.options import INFO_INTERNAL
 
 
 def main() -> None:

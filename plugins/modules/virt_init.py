@@ -1472,11 +1472,11 @@ vms:
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
     Connection,
     connect,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_options import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.options import (
     ARGUMENTS,
     INTERNAL,
     OPTIONS,
@@ -1490,7 +1490,9 @@ def main() -> None:
     params = module.options
 
     def facts(connection: Connection) -> t.Mapping[str, object]:
-        from ansible_collections.fleet.virt.plugins.module_utils._effects.domain import up_to_date
+        from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import (
+            read_up_to_date as up_to_date,
+        )
 
         return up_to_date.facts(connection, t.cast("up_to_date.Options", params))
 
@@ -1499,9 +1501,11 @@ def main() -> None:
             return facts(connection)
 
     def compare() -> t.Mapping[str, object]:
-        from ansible_collections.fleet.virt.plugins.module_utils._effects.domain import (
-            existing,
-            init,
+        from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import (
+            effects as init,
+        )
+        from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import (
+            read_existing as existing,
         )
 
         domains, settings = init.read_options(t.cast("init.Options", params))
@@ -1509,7 +1513,9 @@ def main() -> None:
             return {**facts(connection), "vms": existing.compare(connection, domains, settings)}
 
     def work() -> t.Mapping[str, object]:
-        from ansible_collections.fleet.virt.plugins.module_utils._effects.domain import init
+        from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import (
+            effects as init,
+        )
 
         domains, settings = init.read_options(t.cast("init.Options", params))
         with connect(params["uri"], params["timeout"]) as connection:

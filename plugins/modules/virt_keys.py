@@ -284,9 +284,9 @@ requests:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module
-from ansible_collections.fleet.virt.plugins.module_utils._effects.hypervisor import keys
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys_options import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys import effects as keys
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.options import (
     ARGUMENTS,
     INTERNAL,
 )

@@ -67,8 +67,12 @@ maintenance:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
-from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import maintenance
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
+    connect,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
+    effects_maintenance as maintenance,
+)
 
 
 def main() -> None:

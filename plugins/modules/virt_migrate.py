@@ -357,18 +357,22 @@ output:
 from collections.abc import Mapping
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
-from ansible_collections.fleet.virt.plugins.module_utils._effects.migration import (
-    jobs as migration_jobs,
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
+    connect,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._effects.migration import (
-    look as migration_look,
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
+    effects as migration,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._effects.migration import migration
-from ansible_collections.fleet.virt.plugins.module_utils._pure.migration import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
+    effects_jobs as migration_jobs,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
+    read_candidates as migration_look,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
     request as migration_request,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.options import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.options import (
     ARGUMENTS,
     INTERNAL,
 )

@@ -85,8 +85,8 @@ pools:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._effects.hypervisor import pool_setup
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.arguments import Spec
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.arguments import Spec
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.pools import effects as pool_setup
 
 
 def main() -> None:

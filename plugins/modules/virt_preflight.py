@@ -163,8 +163,8 @@ output:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._effects.hypervisor import preflight
-from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.preflight_options import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight import read as preflight
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight.options import (
     ARGUMENTS,
     INTERNAL,
 )

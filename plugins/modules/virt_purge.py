@@ -179,13 +179,15 @@ output:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
-from ansible_collections.fleet.virt.plugins.module_utils._effects.lifecycle import purge
-from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.purge_options import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
+    connect,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import effects as purge
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.options import (
     ARGUMENTS,
     INTERNAL,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.purge_plan import Options
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.plan import Options
 
 
 def main() -> None:

@@ -151,9 +151,11 @@ output:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
-from ansible_collections.fleet.virt.plugins.module_utils._effects.lifecycle import rename
-from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.rename_options import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
+    connect,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename import effects as rename
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename.options import (
     ARGUMENTS,
     INTERNAL,
 )

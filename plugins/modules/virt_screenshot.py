@@ -112,13 +112,15 @@ output:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
-from ansible_collections.fleet.virt.plugins.module_utils._effects.screens.screenshot import (
-    capture,
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
+    connect,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.options import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.options import (
     ARGUMENTS,
     wanted,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.read_screenshot import (
+    capture,
 )
 
 

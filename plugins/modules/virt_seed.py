@@ -171,13 +171,15 @@ seed:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
-from ansible_collections.fleet.virt.plugins.module_utils._effects.seed import (
-    nocloud as seed_nocloud,
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
+    connect,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._effects.seed import seeding
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.settings import names
-from ansible_collections.fleet.virt.plugins.module_utils._pure.seed.settings import SEED
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.settings import names
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed import (
+    effects_nocloud as seed_nocloud,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed.settings import SEED
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding import effects as seeding
 
 
 def main() -> None:

@@ -181,9 +181,11 @@ output:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
-from ansible_collections.fleet.virt.plugins.module_utils._effects.snapshots import snapshot
-from ansible_collections.fleet.virt.plugins.module_utils._pure.snapshots.options import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
+    connect,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import effects as snapshot
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots.options import (
     ARGUMENTS,
     INTERNAL,
     wanted_of,

@@ -217,9 +217,11 @@ output:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
-from ansible_collections.fleet.virt.plugins.module_utils._effects.lifecycle import state
-from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.state_options import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
+    connect,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import effects as state
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.options import (
     ARGUMENTS,
     INTERNAL,
     require_sound,

@@ -201,9 +201,12 @@ output:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
-from ansible_collections.fleet.virt.plugins.module_utils._effects.copies import look, template
-from ansible_collections.fleet.virt.plugins.module_utils._pure.copies.template_options import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
+    connect,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.template import effects as template
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.template import read as look
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.template.options import (
     ARGUMENTS,
     INTERNAL,
 )

@@ -172,8 +172,10 @@ waiting:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
-from ansible_collections.fleet.virt.plugins.module_utils._effects.seed import wait
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
+    connect,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding import effects_wait as wait
 
 
 def main() -> None:

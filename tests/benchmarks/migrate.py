@@ -39,10 +39,10 @@ sys.dont_write_bytecode = True
 sys.path[:0] = [str(CHECKOUT), str(CHECKOUT / ".venv" / "collections")]
 os.environ.setdefault("ANSIBLE_COLLECTIONS_PATH", str(CHECKOUT / ".venv" / "collections"))
 
-from ansible_collections.fleet.virt.plugins.module_utils._pure.migration import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
     command as migration_command,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.types import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.types import (
     Destination,
     NewVolume,
     Options,

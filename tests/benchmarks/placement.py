@@ -27,8 +27,8 @@ import typing as t
 from pathlib import Path
 
 if t.TYPE_CHECKING:
-    from ansible_collections.fleet.virt.plugins.module_utils._pure.placement import (
-        placement as library,
+    from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import (
+        decide as library,
     )
 else:
     _TREE = tempfile.TemporaryDirectory(prefix="fleet-virt-collections-")
@@ -36,8 +36,8 @@ else:
     _LINK.parent.mkdir(parents=True)
     _LINK.symlink_to(Path(__file__).resolve().parents[2], target_is_directory=True)
     sys.path.insert(0, _TREE.name)
-    from ansible_collections.fleet.virt.plugins.module_utils._pure.placement import (
-        placement as library,
+    from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import (
+        decide as library,
     )
 
 # memory MiB, CPUs, disk MiB, how often

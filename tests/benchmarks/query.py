@@ -118,8 +118,10 @@ def _raw() -> int:
 
 
 def _ours() -> int:
-    from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
-    from ansible_collections.fleet.virt.plugins.module_utils._effects.machine.domains import (
+    from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
+        connect,
+    )
+    from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_domains import (
         Wanted,
         read_domains,
     )

@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterator
 
 import yaml
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.settings import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.settings import (
     Group,
     Setting,
     Table,

@@ -16,26 +16,26 @@ from pathlib import Path
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils import _lxml
 from ansible_collections.fleet.virt.plugins.module_utils._errors import XmlError
-from ansible_collections.fleet.virt.plugins.module_utils._pure.adoption import (
-    described,
-    undescribed,
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption import export as described
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption import (
+    unsupported as undescribed,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import Metadata
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.settings import Group, Setting
-from ansible_collections.fleet.virt.plugins.module_utils._pure.change import definition
-from ansible_collections.fleet.virt.plugins.module_utils._pure.domain import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.metadata import Metadata
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.settings import Group, Setting
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import domain_info
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import definition
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec import (
     difference,
     difference_devices,
+    leftovers,
     settings,
     settings_devices,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import Domain
-from ansible_collections.fleet.virt.plugins.module_utils._pure.hardware import leftovers
-from ansible_collections.fleet.virt.plugins.module_utils._pure.hardware.leftover_rules import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Domain
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.leftover_rules import (
     Place,
     line_of,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import domain_info
 from ansible_collections.fleet.virt.tests.contract import _libvirt_source
 
 if t.TYPE_CHECKING:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.names import playbook_command
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.names import playbook_command
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _variables
 from ansible_collections.fleet.virt.tests.contract import _tools
 from ansible_collections.fleet.virt.tests.contract._imports import parse

@@ -27,7 +27,9 @@ ON_HYPERVISORS = [*MODULES, *UTILS]
 PACKAGE = (*COLLECTION, "plugins")
 
 # Where the one library that hypervisors may have is imported, and only if it is wanted
-OPTIONAL_DOOR = "guest_disk.py"
+OPTIONAL_DOOR = "effects_guest_disk.py"
+# What the names of files that touch libvirt, files and programs begin with
+EFFECTS = ("effects", "read")
 MODULE_LINES = 60
 FILE_LINES = 400
 DOCUMENTATION = {"DOCUMENTATION", "EXAMPLES", "RETURN"}
@@ -150,7 +152,15 @@ def test_helpers_are_private(path: Path) -> None:
     assert any(part.startswith("_") for part in path.parts[2:]), "has a public name"
 
 
-@each([path for path in UTILS if "_pure" in path.parts])
+def touches(path: Path) -> bool:
+    """Whether a file of a feature may touch libvirt, files and programs, by its name."""
+    return path.name.startswith(EFFECTS)
+
+
+PURE = [path for path in UTILS if "_fleet" in path.parts and not touches(path)]
+
+
+@each(PURE)
 def test_pure_files_are_pure(path: Path) -> None:
     """What is pure knows its like and the helpers, and of the machine nothing."""
     effects = {
@@ -176,12 +186,14 @@ def test_pure_files_are_pure(path: Path) -> None:
         "tempfile",
     }
     effects |= {"threading", "time", "urllib"}
-    helpers = {"_pure", "_errors", "_lxml", "_units"}
+    helpers = {"_fleet", "_errors", "_lxml", "_units"}
     for line, name in imports(path):
         below = ours(name)
         if below:
             assert below[0] == "module_utils", f"line {line}: {'.'.join(below)}"
             assert below[1] in helpers, f"line {line}: not pure: {below[1]}"
+            file = below[3] if len(below) > 3 else ""
+            assert not file.startswith(EFFECTS), f"line {line}: not pure: {'.'.join(below)}"
         else:
             pure = name[:2] == ("urllib", "parse")
             assert pure or name[0] not in effects, f"line {line}: not pure: {name[0]}"
@@ -192,7 +204,7 @@ def test_one_file_starts_programs() -> None:
     starting = [
         path for path in PLUGINS if any(name[0] == "subprocess" for _line, name in imports(path))
     ]
-    assert [path.name for path in starting] == ["programs.py"]
+    assert [path.name for path in starting] == ["effects_programs.py"]
 
 
 def test_one_file_reads_the_table_of_sockets() -> None:
@@ -200,7 +212,7 @@ def test_one_file_reads_the_table_of_sockets() -> None:
     table = re.compile(r"/proc/net/(tcp|\{)|_diag|PEERCRED")
     reading = [path.name for path in PLUGINS if table.search((CHECKOUT / path).read_text())]
     # listeners.py names the table in its documentation
-    assert sorted(set(reading)) == ["listeners.py", "tcp_table.py"]
+    assert sorted(set(reading)) == ["listeners.py", "read_tcp_table.py"]
 
 
 def test_one_file_writes_to_the_screen() -> None:
@@ -222,7 +234,7 @@ def test_one_file_renames() -> None:
         if isinstance(node, ast.Attribute) and (ast.unparse(node) in ways or node.attr == "rename")
         if ast.unparse(node) not in ("dom.rename", "domains.rename")  # libvirt's, of a domain
     }
-    assert renaming == {"files.py"}
+    assert renaming == {"effects_files.py"}
 
 
 def test_one_file_speaks_to_systemd_and_one_reads_the_kernels_line_of_a_process() -> None:
@@ -240,7 +252,8 @@ def test_one_file_speaks_to_systemd_and_one_reads_the_kernels_line_of_a_process(
         for path in UTILS
     }
     found = {name: words for name, words in asking.items() if words}
-    assert found == {"systemd.py": ["systemctl", "systemd-run"], "processes.py": ["/stat"]}
+    systemd = {"effects_systemd.py": ["systemctl", "systemd-run"]}
+    assert found == {**systemd, "read_processes.py": ["/stat"]}
 
 
 @each([path for path in UTILS if path.name != "__init__.py"])
@@ -300,7 +313,7 @@ def test_one_file_changes_definitions() -> None:
         if isinstance(node, ast.Attribute) and node.attr in changing
         if ast.unparse(node.value) != "domains"
     }
-    assert found == {"domains.py"}
+    assert found == {"effects_definitions.py"}
 
 
 def test_plugin_folders_are_ansibles() -> None:

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.settings import Group, Setting
-from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import many
-from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.settings import VM
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.settings import Group, Setting
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import many
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.settings import VM
 from ansible_collections.fleet.virt.tests import setting_classes
 from ansible_collections.fleet.virt.tests.contract import _tools
 from ansible_collections.fleet.virt.tests.setting_classes import PROVEN, SCHEMA_ONLY, VMS

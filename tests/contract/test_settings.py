@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.settings import Table
-from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_options import ARGUMENTS
-from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.settings import VM
-from ansible_collections.fleet.virt.plugins.module_utils._pure.seed.settings import SEED, SEEDS
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.settings import Table
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.options import ARGUMENTS
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed.settings import SEED, SEEDS
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.settings import VM
 from ansible_collections.fleet.virt.tests.contract import _tools, settings
 
 FRAGMENT = '''\
@@ -30,7 +30,7 @@ FRAGMENT = '''\
 from __future__ import annotations
 
 
-# Written by tests/contract/test_settings.py from module_utils/_pure/seed/settings.py
+# Written by tests/contract/test_settings.py from module_utils/_fleet/seed/settings.py
 class ModuleDocFragment:
     DOCUMENTATION = r"""
 options:

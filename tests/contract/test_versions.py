@@ -155,13 +155,12 @@ def without_ansible() -> list[Path]:
 
 def test_what_imports_ansible_is_run_with_every_version() -> None:
     left_out = set(map(str, without_ansible()))
-    effects = "tests/unit/module_utils/_effects"
-    assert f"{effects}/base/test_locks.py" in left_out
-    assert f"{effects}/images/test_download.py" not in left_out
-    assert "tests/unit/plugin_utils/base/test_peers.py" in left_out
-    assert "tests/unit/plugin_utils/reading/test_direct.py" not in left_out
+    assert "tests/unit/base/test_effects_locks.py" in left_out
+    assert "tests/unit/images/test_effects_download.py" not in left_out
+    assert "tests/unit/base/test_peers.py" in left_out
+    assert "tests/unit/reading/test_direct.py" not in left_out
     # whose steps fetch images
-    assert f"{effects}/domain/test_creation_crashes.py" not in left_out
+    assert "tests/unit/provision/test_creation_crashes.py" not in left_out
 
 
 @pytest.mark.parametrize("version", VERSIONS, ids=lambda it: f"{it.core}-python{it.python}")

@@ -30,7 +30,7 @@ from ansible_collections.fleet.virt.tests.integration.support.images import (
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 from ansible_collections.fleet.virt.tests.unit import _https
-from ansible_collections.fleet.virt.tests.unit.module_utils._effects.images.test_unpack import zstd
+from ansible_collections.fleet.virt.tests.unit.images.test_read_unpack import zstd
 
 OTHER_POOL = "fv-image-other"
 

@@ -23,19 +23,24 @@ from xml.etree import ElementTree
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils import _lxml
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base import deadline, locks
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import (
-    Connection,
-    connect,
-)
-from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import storage
 from ansible_collections.fleet.virt.plugins.module_utils._errors import (
     DeadlineExceeded,
     LibvirtFailure,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
+    effects_deadline as deadline,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import effects_locks as locks
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import metadata
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
+    Connection,
+    connect,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.metadata import Metadata
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage import (
+    effects_storage as storage,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._libvirt import ERR_OPERATION_INVALID
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base import metadata
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import Metadata
 
 Value = t.TypeVar("Value")
 _DISK_ONLY = 16  # VIR_DOMAIN_SNAPSHOT_CREATE_DISK_ONLY

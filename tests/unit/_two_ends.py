@@ -10,20 +10,27 @@ import dataclasses
 import typing as t
 from collections.abc import Iterator
 
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import Connection
-from ansible_collections.fleet.virt.plugins.module_utils._effects.migration import endpoints, settle
-from ansible_collections.fleet.virt.plugins.module_utils._effects.migration.jobs import Job
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base import metadata
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import metadata
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
+    Connection,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.metadata import (
     MADE,
     Metadata,
     Move,
     OwnVolume,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.names import CLAIM
-from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.plan import claim_uuid
-from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.types import Destination
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.names import CLAIM
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
+    effects_settle as settle,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
+    read_endpoints as endpoints,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.effects_jobs import Job
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.plan import claim_uuid
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.types import Destination
 from ansible_collections.fleet.virt.tests.unit._crash import Machine, Machines
 from lxml import etree
 

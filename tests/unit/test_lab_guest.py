@@ -8,10 +8,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import yaml
-from ansible_collections.fleet.virt.plugins.module_utils._pure.seed import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed import (
     documents as seed_documents,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.seed.types import File, HostKey, Seed
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed.types import (
+    File,
+    HostKey,
+    Seed,
+)
 
 _GUEST = Path(__file__).resolve().parents[1] / "lab" / "guest" / "debian"
 # Which of cloud-init's modules reads what stands in user-data

@@ -20,7 +20,7 @@ def test_it_can_be_seeded(fault: Fault, checkout: Path) -> None:
     assert seeded != text
     ast.parse(seeded)
     file, _colons, name = fault.tests.partition("::")
-    tests = (checkout / "tests/unit/module_utils/_effects" / file).read_text(encoding="utf-8")
+    tests = (checkout / "tests/unit" / file).read_text(encoding="utf-8")
     assert f"def {name.partition('[')[0]}(" in tests
 
 

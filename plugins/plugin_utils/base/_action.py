@@ -20,15 +20,10 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, visible
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base import outcomes
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.arguments import Spec
-from ansible_collections.fleet.virt.plugins.plugin_utils.base import (
-    _alive,
-    _answers,
-    _flood,
-    _output,
-    _packed,
-)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.arguments import Spec
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import outcomes
+from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _alive, _flood, _packed
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _answers, _output
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, to_plain
 
 

@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import as_mapping
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import as_mapping
+from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core._flood import MOST_SAID
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values, to_plain
 
-MOST_SAID = 64 * 1024 * 1024  # characters of a result; a thousand VMs need a tenth
 _LONGEST_TEXT = 20_000  # characters of a text that is shown
 _MOST_TEXTS = 20
 # Facts that Ansible itself adds to a result, after removing them from the host's output

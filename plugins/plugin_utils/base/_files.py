@@ -13,8 +13,8 @@ import os
 import stat
 from pathlib import Path
 
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base import files
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import effects_files as files
 
 
 def write_if_changed(path: str, text: str, *, check: bool) -> str | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import Json
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import Json
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values, to_plain
 
 POOL_PATH = "/var/lib/libvirt/images"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import (
     as_list,
     as_mapping,
 )

@@ -18,7 +18,7 @@ import typing as t
 
 from ansible.module_utils.parsing.convert_bool import BOOLEANS
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.options import show
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.options import show
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._answers import PREFIXES
 
 # Of the fleet or of a hypervisor; mostly in group_vars, so every playbook accepts them
@@ -191,9 +191,7 @@ def settings() -> frozenset[str]:
     Ansible compiles a collection in every run, and their tables are half of what a reading playbook
     would import: they are only loaded where one of them may be meant.
     """
-    from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_options import (
-        OPTIONS,
-    )
+    from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.options import OPTIONS
 
     return frozenset(f"vm_{name}" for name in OPTIONS)
 

@@ -22,9 +22,11 @@ import typing as t
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base import programs
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.console import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
+    effects_programs as programs,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.decide import (
     BROWSER,
     PAGES,
     SERIAL,

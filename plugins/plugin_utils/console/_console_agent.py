@@ -15,11 +15,13 @@ from ansible_collections.fleet.virt.plugins.module_utils import (
     _libxml2,
     _lxml,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._effects.screens import console_agent
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.console import (
+    effects_agent as console_agent,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _sent
 
 
 def program() -> bytes:
     """The agent's program, with the files that it imports."""
     modules = (_errors, _libxml2, _lxml, _libvirt, console_agent)
-    return _sent.program(modules, "console_agent.main()")
+    return _sent.program(modules, "effects_agent.main()")

@@ -20,11 +20,13 @@ import tempfile
 import threading
 from pathlib import Path
 
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base import (
-    programs,
-    tcp_table,
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
+    effects_programs as programs,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import listeners
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import listeners
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
+    read_tcp_table as tcp_table,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_session import Session
 
 VIEWER = "remote-viewer"

@@ -18,8 +18,10 @@ import select
 import time
 import typing as t
 
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base import programs
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
+    effects_programs as programs,
+)
 
 _SECONDS = 30.0  # to log in, open libvirt and respond
 _LONGEST = 65536  # bytes of a response, and of error output

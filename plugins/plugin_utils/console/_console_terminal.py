@@ -19,7 +19,7 @@ import tty
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.module_utils._pure.screens import terminal
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.console import terminal
 from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_remote import RemoteSide
 
 _LOOK = 200  # milliseconds between two checks for the end

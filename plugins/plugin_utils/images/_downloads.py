@@ -15,13 +15,22 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base import sparse
-from ansible_collections.fleet.virt.plugins.module_utils._effects.images import base_file, download
-from ansible_collections.fleet.virt.plugins.module_utils._effects.images import url as image_url
-from ansible_collections.fleet.virt.plugins.module_utils._effects.images.digests import DigestCache
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.module_utils._pure.images.options import Limits
-from ansible_collections.fleet.virt.plugins.module_utils._pure.images.source import ImageSource
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import read_sparse as sparse
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.images import (
+    effects_base_file as base_file,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.images import (
+    effects_download as download,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.images import (
+    effects_url as image_url,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.effects_digests import (
+    DigestCache,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.options import Limits
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.source import ImageSource
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output
 from ansible_collections.fleet.virt.plugins.plugin_utils.images._images import (
     LocalImage,

@@ -20,13 +20,16 @@ import time
 import typing as t
 from pathlib import Path
 
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base import locks, owner
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import effects_locks as locks
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import (
     as_list,
     as_mapping,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import Owner
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.metadata import Owner
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import (
+    effects_lease_holder as owner,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values
 

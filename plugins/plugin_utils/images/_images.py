@@ -21,22 +21,25 @@ from pathlib import Path
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.connection import ConnectionBase
-from ansible_collections.fleet.virt.plugins.module_utils._effects.images.check import (
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import durations
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import as_list
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.options import show
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.results import GENERATED
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.effects_digests import (
+    DigestCache,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.options import not_queried
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.read_check import (
     check_structure,
     is_packed,
     read_content,
     read_format,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._effects.images.digests import DigestCache
-from ansible_collections.fleet.virt.plugins.module_utils._effects.images.unpack import LIMIT
-from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base import durations
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import as_list
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.options import show
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.results import GENERATED
-from ansible_collections.fleet.virt.plugins.module_utils._pure.images.options import not_queried
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.read_unpack import LIMIT
 from ansible_collections.fleet.virt.plugins.module_utils._units import MIB, format_size
-from ansible_collections.fleet.virt.plugins.plugin_utils.base import _alive, _output
+from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _alive
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
 from ansible_collections.fleet.virt.plugins.plugin_utils.images import _image_spread

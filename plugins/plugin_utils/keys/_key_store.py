@@ -25,9 +25,10 @@ import stat
 import typing as t
 from pathlib import Path
 
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base import files, locks
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import effects_files as files
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import effects_locks as locks
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.decide import (
     CERTIFICATES,
     DAY,
     DROP,

@@ -13,10 +13,10 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base import proofs
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.proofs import Silence
-from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor import keys
-from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import proofs
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.proofs import Silence
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys import decide as keys
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.decide import (
     CERTIFICATES,
     DAY,
     KINDS,

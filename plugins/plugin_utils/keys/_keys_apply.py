@@ -14,13 +14,13 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import (
     as_list,
     as_mapping,
     as_text,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor import keys
-from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys import decide as keys
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.decide import (
     DAY,
     KINDS,
     Reason,

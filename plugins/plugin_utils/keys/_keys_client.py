@@ -14,9 +14,9 @@ import shutil
 import typing as t
 from pathlib import Path
 
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base import files
-from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor import keys
-from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys import Seen, Wanted
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import effects_files as files
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys import decide as keys
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.decide import Seen, Wanted
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys import _key_store, _x509
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys._key_store import KeyStore, KindStore
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys._keys_signing import (

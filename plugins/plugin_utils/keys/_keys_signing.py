@@ -13,8 +13,8 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor import keys
-from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys import decide as keys
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.decide import (
     Authority,
     Rotation,
     Wanted,

@@ -16,7 +16,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.decide import (
     BACKDATED,
     DAY,
     Certificate,

@@ -17,10 +17,16 @@ import contextlib
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils import _libvirt
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base import deadline
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import Connection
-from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import addresses
 from ansible_collections.fleet.virt.plugins.module_utils._errors import LibvirtFailure
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
+    effects_deadline as deadline,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
+    Connection,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
+    read_addresses as addresses,
+)
 
 _SECONDS = 8.0  # libvirt itself gives an agent 5 to start responding
 _MOST_CONNECTIONS = 4

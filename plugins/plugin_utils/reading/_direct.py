@@ -18,18 +18,23 @@ import typing as t
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base import requirements
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import Connection
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base.deadline import Failed
-from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import fleet
-from ansible_collections.fleet.virt.plugins.module_utils._effects.machine.domains import (
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
+    read_requirements as requirements,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
+    Connection,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_deadline import Failed
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.options import show
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import read_fleet as fleet
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_domains import (
     Wanted,
     read_domains,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._effects.machine.host import read_host
-from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.options import show
-from ansible_collections.fleet.virt.plugins.plugin_utils.base import _alive, _peers
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_host import read_host
+from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _alive
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
 from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _become, _ssh
 

@@ -14,7 +14,7 @@ import os
 import shlex
 import typing as t
 
-from ansible_collections.fleet.virt.plugins.module_utils._pure.seed.public_keys import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed.public_keys import (
     public_key_problem,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.reading import _guests

@@ -13,10 +13,10 @@ import re
 import socket
 import typing as t
 
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base import states
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import states
 
 if t.TYPE_CHECKING:
-    from ansible_collections.fleet.virt.plugins.module_utils._pure.machine.snapshot import (
+    from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.snapshot import (
         MetadataEntry,
     )
 

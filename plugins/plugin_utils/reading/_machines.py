@@ -17,12 +17,16 @@ import typing as t
 from urllib.parse import urlsplit
 
 from ansible.inventory.host import Host
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base import deadline
-from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import (
-    addresses,
-    neighbours,
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
+    effects_deadline as deadline,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base import ip
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import ip
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
+    read_addresses as addresses,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
+    read_neighbours as neighbours,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils.reading import _claims, _guests, _reading
 from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _from_host
 

@@ -20,18 +20,21 @@ import time
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils import _errors, _units
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base import files, locks
-from ansible_collections.fleet.virt.plugins.module_utils._effects.migration import progress
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base import results, tables
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import effects_files as files
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import effects_locks as locks
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import results, tables
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import (
     as_list,
     as_mappings,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.migration import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
+    effects_progress as progress,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
     progress as migration_progress,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.progress import News
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.progress import News
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values, plain
 from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_remote import RemoteSide
@@ -76,7 +79,7 @@ class Moving:
         if self._over.wait(migration_progress.SECONDS):
             return
         with contextlib.suppress(FleetVirtError, OSError, ValueError):
-            program = _sent.program(_MODULES, "progress.main()")
+            program = _sent.program(_MODULES, "effects_progress.main()")
             remote = RemoteSide(command, program, {"names": sorted(self._news.told)})
             try:
                 self._follow(remote)

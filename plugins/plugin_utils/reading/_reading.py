@@ -16,24 +16,28 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.fleet.virt.plugins.module_utils import _libvirt
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base import deadline
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import (
-    Connection,
-    connect,
-)
-from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import addresses
 from ansible_collections.fleet.virt.plugins.module_utils._errors import (
     DeadlineExceeded,
     FleetVirtError,
     LibvirtFailure,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.ip import usable
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import as_number
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.states import state_name
-from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
+    effects_deadline as deadline,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
+    Connection,
+    connect,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.ip import usable
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import as_number
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.states import state_name
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
     domain_entry,
     domain_info,
     network_info,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
+    read_addresses as addresses,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.reading import _agents, _claims, _guests
 from ansible_collections.fleet.virt.plugins.plugin_utils.reading._guests import Guest, GuestAddress
@@ -47,9 +51,7 @@ _BEHIND = ("nat", None)
 _NEAR_SECONDS = 10.0
 
 if t.TYPE_CHECKING:
-    from ansible_collections.fleet.virt.plugins.module_utils._pure.machine.snapshot import (
-        DomainEntry,
-    )
+    from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.snapshot import DomainEntry
 
 
 @dataclass(frozen=True)

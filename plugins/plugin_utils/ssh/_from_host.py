@@ -18,13 +18,11 @@ import json
 import sys
 import typing as t
 
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base import ip
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import ip
 from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _ssh
 
 if t.TYPE_CHECKING:
-    from ansible_collections.fleet.virt.plugins.module_utils._pure.machine.snapshot import (
-        DomainEntry,
-    )
+    from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.snapshot import DomainEntry
 
 SOURCES = ("neighbour", "console")
 _MOST_CLAIMS = 1024  # addresses looked up in the neighbour table
@@ -47,20 +45,20 @@ def tail(path):
         return file.read(256 * 1024).decode("utf-8", "replace")
 
 def missing():
-    known = set(neighbours.table().values())
+    known = set(read_neighbours.table().values())
     return [guest for guest in request["guests"].values() if not known & set(guest["macs"])]
 
 bridges = {
     bridge
     for guest in missing()
-    for bridge in map(neighbours.bridge_of, guest["targets"])
+    for bridge in map(read_neighbours.bridge_of, guest["targets"])
     if bridge
 }
-if any([neighbours.trigger_arp(bridge) for bridge in sorted(bridges)]):
+if any([read_neighbours.trigger_arp(bridge) for bridge in sorted(bridges)]):
     end = time.monotonic() + request["patience"]
     while missing() and time.monotonic() < end:
         time.sleep(0.05)
-table = neighbours.table()
+table = read_neighbours.table()
 answer = {}
 for uuid, guest in request["guests"].items():
     macs = guest["macs"]
@@ -68,7 +66,7 @@ for uuid, guest in request["guests"].items():
     addresses = []
     if not neighbour:
         text = next(filter(None, map(tail, guest["logs"])), "")
-        addresses = console.addresses(text, macs)
+        addresses = serial_output.addresses(text, macs)
     answer[uuid] = {"neighbour": neighbour, "console": addresses}
 print(json.dumps(answer))
 """
@@ -98,8 +96,12 @@ def request(guests: t.Iterable[DomainEntry]) -> dict[str, object]:
 def program(wanted: t.Mapping[str, object], main: str = _MAIN) -> str:
     """The Python program, which writes its answer to its standard output."""
     # imported here, since few inventories need it
-    from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import neighbours
-    from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import console
+    from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
+        read_neighbours as neighbours,
+    )
+    from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
+        serial_output as console,
+    )
     from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _sent
 
     lines = ["import json", *_sent.sources((ip, neighbours, console))]
@@ -147,7 +149,9 @@ def _asked(reached: _ssh.Reached, text: str, seconds: float) -> str:
     """The output of the program there; empty if it cannot run, or takes too long."""
     if not (reached.local or reached.ssh):
         return ""
-    from ansible_collections.fleet.virt.plugins.module_utils._effects.base import programs
+    from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
+        effects_programs as programs,
+    )
 
     command = [sys.executable, "-"]
     if not reached.local and reached.ssh is not None:

@@ -70,7 +70,7 @@ def controller(tmp_path_factory: pytest.TempPathFactory) -> Controller:
             _CHECKOUT / name, collection / name, ignore=shutil.ignore_patterns("__pycache__")
         )
     shutil.copy(_CHECKOUT / "galaxy.yml", collection)
-    domain = collection / "plugins/module_utils/_pure/domain/domain.py"
+    domain = collection / "plugins/module_utils/_fleet/spec/domain.py"
     text = domain.read_text(encoding="utf-8")
     domain.write_text(text + _COUNTED.format(path=folder / "parsed"), encoding="utf-8")
     here = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}

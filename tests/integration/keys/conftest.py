@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys import DAY, Wanted
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.decide import DAY, Wanted
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys import _x509
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys._key_store import KeyStore
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run

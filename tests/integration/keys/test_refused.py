@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.decide import (
     common_names as _names,
 )
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for

@@ -18,10 +18,7 @@ import sys
 import time
 from pathlib import Path
 
-from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys import (
-    KINDS,
-    Rotation,
-)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.decide import KINDS, Rotation
 from ansible_collections.fleet.virt.tests.integration.support.killing import kill_tree
 
 from . import tls_client

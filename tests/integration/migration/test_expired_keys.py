@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Iterator
 
-from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys_layout import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.key_files import (
     CERTIFICATE,
     KEY,
     alike,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.plan import claim_uuid
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.plan import claim_uuid
 from ansible_collections.fleet.virt.tests.integration import harness
 from ansible_collections.fleet.virt.tests.integration.support.documented import undocumented
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor import trial_guest
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight import trial_guest
 from ansible_collections.fleet.virt.tests.contract import documentation
 from ansible_collections.fleet.virt.tests.integration.preflight.keys import Authority
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import fleet_seen
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import fleet_seen
 from ansible_collections.fleet.virt.tests.integration.support import tls
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Run
 from ansible_collections.fleet.virt.tests.integration.support.documented import undocumented

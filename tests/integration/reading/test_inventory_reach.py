@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import neighbours
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
+    read_neighbours as neighbours,
+)
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
 from ansible_collections.fleet.virt.tests.integration.support.guests import CONSOLES, NIC, Guests
 from ansible_collections.fleet.virt.tests.integration.support.nat import Nat

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.fleet.virt.plugins.module_utils._pure.screens import png
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.console import png
 from ansible_collections.fleet.virt.tests.integration.reading.conftest import Fleet
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
 

@@ -24,9 +24,14 @@ from typing import Any
 
 import libvirt
 import libvirt_qemu
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
-from ansible_collections.fleet.virt.plugins.module_utils._effects.domain import existing, init
 from ansible_collections.fleet.virt.plugins.module_utils._errors import SpecError
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
+    connect,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import effects as init
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import (
+    read_existing as existing,
+)
 from judgement_random import BOOTED, Chooser, Options
 from lxml import etree
 

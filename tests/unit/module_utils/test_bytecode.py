@@ -20,14 +20,14 @@ from ansible_collections.fleet.virt.plugins.module_utils import _bytecode, _libv
 _PACKAGE = "ansible_collections.fleet.virt.plugins.module_utils"
 _SOURCES = Path(_libvirt.__file__).parent
 _NEEDED = (
-    *("_bytecode.py", "_errors.py", "_effects/__init__.py", "_effects/base/__init__.py"),
-    *("_effects/base/files.py", "_effects/base/locks.py"),
+    *("_bytecode.py", "_errors.py", "_fleet/__init__.py", "_fleet/base/__init__.py"),
+    *("_fleet/base/effects_files.py", "_fleet/base/effects_locks.py"),
 )
 # What _argspec.py does in a module that Ansible sent
 _PROGRAM = f"""
 import json, pathlib, sys, traceback
 sys.path.insert(0, sys.argv[1])
-import {_PACKAGE}._effects.base.locks as locks
+import {_PACKAGE}._fleet.base.effects_locks as locks
 locks._place = lambda: pathlib.Path(sys.argv[2])
 import {_PACKAGE}._bytecode as bytecode
 compiled = []

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.fleet.virt.plugins import action
-from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor import packages
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.daemon import packages
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _action
 
 _SIMPLE = {"str": str, "path": str, "bool": bool, "int": int, "float": float, "raw": object}

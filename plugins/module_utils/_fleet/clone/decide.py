@@ -1,0 +1,388 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Decide from all hypervisors' answers whether a VM is copied, and what the copy is made with.
+
+The copy is a VM like any other: its disks are created from base images, and the rest is requested
+as in its source's definition, without what identifies the source.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+import typing as t
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..._errors import PlanRefused
+from ..._units import MIB
+from ..base.json_values import as_list, as_mapping, as_mappings, as_text
+from ..base.names import require_named
+from ..base.results import GENERATED
+from ..engine import located, proofs
+from ..engine.outcomes import Answer, outcomes
+from ..spec import leftovers
+from ..spec.settings import VM
+from ..storage import base_name
+from .options import MODES
+
+_COPY = "-copy-"
+# Named by a copy: an image with another name and the same content belongs to somebody else
+_INTERMEDIATE = re.compile(rf"[0-9a-f]{{64}}-.+{_COPY}[0-9a-f]{{8}}(-[a-z0-9]+)?\.qcow2")
+_POOL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+# Phases of a copy being made: two runs of the same request are one
+_BEGUN = ("creating", "starting")
+# What a copy takes from its source and must not be requested
+_DISKS = ("image", "disks", "disk_profile")
+# What a VM's description never contains: giving it all the same has no effect
+_NOT_DESCRIBED = ("image", "seed", "host", "zone", "tags", "wait", "ssh_public_keys")
+
+
+@dataclass(frozen=True)
+class Vm:
+    """A VM of a hypervisor; ``source`` describes it if it is the source or the copy in
+    question."""
+
+    name: str
+    uuid: str | None
+    phase: str | None
+    source: Answer
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The VMs of each hypervisor of the play; ``peer_error`` says why a hypervisor gets no images
+    from others, or gives none. ``silent`` did not respond and are not declared lost."""
+
+    vms_by_host: Mapping[str, tuple[Vm, ...]]
+    peer_error: Mapping[str, str]
+    silent: located.Silences
+
+
+@dataclass(frozen=True)
+class Decision:
+    """``state``: the copy is ``new``, or was ``begun`` by an interrupted run, or is ``there``.
+
+    ``host`` has the source (of a copy that is there: the copy). ``image`` is the name of the base
+    images that are made for it. ``volumes`` are the base images that it was made of, by target.
+    """
+
+    state: t.Literal["new", "begun", "there"]
+    host: str
+    mode: str
+    image: str = ""
+    volumes: Mapping[str, str] | None = None
+
+    def as_dict(self) -> dict[str, object]:
+        """For the tasks after this one."""
+        return {
+            "state": self.state,
+            "hypervisor": self.host,
+            "mode": self.mode,
+            "image": self.image,
+            "volumes": dict(self.volumes or {}),
+        }
+
+
+def decision_of(values: Mapping[str, object]) -> Decision:
+    """What :meth:`Decision.as_dict` made."""
+    state = str(values.get("state"))
+    if state not in ("new", "begun", "there"):
+        raise PlanRefused("decision: missing; give what this module returned before")
+    volumes = {name: str(one) for name, one in as_mapping(values.get("volumes")).items()}
+    return Decision(
+        t.cast("t.Literal['new', 'begun', 'there']", state),
+        str(values.get("hypervisor")),
+        str(values.get("mode")),
+        str(values.get("image")),
+        volumes,
+    )
+
+
+def fleet(
+    registered: Mapping[str, Answer], expected: t.Sequence[str] | None, lost: t.Sequence[str]
+) -> Fleet:
+    """Parse the registered results; raises PlanRefused as :func:`located.sort` does."""
+    answers, silent = located.sort(registered, "defined", expected, lost)
+    return Fleet(
+        {name: _vms(answer) for name, answer in answers.items()},
+        {name: as_text(answer.get("alone")) or "" for name, answer in answers.items()},
+        silent,
+    )
+
+
+def _vms(answer: Answer) -> tuple[Vm, ...]:
+    sources = {str(one.get("name")): one for one in as_mappings(answer.get("sources"))}
+    return tuple(
+        Vm(
+            str(vm["name"]),
+            as_text(vm.get("uuid")),
+            as_text(vm.get("phase")),
+            sources.get(str(vm["name"]), {}),
+        )
+        for vm in as_mappings(answer.get("defined"))
+    )
+
+
+def decide(
+    name: str,
+    clone_of: str,
+    mode: str | None,
+    seen: Fleet,
+    token: str,
+    requested: t.Collection[str] = (),
+) -> Decision:
+    """What has to be done; raises PlanRefused with everything that is unproven.
+
+    ``token`` tells the images of this run from those of another. ``requested`` are the settings
+    whose value was requested for the copy.
+    """
+    require_named([name, clone_of])
+    if name == clone_of:
+        raise PlanRefused(f"vm_name: {name!r} is the VM to copy; give the name of the copy")
+    missing = proofs.missing("clone", seen.silent)
+    if missing:
+        raise PlanRefused(
+            f"a VM {name!r} may be on a hypervisor that did not respond ({proofs.named(missing)});"
+            f" {proofs.remedy(missing)}"
+        )
+    locations = located.locate([name], seen.vms_by_host, seen.silent)
+    if locations.problems:
+        raise PlanRefused("; ".join(locations.problems))
+    place = locations.places.get(name)
+    if place is not None:
+        decided = _existing(name, clone_of, mode, *place)
+        if decided.state == "there":
+            return decided
+        source = _source(clone_of, seen, requested)
+        return Decision("begun", source, decided.mode, "", decided.volumes)
+    taken = [
+        f"{vm.name!r} is on {host}; VM names are unique, ignoring case: choose another"
+        for host, vms in seen.vms_by_host.items()
+        for vm in vms
+        if vm.name.lower() == name.lower()
+    ]
+    if taken:
+        raise PlanRefused("; ".join(taken))
+    host = _source(clone_of, seen, requested)
+    return Decision("new", host, mode or MODES[0], f"{clone_of}{_COPY}{token}")
+
+
+def _source(clone_of: str, seen: Fleet, requested: t.Collection[str]) -> str:
+    """The hypervisor of the VM that is copied."""
+    locations = located.locate([clone_of], seen.vms_by_host, seen.silent)
+    problems = list(locations.problems)
+    if locations.absent and not problems:
+        problems.append(f"no hypervisor has a VM {clone_of!r}; fleet.virt.list shows the VMs")
+    if problems:
+        raise PlanRefused("; ".join(problems))
+    host, vm = locations.places[clone_of]
+    if vm.source.get("specification") is None:
+        why = "; ".join(map(str, as_list(vm.source.get("problems")))) or "it cannot be described"
+        raise PlanRefused(f"{clone_of!r} on {host} cannot be copied: {why}")
+    _require_copyable(vm, host, requested)
+    return host
+
+
+def _require_copyable(vm: Vm, host: str, requested: t.Collection[str]) -> None:
+    """Raise PlanRefused if the copy would lack something of its source without a word."""
+    refused = leftovers.not_at(map(str, as_list(vm.source.get("refused"))), VM, requested)
+    spec = as_mapping(vm.source.get("specification"))
+    if "serials" not in requested:
+        refused += [
+            f"devices/serial[@type='{one.get('type')}']"
+            for one in as_mappings(spec.get("serials"))
+            if one.get("type") == "file" or one.get("mode") == "bind"
+        ]
+    if not refused:
+        return
+    names = dict.fromkeys(f"vm_{one}" for one in leftovers.settings_at(refused, VM))
+    own = f", or request the copy's own with {' and '.join(names)}" if names else ""
+    raise PlanRefused(
+        f"{vm.name!r} on {host} cannot be copied: the copy would lack"
+        f" {', '.join(dict.fromkeys(refused))} of its definition, which two VMs cannot share, or"
+        f" which is not known here; remove that from it (virsh edit {vm.name}){own}"
+    )
+
+
+def _existing(name: str, clone_of: str, mode: str | None, host: str, vm: Vm) -> Decision:
+    """Check whether a VM with the name of the copy is that copy."""
+    request = as_mapping(vm.source.get("request"))
+    disks = [one for one in as_mappings(request.get("disks")) if one.get("image") is not None]
+    volumes = {
+        str(one.get("name")): str(as_mapping(one["image"]).get("value") or "") for one in disks
+    }
+    known = all(_is_base(*one.split("/", 1)) for one in volumes.values() if "/" in one)
+    known = known and all("/" in one for one in volumes.values())
+    if as_text(vm.source.get("clone_of")) != clone_of or not volumes or not known:
+        raise PlanRefused(
+            f"a VM {name!r} already exists on {host} and is not a copy of {clone_of!r}; choose"
+            " another name, or remove it first"
+        )
+    is_mode = MODES[0] if any(one.get("overlay") for one in disks) else MODES[1]
+    if mode not in (None, is_mode):
+        raise PlanRefused(
+            f"{name!r} on {host} already is a {is_mode} copy of {clone_of!r}, requested is a {mode}"
+            " one; choose another name, or remove it first"
+        )
+    if vm.phase in _BEGUN:
+        return Decision("begun", host, is_mode, "", volumes)
+    return Decision("there", host, is_mode, "", volumes)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is requested instead: ``vms`` is one VM, ``images`` describe its images for all
+    hypervisors, ``intermediate`` ones are removed once a full copy exists. ``leftovers`` are what
+    it gets of its source's definition beside its settings."""
+
+    vms: list[dict[str, object]]
+    images: dict[str, dict[str, object]]
+    intermediate: list[str]
+    leftovers: dict[str, object] = field(default_factory=dict)
+
+
+def wanted(
+    name: str,
+    clone_of: str,
+    decision: Decision,
+    seen: Fleet,
+    copied: Mapping[str, Answer],
+    overrides: Mapping[str, object],
+) -> Wanted:
+    """The copy as the request of any VM; raises PlanRefused if its source was not copied."""
+    wrong = [f"vm_{key}" for key in _DISKS if key in overrides]
+    if wrong:
+        raise PlanRefused(
+            f"{', '.join(wrong)}: a copy has the disks of its source; leave it out, and change"
+            " the copy's disks afterwards with fleet.virt.provision_vm"
+        )
+    if decision.state == "there":
+        # its present state, so that only differing requests change anything
+        mine = next(vm for vm in seen.vms_by_host[decision.host] if vm.name == name)
+        spec = _described(mine, decision.host)
+        spec.pop("start", None)
+        volumes = decision.volumes or {}
+        return Wanted([{**spec, **overrides, "name": name}], {}, _intermediate(decision, volumes))
+    source = next(vm for vm in seen.vms_by_host[decision.host] if vm.name == clone_of)
+    volumes = decision.volumes or {}
+    images: dict[str, dict[str, object]] = {}
+    if decision.state == "new":
+        volumes, images = _made(clone_of, decision.host, copied)
+    spec = _of_source(_described(source, decision.host), source.source, volumes, decision.mode)
+    if any(seen.peer_error.values()) and "host" not in overrides:
+        spec["host"] = decision.host  # where the images are: they cannot travel
+    carried = as_text(source.source.get("carried"))
+    return Wanted(
+        [{**spec, **overrides, "name": name}],
+        images,
+        _intermediate(decision, volumes),
+        {"carried": carried, "requested": sorted(overrides)} if carried else {},
+    )
+
+
+def _intermediate(decision: Decision, volumes: Mapping[str, str]) -> list[str]:
+    if decision.mode != MODES[1]:
+        return []
+    names = [one.partition("/")[2] for one in volumes.values()]
+    return [one for one in names if _INTERMEDIATE.fullmatch(one)]
+
+
+def _is_base(pool: str, volume: str, digest: str | None = None) -> bool:
+    """Whether it can only be the volume of a base image."""
+    parts = base_name.parts(volume)
+    if parts is None or "/" in volume or digest not in (None, parts["digest"]):
+        return False
+    return _POOL.fullmatch(pool) is not None
+
+
+def _described(vm: Vm, host: str) -> dict[str, object]:
+    spec = vm.source.get("specification")
+    if not isinstance(spec, Mapping):
+        raise PlanRefused(f"{host} returned no specification of {vm.name!r}; run this again")
+    options = {key: value for key, value in spec.items() if key not in _NOT_DESCRIBED}
+    options = copy.deepcopy(options)
+    disks = options.get("disks")
+    if isinstance(disks, list):
+        for disk in disks:
+            if isinstance(disk, dict):
+                disk.pop("image", None)
+    return options
+
+
+def _made(
+    clone_of: str, host: str, copied: Mapping[str, Answer]
+) -> tuple[dict[str, str], dict[str, dict[str, object]]]:
+    """The base images that were created, by target, and what is known of each."""
+    (outcome,) = outcomes({host: [clone_of]}, copied)
+    if outcome.problem is not None:
+        raise PlanRefused(f"{outcome.problem}; no copy was made")
+    volumes, images = {}, {}
+    for entry in as_mappings(copied[host].get("images")):
+        target, volume = str(entry["target"]), str(entry["volume"])
+        if volume == GENERATED:
+            volume = f"{GENERATED}-{target}"
+        elif not _is_base(str(entry["pool"]), volume, str(entry["digest"])):
+            raise PlanRefused(f"{host}: {volume!r} is no base image; check what responds there")
+        value = f"{entry['pool']}/{volume}"
+        size = entry.get("size_mib")
+        volumes[target] = value
+        images[value] = {
+            "name": str(entry["name"]),
+            "digest": str(entry["digest"]),
+            "format": str(entry["format"]),
+            "virtual_bytes": size * MIB if isinstance(size, int) else 0,
+        }
+    return volumes, images
+
+
+def _of_source(
+    spec: dict[str, object], source: Answer, volumes: Mapping[str, str], mode: str
+) -> dict[str, object]:
+    """The source's specification without what identifies it, on copies of its disks."""
+    for key in ("start", "autostart", "disk_profile"):
+        spec.pop(key, None)
+    spec["disk_profile"] = "none"
+    disks = []
+    for disk in as_mappings(spec.get("disks")):
+        copied = dict(disk)
+        volume = volumes.get(str(copied.get("name")))
+        if volume is not None:
+            copied.update(image=volume, overlay=mode == MODES[0])
+            if mode == MODES[0]:
+                copied.pop("format", None)  # an overlay is qcow2
+        copied.pop("serial", None)
+        copied.pop("wwn", None)
+        disks.append(copied)
+    if disks:
+        spec["disks"] = disks
+    missing = set(volumes) - {str(disk.get("name")) for disk in disks}
+    if missing:
+        raise PlanRefused(
+            f"disk {', '.join(sorted(missing))} of the source cannot be described, so a copy would"
+            " lack it; fleet.virt.adopt --check of the source shows why"
+        )
+    spec["nics"] = [
+        {key: value for key, value in nic.items() if key != "mac"}
+        for nic in as_mappings(spec.get("nics"))
+    ]
+    console = spec.get("console")
+    if isinstance(console, Mapping):
+        spec["console"] = {key: value for key, value in console.items() if key != "port"}
+    spec["seed"] = _seed(source)
+    return spec
+
+
+def _seed(source: Answer) -> object:
+    """The source's seed; if it is not known, the seed of any new VM."""
+    request = source.get("request")
+    if not isinstance(request, Mapping) or "seed" not in request:
+        return True
+    seed = request["seed"]
+    if not isinstance(seed, Mapping):
+        return False
+    return {key: seed[key] for key in ("user", "method") if seed.get(key) is not None}

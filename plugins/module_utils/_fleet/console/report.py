@@ -1,0 +1,207 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The screens and consoles of a fleet, as text and as one page of pictures to look at.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import html
+import typing as t
+from urllib.parse import quote
+
+from ..base.json_values import as_list, as_mappings, as_text
+from ..base.tables import clean, table
+from ..engine import outcomes, proofs
+from ..engine.outcomes import Answer
+
+_LONGEST = 255  # bytes of a file's name
+# Nothing is loaded except the pictures next to it: names come from the guests
+_PAGE = """\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src 'self' file:;\
+ style-src 'unsafe-inline'">
+<title>Screens</title>
+<style>
+body {{ background: #222; color: #ddd; font: 14px sans-serif; }}
+div {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(320px, 1fr)); gap: 16px; }}
+figure {{ margin: 0; }}
+img {{ width: 100%; border: 1px solid #555; }}
+a {{ color: inherit; }}
+</style>
+</head>
+<body>
+<div>
+{figures}
+</div>
+</body>
+</html>
+"""
+_FIGURE = (
+    '<figure><a href="{link}"><img src="{link}" alt="{name}"></a>'
+    "<figcaption>{name} on {host}</figcaption></figure>"
+)
+
+
+class Screen(t.NamedTuple):
+    """One picture: ``file`` is its path below the common folder, None if there is none, and
+    ``problem`` says why; ``failed`` unless a picture was not to be expected."""
+
+    name: str
+    host: str
+    file: str | None
+    width: int | None = None
+    height: int | None = None
+    problem: str | None = None
+    failed: bool = False
+
+
+def read(host: str, answer: t.Mapping[str, object]) -> list[Screen]:
+    """An answer of the shape ``screens``."""
+    return [
+        Screen(
+            str(one["name"]),
+            host,
+            as_text(one.get("file")),
+            _number(one.get("width")),
+            _number(one.get("height")),
+            as_text(one["msg"]),
+            bool(one.get("failed")),
+        )
+        for one in as_mappings(answer["screens"])
+    ]
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+class Console(t.NamedTuple):
+    """The end of one guest's output; ``problem`` is why there is none, ``failed`` unless that is
+    acceptable."""
+
+    name: str
+    host: str
+    lines: tuple[str, ...]
+    problem: str | None = None
+    failed: bool = False
+
+
+def read_consoles(host: str, answer: t.Mapping[str, object]) -> list[Console]:
+    """An answer of the shape ``consoles``."""
+    return [
+        Console(
+            str(one["name"]),
+            host,
+            tuple(map(str, as_list(one["lines"]))),
+            as_text(one["msg"]),
+            bool(one.get("failed")),
+        )
+        for one in as_mappings(answer["consoles"])
+    ]
+
+
+def consoles_text(consoles: t.Sequence[Console], silent: t.Mapping[str, str]) -> str:
+    """The consoles one after the other; what a guest wrote is indented."""
+    lines: list[str] = []
+    for console in consoles:
+        lines.append(f"{clean(console.name)} on {clean(console.host)}:")
+        lines += [f"  {clean(line)}" for line in console.lines]
+        lines += [f"  ({clean(console.problem)})"] if console.problem else []
+    lines += [f"{clean(host)}: no answer: {clean(why)}" for host, why in silent.items()]
+    return "\n".join(lines) + "\n"
+
+
+def problems(
+    views: t.Sequence[Screen | Console],
+    names: t.Sequence[str],
+    answers: t.Mapping[str, outcomes.Answer],
+    silent: t.Mapping[str, proofs.Silence],
+) -> list[str]:
+    """The failures: of requested VMs, and of modules that ended without a result.
+
+    ``answers`` are those of all hypervisors, ``silent`` the hypervisors that gave none.
+    """
+    failures = [f"{view.name} on {view.host}: {view.problem}" for view in views if view.failed]
+    failures += [
+        f"{host}: {outcomes.error_message(answers[host])}"
+        for host in silent
+        if outcomes.is_cut(answers.get(host, {}))
+    ]
+    there = {view.name for view in views}
+    unknown = [name for name in dict.fromkeys(names) if name not in there]
+    if unknown:
+        more = f" (these did not: {proofs.named(silent)})" if silent else ""
+        failures.append(f"on no hypervisor that answered{more}: {', '.join(unknown)}")
+    return failures
+
+
+def file_name(name: str) -> str | None:
+    """The name of a host or a VM as a file name; None if it cannot be one."""
+    quoted = quote(name, safe=" +@=,")
+    if quoted.startswith("."):
+        quoted = "%2E" + quoted[1:]
+    return quoted if quoted and len(quoted) + len(".png") <= _LONGEST else None
+
+
+def text(screens: t.Sequence[Screen], silent: t.Mapping[str, str]) -> str:
+    """One line for each screen, then problems; ``silent`` are hypervisors and reasons."""
+    rows = [
+        [one.name, one.host, f"{one.width}x{one.height}", one.file]
+        for one in screens
+        if one.file is not None
+    ]
+    lines = [table(["VM", "HYPERVISOR", "PIXELS", "FILE"], rows)] if rows else []
+    lines += [
+        f"{clean(one.name)} on {clean(one.host)}: {clean(one.problem)}"
+        for one in screens
+        if one.problem
+    ]
+    if not screens:
+        lines.append(
+            "no VM is running on the hypervisors that answered" if silent else "no VM is running"
+        )
+    lines += [f"{clean(host)}: no answer: {clean(why)}" for host, why in silent.items()]
+    return "\n".join(lines) + "\n"
+
+
+def page(screens: t.Sequence[Screen]) -> str:
+    """All pictures on one HTML page, which goes into the common folder."""
+    return _PAGE.format(
+        figures="\n".join(
+            _FIGURE.format(
+                link=html.escape(quote(one.file)),
+                name=html.escape(clean(one.name)),
+                host=html.escape(clean(one.host)),
+            )
+            for one in screens
+            if one.file is not None
+        )
+    )
+
+
+class Followed(t.NamedTuple):
+    """New output, as it is printed, and up to where each log was read, in bytes."""
+
+    lines: list[str]
+    read_to: dict[str, int]
+
+
+def followed(answer: Answer) -> Followed:
+    """The new output of the consoles that can be followed, from an answer of shape ``consoles``."""
+    output = Followed([], {})
+    for console in as_mappings(answer.get("consoles")):
+        name, at = str(console["name"]), console.get("read_to")
+        if console.get("failed") or not isinstance(at, int):
+            continue
+        output.read_to[name] = at
+        output.lines.extend(
+            f"{clean(name)} | {clean(str(line))}" for line in as_list(console["lines"])
+        )
+    return output

@@ -1,0 +1,100 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Locate each VM from the answers of all hypervisors.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..._errors import PlanRefused
+from ..base import duplicate_vm as twice
+from ..base.names import require_named
+from . import proofs
+
+Answer = t.Mapping[str, object]
+Silences = t.Mapping[str, proofs.Silence]
+
+
+class Named(t.Protocol):
+    """What has to be known of a VM to locate it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def uuid(self) -> str | None: ...
+    @property
+    def phase(self) -> str | None: ...
+
+
+Vm = t.TypeVar("Vm", bound=Named)
+
+
+@dataclass
+class Located(t.Generic[Vm]):
+    """``places``: hypervisor and its answer, for each VM that exists exactly once; ``absent`` are
+    on none that responded. ``problems`` are everything that is unproven."""
+
+    places: dict[str, tuple[str, Vm]] = field(default_factory=dict)
+    absent: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def sort(
+    registered: t.Mapping[str, Answer],
+    key: str,
+    expected: t.Sequence[str] | None,
+    lost: t.Sequence[str],
+) -> tuple[dict[str, Answer], Silences]:
+    """Who responded, and who did not and is not declared lost; an answer is what has ``key``.
+
+    Raises PlanRefused for an unknown ``lost``, and if no hypervisor responded.
+    """
+    answers = {name: answer for name, answer in registered.items() if answer.get(key) is not None}
+    problem = proofs.unknown_lost(lost, list(dict.fromkeys([*registered, *(expected or ())])))
+    if problem:
+        raise PlanRefused(problem)
+    silent = proofs.silences(registered, answers, expected, lost)
+    if not answers:
+        raise PlanRefused(f"no hypervisor answered: {proofs.named(silent)}")
+    return answers, silent
+
+
+def locate(
+    names: t.Sequence[str],
+    vms_by_host: t.Mapping[str, t.Sequence[Vm]],
+    silent: Silences,
+    hypervisors: t.Collection[str] = (),
+) -> Located[Vm]:
+    """Where each of ``names`` is, by the VMs of each hypervisor; raises PlanRefused if there is no
+    name. ``hypervisors`` are those of the inventory, also outside of the play."""
+    if not names:
+        raise PlanRefused("no VM is named; give -e vm_name=web1, or virt_names for several")
+    require_named(names)
+    located: Located[Vm] = Located()
+    for name in dict.fromkeys(names):
+        places = {host: vm for host, vms in vms_by_host.items() for vm in vms if vm.name == name}
+        if len(places) > 1:
+            phases = {where: vm.phase for where, vm in places.items()}
+            uuids = [vm.uuid for vm in places.values()]
+            located.problems.append(twice.duplicate_vm_message(name, phases, uuids))
+        elif places:
+            located.places[name] = next(iter(places.items()))
+        elif name in (*vms_by_host, *silent, *hypervisors):
+            located.problems.append(
+                f"{name!r} is a hypervisor, not a VM; fleet.virt.list shows the VMs"
+            )
+        else:
+            missing = proofs.missing("absent", silent)
+            if missing:
+                located.problems.append(
+                    f"{name!r} is on no hypervisor that responded, but may be on one that did not"
+                    f" ({proofs.named(missing)}); {proofs.remedy(missing)}"
+                )
+            located.absent.append(name)
+    return located

@@ -1,0 +1,169 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The outcome for each requested name: it was done, or it failed, and why.
+
+A task with ``failed_when: false`` registers no failure, whatever happened to its module. So only
+the content of a result counts: a name without an outcome in it has failed.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..base.tables import clean
+
+Answer = Mapping[str, object]
+
+_AGAIN = "run it again: completed steps are not repeated, unfinished ones are completed"
+_UNKNOWN = f"what it had done by then is unknown, so {_AGAIN}"
+_MEND = f"fix that, and {_AGAIN}"
+# Names of errors of modules that did not do what was requested
+_REFUSALS = ("DependencyMissing", "HostUnreachable", "PlanRefused", "SpecError")
+_NOT_ASKED = "fix what failed before, and run it again"
+_SHOWN = 400
+_BY_SIGNAL = 128  # a shell's exit status of a program that was killed, without the signal's number
+_SIGNALS = {1: "SIGHUP", 2: "SIGINT", 6: "SIGABRT", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
+_LAST_SIGNAL = 64  # of Linux
+# Ansible's messages about a module that printed no result, whatever the reason
+_NO_RESULT = ("MODULE FAILURE", "Module result deserialization failed")
+# Messages of a shell and of ssh, whatever ended the module
+_NO_NEWS = ("(traceback", "Killed", "Shared connection to ", "Connection to ", *_NO_RESULT)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome for ``name`` on ``host``: ``entry`` is what the hypervisor reported about it,
+    None if nothing; ``problem`` is None if it was done."""
+
+    host: str
+    name: str
+    entry: Answer | None
+    problem: str | None
+
+
+def outcomes(
+    requested: Mapping[str, Sequence[str]], answers: Mapping[str, Answer], key: str = "vms"
+) -> list[Outcome]:
+    """Exactly one outcome for each name requested from each hypervisor, in order.
+
+    ``answers`` are results by hypervisor; under ``key`` they have one entry for each name, with
+    ``name`` and, where it may fail, ``failed`` and ``msg``.
+    """
+    per_name = []
+    for host, names in requested.items():
+        answer = answers.get(host) or {}
+        entries = answer.get(key)
+        if not isinstance(entries, Sequence) or isinstance(entries, str):
+            entries = []
+        by_name = {
+            entry["name"]: entry
+            for entry in reversed(entries)
+            if isinstance(entry, Mapping) and isinstance(entry.get("name"), str)
+        }
+        per_name += [_of(host, name, by_name.get(name), answer) for name in dict.fromkeys(names)]
+    return per_name
+
+
+def _of(host: str, name: str, entry: Answer | None, answer: Answer) -> Outcome:
+    if entry is None:
+        return Outcome(host, name, None, f"{name} on {host}: {error_message(answer)}")
+    problem = None
+    if entry.get("failed"):
+        why = entry.get("msg") or reason({**answer, "msg": None})
+        problem = f"{name} on {host}: {clean(str(why).strip())}"
+    return Outcome(host, name, entry, problem)
+
+
+def failed_entry(outcome: Outcome, answer: Answer) -> dict[str, object]:
+    """An entry for a name that its hypervisor did not report, in the form of the others."""
+    return {"name": outcome.name, "changed": False, "failed": True, "msg": error_message(answer)}
+
+
+def without_answer(
+    hosts: t.Iterable[str], answers: Mapping[str, Answer], key: str
+) -> dict[str, str]:
+    """For each of ``hosts`` without ``key`` in its result, why there is none."""
+    return {
+        host: reason(answers.get(host) or {})
+        for host in hosts
+        if (answers.get(host) or {}).get(key) is None
+    }
+
+
+def error_message(answer: Answer) -> str:
+    """Why there is no result, and what to do."""
+    remedy = _NOT_ASKED
+    if _asked(answer):
+        remedy = _MEND if answer.get("error") in _REFUSALS else _UNKNOWN
+    return f"{reason(answer)}; {remedy}"
+
+
+def is_cut(answer: Answer) -> bool:
+    """Whether a module ended without a result: it was killed, or raised."""
+    return "module_stderr" in answer or "module_stdout" in answer
+
+
+def was_killed(answer: Answer) -> bool:
+    """Whether a module was killed, as far as its result tells: it says nothing of an error."""
+    return is_cut(answer) and (_signal(answer.get("rc")) is not None or not _last_words(answer))
+
+
+def _asked(answer: Answer) -> bool:
+    return bool(answer) and not answer.get("skipped")
+
+
+def reason(answer: Answer) -> str:
+    """Why there is no result, in Ansible's words, on one line of limited length."""
+    if not _asked(answer):
+        return "it was skipped because an earlier step failed"
+    message = str(answer.get("msg") or "")
+    status = answer.get("rc")
+    if is_cut(answer) or message.startswith(_NO_RESULT):
+        return _line(f"its module returned no result{_ended(status)}{_last_words(answer)}")
+    if not message:
+        message = (_text(answer, "exception").strip().splitlines() or [""])[-1]
+    return _line(message) if message else "its answer does not mention it"
+
+
+def _ended(status: object) -> str:
+    if not isinstance(status, int) or isinstance(status, bool) or status == 0:
+        return ""
+    number = _signal(status)
+    if number is not None:
+        return f": it was killed ({_SIGNALS.get(number, f'signal {number}')})"
+    return f", exit status {status}"
+
+
+def _signal(status: object) -> int | None:
+    """The number of the signal that ended a program with this exit status, if one did."""
+    if not isinstance(status, int) or isinstance(status, bool):
+        return None
+    number = -status if status < 0 else status - _BY_SIGNAL
+    return number if 0 < number <= _LAST_SIGNAL else None
+
+
+def _last_words(answer: Answer) -> str:
+    """The last line that the module wrote; in a traceback, that is the error."""
+    for key in ("module_stderr", "exception", "module_stdout"):
+        lines = [line.strip() for line in _text(answer, key).splitlines() if line.strip()]
+        lines = [line for line in lines if not line.startswith(_NO_NEWS)]
+        if lines:
+            return f": {lines[-1]}"
+    return ""
+
+
+def _text(answer: Answer, key: str) -> str:
+    """The text; since 2.19 Ansible may have an object there, whose content is in ``msg`` too."""
+    value = answer.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _line(text: str) -> str:
+    text = clean(" ".join(text.split()))
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"

@@ -1,0 +1,239 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reading a hypervisor: what ``virt_host_info`` returns.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+from ..._errors import FleetVirtError, LibvirtFailure
+from ..._libvirt import ERR_NO_STORAGE_POOL, ERR_NO_STORAGE_VOL, ERR_NO_SUPPORT
+from ..base.effects_connection import Connection
+from ..base.effects_deadline import Failed, Value
+from ..base.states import ACTIVE_STATES, STATES
+from ..storage.read_pools import pool_entries
+from . import host_info, network_info
+from .read_domains import Wanted, read_domains, still_there, was_read
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirInterface, VirNetwork
+    from ..base.snapshot import DomainEntry, HostEntry, NetworkEntry, NumaEntry, PoolEntry
+
+MAINTENANCE_VOLUME = "fleet-virt.maintenance"
+_INTERFACE_BRIDGE = "bridge"
+_MIB = 1024 * 1024
+_TEST = "TEST"  # libvirt's test driver gives in KiB what is documented to be bytes
+
+
+def read_host(connection: Connection, base_pool: str, base_path: str | None = None) -> HostEntry:
+    """The hypervisor behind ``connection``, as documented for ``virt_host_info``.
+
+    The maintenance mark is looked up in the pool ``base_pool``, else in the one at ``base_path``.
+    """
+    conn = connection.conn
+    model, installed, cpus, _mhz, nodes, sockets, cores, threads = connection.call(
+        "read the node", conn.getInfo
+    )
+    capabilities = host_info.capabilities(
+        connection.call("read capabilities", conn.getCapabilities), "capabilities"
+    )
+    topology = capabilities["topology"]
+    total, free = _memory(connection, int(installed))
+    numa = _numa(connection, capabilities["numa"], total)
+    # one that has gone meanwhile is promised nothing, and is no reason to fail for the rest
+    domains = still_there(read_domains(connection, Wanted(storage=False)))
+    active = [entry for entry in domains if entry["state"] in ACTIVE_STATES]
+    pools = pool_entries(connection)
+    return {
+        "name": str(connection.call("read the host name", conn.getHostname)),
+        "uri": connection.uri,
+        "uuid": capabilities["uuid"],
+        "libvirt_version": version(_optional(connection, "read the version", conn.getLibVersion)),
+        "hypervisor_version": version(_optional(connection, "read the version", conn.getVersion)),
+        "domain_types": capabilities["domain_types"],
+        "arch": capabilities["arch"],
+        "cpu": {
+            "model": capabilities["cpu_model"] or str(model),
+            "sockets": topology["sockets"] or int(nodes) * int(sockets),
+            "cores": topology["cores"] or int(cores),
+            "threads": topology["threads"] or int(threads),
+            "total": int(cpus),
+            "running": sum(entry["vcpus"] or 0 for entry in active),
+            "defined": sum(entry["vcpus_max"] or 0 for entry in domains),
+        },
+        "memory_mib": {
+            "total": total,
+            "free": free,
+            "running": sum(entry["memory_max_mib"] or 0 for entry in active),
+            "defined": sum(entry["memory_max_mib"] or 0 for entry in domains),
+        },
+        "numa": numa,
+        "pools": pools,
+        "networks": _networks(connection),
+        "bridges": _bridges(connection),
+        "domains": _counts(domains),
+        "maintenance": _maintenance(connection, _marked_pool(pools, base_pool, base_path)),
+        "errors": [
+            f"{entry['name']}: {entry['error']}" for entry in domains if not was_read(entry)
+        ],
+    }
+
+
+def _counts(domains: list[DomainEntry]) -> dict[str, int]:
+    counts = dict.fromkeys((*STATES, "unknown"), 0)
+    for entry in domains:
+        counts[entry["state"] or "unknown"] += 1
+    return counts
+
+
+def _optional(connection: Connection, action: str, function: t.Callable[[], Value]) -> Value | None:
+    """The result of the call, or None if the driver does not support it."""
+    try:
+        return connection.call(action, function)
+    except LibvirtFailure as error:
+        if error.code == ERR_NO_SUPPORT:
+            return None
+        raise
+
+
+def version(number: int | None) -> str | None:
+    """``9.0.0`` for 9000000 (libvirt's major * 1,000,000 + minor * 1,000 + release)."""
+    if number is None:
+        return None
+    return f"{number // 1_000_000}.{number // 1_000 % 1_000}.{number % 1_000}"
+
+
+def _memory(connection: Connection, installed: int) -> tuple[int, int | None]:
+    """Total and free memory, MiB; ``installed`` is the total of virNodeGetInfo.
+
+    virNodeGetMemoryStats reports the system's own figures; virNodeGetInfo asks NUMA nodes first,
+    which on some machines report less than there is.
+    """
+    stats = (
+        _optional(connection, "read memory", lambda: connection.conn.getMemoryStats(-1, 0)) or {}
+    )
+    total = int(stats["total"]) // 1024 if stats.get("total") else installed
+    if "free" in stats:
+        free = sum(int(stats.get(key, 0)) for key in ("free", "buffers", "cached")) // 1024
+        return total, free
+    free_bytes = None
+    if connection.conn.getType() != _TEST:
+        free_bytes = _optional(connection, "read memory", connection.conn.getFreeMemory)
+    return total, None if free_bytes is None else int(free_bytes) // _MIB
+
+
+def _numa(connection: Connection, cells: list[NumaEntry], total: int) -> list[NumaEntry]:
+    """The cells of the capabilities with the free memory of each (virNodeGetCellsFreeMemory)."""
+    if len(cells) == 1:
+        cells[0]["memory_mib"] = total
+    if [cell["id"] for cell in cells] != list(range(len(cells))) or (
+        connection.conn.getType() == _TEST
+    ):
+        return cells
+    free = _optional(
+        connection,
+        "read NUMA cells",
+        lambda: connection.conn.getCellsFreeMemory(0, len(cells)),
+    )
+    for cell, free_bytes in zip(cells, free or []):
+        cell["free_mib"] = int(free_bytes) // _MIB
+    return cells
+
+
+def _networks(connection: Connection) -> list[NetworkEntry]:
+    networks = _optional(connection, "list networks", lambda: connection.conn.listAllNetworks(0))
+    networks = sorted(networks or [], key=lambda network: str(network.name()))
+
+    def read(network: VirNetwork) -> NetworkEntry:
+        name = str(network.name())
+        info = network_info.network(network.XMLDesc(0), f"network {name}")
+        return {
+            "name": name,
+            "bridge": info["bridge"],
+            "forward": info["forward"],
+            "active": bool(network.isActive()),
+            "autostart": bool(network.autostart()),
+            "error": None,
+        }
+
+    outcomes = connection.each(read, networks, lambda network: f"read network {network.name()}")
+    return [
+        _unread(str(network.name()), str(outcome.error))
+        if isinstance(outcome, Failed)
+        else outcome.value
+        for network, outcome in zip(networks, outcomes)
+    ]
+
+
+def _unread(name: str, error: str) -> NetworkEntry:
+    return {
+        "name": name,
+        "bridge": None,
+        "forward": None,
+        "active": None,
+        "autostart": None,
+        "error": error,
+    }
+
+
+def _bridges(connection: Connection) -> list[str] | None:
+    """Names of the host's bridges, None if unknown.
+
+    They come from this machine's kernel, or from another's libvirt (virConnectListAllInterfaces)
+    with its interface driver installed, which is a package of its own in Debian 13.
+    """
+    if connection.local:
+        return sorted(path.parent.name for path in Path("/sys/class/net").glob("*/bridge"))
+    interfaces = _optional(
+        connection, "list interfaces", lambda: connection.conn.listAllInterfaces(0)
+    )
+    if interfaces is None:
+        return None
+
+    def read(interface: VirInterface) -> str | None:
+        name = str(interface.name())
+        info = network_info.interface(interface.XMLDesc(0), f"interface {name}")
+        return name if info["type"] == _INTERFACE_BRIDGE else None
+
+    outcomes = connection.each(
+        read, interfaces, lambda interface: f"read interface {interface.name()}"
+    )
+    return sorted(o.value for o in outcomes if not isinstance(o, Failed) and o.value)
+
+
+def is_in_maintenance(
+    connection: Connection, base_pool: str, base_path: str | None = None
+) -> bool | None:
+    """Whether the mark is set, as :func:`read_host` says; None if that is unknown."""
+    pool = _marked_pool(pool_entries(connection), base_pool, base_path)
+    return _maintenance(connection, pool)
+
+
+def _marked_pool(pools: t.Sequence[PoolEntry], base_pool: str, base_path: str | None) -> str:
+    names = {str(pool["name"]) for pool in pools}
+    by_path = (str(pool["name"]) for pool in pools if base_path and pool["path"] == base_path)
+    return base_pool if base_pool in names else next(by_path, base_pool)
+
+
+def _maintenance(connection: Connection, base_pool: str) -> bool | None:
+    """Whether the mark is set; None if the base pool exists but cannot be read."""
+
+    def read() -> bool:
+        pool = connection.conn.storagePoolLookupByName(base_pool)
+        pool.storageVolLookupByName(MAINTENANCE_VOLUME)
+        return True
+
+    try:
+        return bool(connection.call("read the maintenance mark", read))
+    except LibvirtFailure as error:
+        if error.code in (ERR_NO_STORAGE_POOL, ERR_NO_STORAGE_VOL, ERR_NO_SUPPORT):
+            return False
+        return None
+    except FleetVirtError:
+        return None

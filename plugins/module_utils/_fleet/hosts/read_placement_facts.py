@@ -1,0 +1,238 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What placement and claims need to know of a hypervisor beyond ``virt_host_info``'s summary.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+from pathlib import Path
+
+from ..._errors import FleetVirtError
+from ..._libvirt import CONNECT_LIST_DOMAINS_ACTIVE, ERR_NO_DOMAIN
+from ..._lxml import parse
+from ..base import machine_types as machines
+from ..base import metadata as own_metadata
+from ..base.effects_connection import Connection
+from ..base.effects_deadline import Failed
+from ..base.json_values import disk_sizes
+from ..base.metadata import Metadata
+from ..storage import read_paths as paths
+from ..storage.read_pools import describe_volume, list_handles, list_pools
+from . import host_info, network_info
+from . import read_placement_devices as placement_devices
+from . import read_secrets as secrets
+from .read_host import read_host
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain, VirNetwork
+    from ..base.snapshot import (
+        DefinedEntry,
+        HostEntry,
+        NetworkInfo,
+        OffersEntry,
+        PlacementEntry,
+        PoolEntry,
+    )
+
+_TAGS_ON_BRIDGES = 11_000_000  # libvirt 11.0.0 sets VLAN tags on Linux bridges that filter VLANs
+
+
+def read(
+    connection: Connection, base_pool: str, base_path: str, files: t.Collection[str] = ()
+) -> PlacementEntry:
+    """``read_host`` with ``vms``, ``machines``, ``images`` and the pools' promises, and more.
+
+    ``firmwares`` are what libvirt can choose among, ``tpms`` what it can emulate,
+    ``tagging_networks`` and ``tagging_bridges`` those on which it sets the VLAN tags of NICs.
+    ``files`` are absolute paths, those of which that are no files here become ``absent_files``.
+    ``promised_mib`` is the sum of virtual sizes in a pool, ``claimed_mib`` that of the disks of
+    VMs in creation, whose volumes may not exist yet, ``volume_allocation_mib`` what they take.
+    """
+    host = read_host(connection, base_pool, base_path)
+    domains = _domains(connection)
+    running = connection.call(
+        "list domains", connection.conn.listAllDomains, CONNECT_LIST_DOMAINS_ACTIVE
+    )
+    active = {str(domain.UUIDString()) for domain in running}
+    text = connection.call("read capabilities", connection.conn.getCapabilities)
+    machine_types = host_info.capabilities(text)["machines"]
+    firmwares, tpms, secure_boot = _offered(connection, host, machine_types)
+    tagging_bridges, networks = _tagging_bridges(connection), _networks(connection, host)
+    facts: PlacementEntry = {
+        **host,
+        "vms": [{**_entry(*domain), "active": domain[1] in active} for domain in domains],
+        "machines": machine_types,
+        "firmwares": firmwares,
+        "tpms": tpms,
+        "tagging_bridges": tagging_bridges,
+        "tagging_networks": sorted(
+            name
+            for name, info in networks.items()
+            if info["tags"] or info["bridge"] in tagging_bridges
+        ),
+        "offers": {
+            **_offers(connection, secure_boot, files),
+            "portgroups": {name: info["portgroups"] for name, info in networks.items()},
+        },
+        "images": [],
+    }
+    listed: set[str] = set()
+    for handle in list_pools(connection, active_only=True):
+        entry = next(pool for pool in host["pools"] if pool["name"] == str(handle.name()))
+        try:
+            handles = connection.call(f"list pool {entry['name']}", list_handles, handle)
+        except FleetVirtError as error:
+            entry["error"] = str(error)
+            continue
+        there = set(handles)
+        facts["offers"]["volumes"][entry["name"]] = sorted(
+            handle.name for handle in handles.values()
+        )
+        if connection.local:
+            files = [path for path in handles if path.startswith("/")]
+            probed = paths.probe(files, connection.timeout)
+            # libvirt also lists files that were removed behind its back, or are not mounted
+            there = set(probed.files)
+            if probed.hanging:
+                entry["error"] = f"{min(probed.hanging)} does not answer"
+                continue
+        if entry["name"] == base_pool or entry["path"] == base_path:
+            facts["images"] = sorted(
+                handle.name for path, handle in handles.items() if path in there
+            )
+        outcomes = connection.each(
+            describe_volume, list(handles.values()), lambda handle: f"read volume {handle.name}"
+        )
+        volumes = [outcome.value for outcome in outcomes if not isinstance(outcome, Failed)]
+        entry["promised_mib"] = sum(volume["capacity_mib"] or 0 for volume in volumes)
+        entry["volume_allocation_mib"] = sum(volume["allocation_mib"] or 0 for volume in volumes)
+        listed.update(handles)
+    for pool in host["pools"]:
+        pool["claimed_mib"] = _claimed(domains, pool, listed)
+    return facts
+
+
+def _offered(
+    connection: Connection, host: HostEntry, machine_types: list[str]
+) -> tuple[list[str] | None, list[str] | None, bool | None]:
+    """Firmwares, TPMs and secure boot of the default machine type; None where libvirt does not
+    report them."""
+    kind = "kvm" if "kvm" in host["domain_types"] else "qemu"
+    machine = machines.newest_common([machine_types], None)
+    try:
+        text = connection.call(
+            "read domain capabilities",
+            connection.conn.getDomainCapabilities,
+            *(None, host["arch"], machine, kind, 0),
+        )
+        return host_info.firmwares(text), host_info.tpms(text), host_info.secure_boot(text)
+    except FleetVirtError:
+        return None, None, None
+
+
+def _offers(
+    connection: Connection, secure_boot: bool | None, files: t.Collection[str]
+) -> OffersEntry:
+    """Features that not every hypervisor has; ``volumes`` and ``portgroups`` are filled in
+    later."""
+    local = connection.local
+    there = paths.probe(files, connection.timeout).files if local and files else {}
+    return {
+        "volumes": {},
+        "absent_files": [path for path in files if path not in there] if local else [],
+        "devices": placement_devices.block_devices() if local else None,
+        "interfaces": placement_devices.interfaces() if local else None,
+        "openvswitch": placement_devices.openvswitch_bridges() if local else None,
+        "portgroups": {},
+        "hugepages": placement_devices.hugepages() if local else None,
+        "virtiofs": placement_devices.has_virtiofs() if local else None,
+        "secure_boot": secure_boot,
+        "secrets": secrets.known(connection),
+    }
+
+
+def _tagging_bridges(connection: Connection) -> list[str]:
+    """Linux bridges of this machine that filter VLANs, if libvirt can use that."""
+    if not connection.local or int(connection.conn.getLibVersion()) < _TAGS_ON_BRIDGES:
+        return []
+    names = []
+    for path in Path("/sys/class/net").glob("*/bridge/vlan_filtering"):
+        with contextlib.suppress(OSError):  # a bridge that has just gone
+            if path.read_text(encoding="ascii").strip() == "1":
+                names.append(path.parent.parent.name)
+    return sorted(names)
+
+
+def _networks(connection: Connection, host: HostEntry) -> dict[str, NetworkInfo]:
+    """What is known of libvirt's networks, without those that cannot be read."""
+
+    def read(network: VirNetwork) -> NetworkInfo:
+        return network_info.network(network.XMLDesc(0), f"network {network.name()}")
+
+    if not host["networks"]:
+        return {}
+    networks = connection.call("list networks", connection.conn.listAllNetworks, 0)
+    outcomes = connection.each(read, networks, lambda network: f"read network {network.name()}")
+    return {
+        str(network.name()): outcome.value
+        for network, outcome in zip(networks, outcomes)
+        if not isinstance(outcome, Failed)
+    }
+
+
+def defined(connection: Connection) -> list[DefinedEntry]:
+    """``vms`` of :func:`read`, but not which of them are ``active``."""
+    return [_entry(*domain) for domain in _domains(connection)]
+
+
+def _domains(connection: Connection) -> list[tuple[str, str, list[str], Metadata | None]]:
+    """Name, UUID, MAC addresses and metadata of every domain; raises if one cannot be read."""
+
+    def describe(domain: VirDomain) -> tuple[str, str, list[str], Metadata | None]:
+        root = parse(domain.XMLDesc(0), f"domain {domain.name()}")
+        macs = [str(mac.get("address")).lower() for mac in root.iterfind("devices/interface/mac")]
+        return str(domain.name()), str(domain.UUIDString()), macs, own_metadata.parse(root)
+
+    domains = connection.call("list domains", connection.conn.listAllDomains, 0)
+    entries = connection.each_there(
+        describe, domains, lambda domain: f"read domain {domain.name()}", ERR_NO_DOMAIN
+    )
+    return sorted((entry for _domain, entry in entries), key=lambda entry: str(entry[0]))
+
+
+def _entry(name: str, uuid: str, macs: list[str], stored: Metadata | None) -> DefinedEntry:
+    known = stored or Metadata()
+    return {
+        "name": name,
+        "uuid": uuid,
+        "managed": known.made_here,
+        # what else the metadata say cannot be relied on
+        "phase": own_metadata.UNREADABLE if known.broken else known.phase,
+        "run": known.owner.run if known.owner else None,
+        "groups": list(known.groups),
+        "anti_affinity": list(known.anti_affinity),
+        "macs": macs,
+    }
+
+
+def _claimed(
+    domains: t.Sequence[tuple[str, str, list[str], Metadata | None]],
+    pool: PoolEntry,
+    listed: set[str],
+) -> int:
+    """MiB of disks that VMs in creation were promised in ``pool`` and that are not there yet."""
+    total = 0
+    for _name, _uuid, _macs, stored in domains:
+        if stored is None or stored.phase != "creating":
+            continue
+        sizes = disk_sizes(stored.request)  # of a request that cannot be read, nothing is known
+        for volume in stored.volumes:
+            if volume.pool == pool["name"] and volume.path not in listed:
+                total += sizes.get(volume.target, 0)
+    return total

@@ -1,0 +1,63 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Base images that back VMs' disks and are missing on the VMs' destinations.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import typing as t
+
+from ..storage import base_name
+
+
+def lacking(
+    shares: t.Mapping[str, t.Sequence[tuple[str, str]]],
+    answers: t.Mapping[str, t.Mapping[str, t.Any]],
+) -> dict[str, dict[str, list[str]]]:
+    """By destination: the volumes of base images that it lacks, each with the hypervisors that have
+    its content under any name, the source of the VM first.
+
+    The overlay's header names the volume, so the destination lacks it even if it has the same
+    content under another name: it is copied there from that.
+
+    ``shares`` are those of a decision, ``answers`` the results of reading each hypervisor.
+    """
+    images = {host: set(answer["host"].get("images") or ()) for host, answer in answers.items()}
+    volumes: dict[str, dict[str, list[str]]] = {}
+    for source, moves in shares.items():
+        vms = {str(vm["name"]): vm for vm in answers.get(source, {}).get("vms") or ()}
+        for name, to in moves:
+            if name not in vms or to not in images:
+                continue  # it has arrived, or the other end is unknown
+            for disk in vms[name]["disks"]:
+                volume = posixpath.basename(disk["backing"] or "")
+                # an image elsewhere, such as on shared storage, is not among those of the source
+                if volume not in images[source] or volume in images[to]:
+                    continue
+                parts = base_name.parts(volume)
+                if parts and volume not in volumes.get(to, ()):
+                    rest = [
+                        host
+                        for host in sorted(images)
+                        if host not in (source, to) and _has(images[host], parts["digest"])
+                    ]
+                    volumes.setdefault(to, {})[volume] = [source, *rest]
+    return volumes
+
+
+def _has(volumes: t.Collection[str], digest: str) -> bool:
+    return any(volume.startswith(f"{digest}-") for volume in volumes)
+
+
+def as_source(volume: str) -> dict[str, object]:
+    """What ``virt_image`` needs to get a base image from another hypervisor, or to copy it from
+    the same content there, as exactly this volume."""
+    parts = base_name.parts(volume)
+    if parts is None:
+        raise ValueError(f"{volume!r} is no base image")
+    return {**parts, "virtual_bytes": 0, "volume": volume}

@@ -1,0 +1,321 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Decide for the whole fleet: where the VMs to move are, and where each of them goes.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import typing as t
+from dataclasses import dataclass, field
+
+from ..._errors import PlanRefused
+from ..._units import MIB
+from ..base import duplicate_vm as twice
+from ..base.names import playbook_command
+from ..engine import proofs
+from ..placement import decide as placement
+from ..placement.types import DiskNeed, Placement, Policy, Request
+from . import lost_source
+
+Answer = t.Mapping[str, t.Any]
+Mute = t.Mapping[str, proofs.Silence]
+
+
+@dataclass
+class Decision:
+    """``shares``: hypervisor to VMs that move from there, each with its destination's name;
+    ``left``: destination to VMs that were moving there, each with the lost hypervisor it came from.
+    """
+
+    shares: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    left: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    settled: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    placements: list[Placement] = field(default_factory=list)
+
+
+def decide(
+    names: t.Sequence[str],
+    host: str | None,
+    answers: t.Mapping[str, Answer],
+    hosts: t.Sequence[placement.PlacementHost],
+    mute: Mute,
+    policy: Policy,
+) -> Decision:
+    """Where each of ``names`` goes; raises PlanRefused with every reason to refuse.
+
+    ``host`` is their destination, None for the best of all; ``mute`` are those that did not
+    respond.
+    """
+    if not names:
+        raise PlanRefused("no VM is named; give -e vm_name=web1")
+    require("move", host, answers, mute)
+    problems = []
+    decision = Decision()
+    fleet = placement.FleetLoad(hosts, policy)
+    for name in dict.fromkeys(names):
+        problem = place_one(name, host, places_of(name, answers), answers, mute, fleet, decision)
+        if problem:
+            problems.append(problem)
+    if problems:
+        raise PlanRefused("; ".join(problems))
+    return decision
+
+
+def repair(
+    names: t.Sequence[str],
+    answers: t.Mapping[str, Answer],
+    mute: Mute,
+    lost: t.Collection[str] = (),
+) -> Decision:
+    """The interrupted moves to check: all of them, or those of ``names``.
+
+    One whose other end does not respond is a problem; the others are repaired all the same. One
+    whose source is among ``lost``, those declared lost, is settled on its destination.
+    """
+    decision = Decision()
+    listed = [str(vm["name"]) for answer in answers.values() for vm in answer.get("vms") or ()]
+    claimed = [name for name, source, _to in _claims(answers) if not _has(source, name, answers)]
+    for name in dict.fromkeys([*names, *listed, *([] if names else claimed)]):
+        places = places_of(name, answers)
+        endpoints = unfinished(name, places, answers)
+        if endpoints is not None:
+            gone = endpoints[0] in lost and endpoints[0] not in answers
+            problem = ends_silent(name, endpoints, answers, mute, gone=gone)
+            if gone and not problem:
+                problem = lost_source.elsewhere(name, endpoints, answers)
+            if problem:
+                decision.problems.append(problem)
+            elif gone:
+                decision.left.setdefault(endpoints[1], []).append((name, endpoints[0]))
+            else:
+                decision.shares.setdefault(endpoints[0], []).append((name, endpoints[1]))
+            continue
+        if places:
+            decision.settled[name] = ", ".join(sorted(places))
+        problem = _unclear(name, places, mute)
+        if problem:
+            decision.problems.append(problem)
+    missing = {} if names else proofs.missing("repair", _asked(mute))
+    if missing:
+        decision.problems.append(
+            "unfinished moves known only to a hypervisor that did not respond cannot be found"
+            f" ({proofs.named(missing)}); {proofs.remedy(missing)}"
+        )
+    return decision
+
+
+def _unclear(name: str, places: t.Mapping[str, Answer], mute: Mute) -> str | None:
+    """The problem with a VM that is in no move between two known hypervisors."""
+    if len(places) > 1:
+        return twice.duplicate_vm_message(
+            name, {where: vm["phase"] for where, vm in places.items()}
+        )
+    if not places:
+        return _nowhere(name, mute) or f"no hypervisor has a VM {name!r}"
+    for where, vm in places.items():
+        if vm["phase"] == "migrating":
+            return (
+                f"{name!r} on {where} is in phase migrating, but its metadata does not name the"
+                " two hypervisors; inspect it with virsh dumpxml --inactive"
+            )
+    return None
+
+
+def _nowhere(name: str, mute: Mute) -> str | None:
+    missing = proofs.missing("absent", mute)
+    if not missing:
+        return None
+    return (
+        f"no hypervisor that answered has a VM {name!r}, but it may be on one that did not"
+        f" ({proofs.named(missing)}); {proofs.remedy(missing)}"
+    )
+
+
+def _asked(mute: Mute) -> dict[str, proofs.Silence]:
+    """Without those that ``--limit`` left out, which is on purpose."""
+    return {name: one for name, one in mute.items() if one.asked}
+
+
+def require(proof: str, host: str | None, answers: t.Mapping[str, Answer], mute: Mute) -> None:
+    """Raise PlanRefused unless ``host``, the subject of the whole command, has responded."""
+    if host is None or host in answers:
+        return
+    missing = proofs.missing(proof, mute, host)
+    if missing:
+        raise PlanRefused(
+            f"{host} did not respond ({missing[host].why}), and nothing moves from or to it before"
+            f" it does; {proofs.remedy(missing)}"
+        )
+    known = ", ".join(answers) or "none"
+    raise PlanRefused(f"{host} is no hypervisor of this play; there are: {known}")
+
+
+def places_of(name: str, answers: t.Mapping[str, Answer]) -> dict[str, Answer]:
+    """The hypervisors that were asked about the VM and have it, with their answers."""
+    return {
+        where: vm
+        for where, answer in answers.items()
+        for vm in answer.get("vms") or ()
+        if vm["name"] == name
+    }
+
+
+def place_one(
+    name: str,
+    host: str | None,
+    places: t.Mapping[str, Answer],
+    answers: t.Mapping[str, Answer],
+    mute: Mute,
+    fleet: placement.FleetLoad,
+    decision: Decision,
+) -> str | None:
+    """Put one VM into ``decision``; return the reason against it, if any."""
+    endpoints = unfinished(name, places, answers)
+    if endpoints is not None:
+        problem = ends_silent(name, endpoints, answers, mute)
+        if problem:
+            return problem
+        decision.shares.setdefault(endpoints[0], []).append((name, endpoints[1]))
+        if host not in (None, endpoints[1]):
+            decision.problems.append(
+                f"{name!r} has an unfinished move from {endpoints[0]} to {endpoints[1]}, which is"
+                f" finished first; run this again to move it to {host}"
+            )
+        return None
+    if not places:
+        known = sorted(
+            str(vm["name"]) for answer in answers.values() for vm in answer["host"]["vms"]
+        )
+        existing = ", ".join(known[:20]) or "none"
+        return _nowhere(name, mute) or f"no hypervisor has a VM {name!r}; there are: {existing}"
+    if len(places) > 1:
+        return twice.duplicate_vm_message(
+            name, {where: vm["phase"] for where, vm in places.items()}
+        )
+    ((source, vm),) = places.items()
+    if host == source:
+        decision.settled[name] = source
+        return None
+    if vm.get("error"):
+        return f"{name!r} stays on {source}, which cannot read it: {vm['error']}"
+    if not all(str(disk["path"] or "").startswith("/") for disk in vm["disks"]):
+        return f"{name!r} stays on {source}: it has a disk that is no file; only files can move"
+    request = _request(name, vm, host)
+    # A hypervisor with a domain that could not be read has no load, and no VMs in it
+    counted = name in fleet.loads[source].names
+    if counted:
+        fleet.remove(source, request)
+    result = placement.rank(fleet, request)
+    if counted:
+        fleet.add(source, request)
+    ranking = tuple(candidate for candidate in result.ranking if candidate.host != source)
+    placed = Placement(name, ranking[0].host if ranking else None, ranking, result.rejected)
+    if placed.host is None:
+        return placement.describe(placed)
+    if counted:
+        fleet.remove(source, request)
+    fleet.add(placed.host, request)
+    decision.placements.append(placed)
+    decision.shares.setdefault(source, []).append((name, placed.host))
+    return None
+
+
+def unfinished(
+    name: str, places: t.Mapping[str, Answer], answers: t.Mapping[str, Answer]
+) -> tuple[str, str] | None:
+    """Source and destination of a move that was interrupted, or that is in progress.
+
+    An incoming VM has no marks yet: a live VM travels without them, so only its UUID identifies it.
+    If the source does not respond, the claim on the destination identifies it, and also if the
+    source was read after the VM had left, and the destination before it had arrived.
+    """
+    for vm in places.values():
+        if vm["phase"] == "migrating" and vm.get("move"):
+            source, destination = vm["move"]["source"], vm["move"]["destination"]
+            same = {one["uuid"] for one in places.values()}
+            if set(places) <= {source, destination} and len(same) == 1:
+                return source, destination
+    for of, source, destination in _claims(answers):
+        if of == name and not _has(source, name, answers):
+            return source, destination
+    return None
+
+
+def _has(host: str, name: str, answers: t.Mapping[str, Answer]) -> bool:
+    """Whether a hypervisor reports that it has a VM without having been asked about it."""
+    answer = answers.get(host)
+    if answer is None:
+        return False
+    return any(vm["name"] == name for vm in (*answer["host"]["vms"], *(answer.get("vms") or ())))
+
+
+def _claims(answers: t.Mapping[str, Answer]) -> list[tuple[str, str, str]]:
+    """The VMs with a claim somewhere: name, source and destination."""
+    return [
+        (str(one["name"]), str(one["source"]), str(one["destination"]))
+        for answer in answers.values()
+        for one in answer.get("claims") or ()
+    ]
+
+
+def ends_silent(
+    name: str,
+    ends: tuple[str, str],
+    answers: t.Mapping[str, Answer],
+    mute: Mute,
+    *,
+    gone: bool = False,
+) -> str | None:
+    """Why an unfinished move cannot be checked: only both ends show which of them has the VM,
+    unless the source is permanently ``gone``."""
+    unknown = proofs.Silence("not among the hypervisors of this play, or declared lost")
+    out = {one: mute.get(one, unknown) for one in ends if one not in answers}
+    if gone:
+        missing = proofs.missing("finish lost", out, ends[1])
+    else:
+        missing = proofs.missing("finish", out, *ends)
+    if not missing:
+        return None
+    again = "run without --limit" if not any(_asked(missing)) else "bring it back"
+    only = missing.get(ends[0])
+    if only and len(missing) == 1 and only.asked and not only.reached:
+        command = playbook_command("repair_vms", vm_name=name, virt_hypervisors_lost=ends[0])
+        again += f" (if it is permanently gone, settle the move without it: {command})"
+    return (
+        f"the move of {name!r} from {ends[0]} to {ends[1]} is unfinished, and"
+        f" {' and '.join(missing)} did not respond ({proofs.named(missing)}), so it is unknown"
+        f" which of them has it; {again}, run fleet.virt.repair_vms, and start nothing there before"
+    )
+
+
+def _request(name: str, vm: Answer, host: str | None) -> Request:
+    """What the VM needs on its new hypervisor."""
+    # a disk keeps its path, so it is the folder that matters, whatever pools are called
+    disks = tuple(
+        DiskNeed(
+            posixpath.dirname(str(disk["path"])),
+            max(1, -(-int(disk["bytes"]) // MIB)),
+        )
+        for disk in vm["disks"]
+    )
+    return Request(
+        name=name,
+        vcpus=int(vm["vcpus"]),
+        memory_mib=int(vm["memory_mib"]),
+        disks=disks,
+        networks=tuple(vm["networks"]),
+        bridges=tuple(vm["bridges"]),
+        domain_type=vm["domain_type"],
+        arch=vm["arch"],
+        host=host,
+        zone=vm["zone"],
+        tags=tuple(vm["tags"]),
+        groups=tuple(vm["groups"]),
+        anti_affinity=tuple(vm["anti_affinity"]),
+    )

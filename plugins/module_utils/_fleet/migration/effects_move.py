@@ -1,0 +1,169 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The steps of a move: marks, claim and volumes on the destination, the move itself.
+
+No step is undone on its own. Whatever happens once the VM is marked, both endpoints are checked,
+and the move is finished or undone.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from dataclasses import dataclass
+
+from ..._errors import PlanRefused, error_message
+from ..._libvirt import DOMAIN_START_PAUSED
+from ..base import effects_lookup as lookup
+from ..base.effects_connection import Connection
+from ..base.effects_lookup import read_metadata
+from ..base.metadata import Move, Owner
+from ..engine import effects_executor as executor
+from ..engine import effects_lease_holder as owners
+from ..engine.effects_executor import Turns
+from ..engine.steps import Step
+from ..seeding import effects_medium as seed_medium
+from . import command as migration_command
+from . import effects_job as migration_job
+from . import effects_volumes as migration_volumes
+from . import plan_steps as moving
+from .effects_jobs import Settings
+from .effects_settle import Settler
+from .plan_steps import MoveState
+from .types import Plan, Source, Target
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+    from .types import NewVolume
+
+_START_SECONDS = 300.0
+
+
+class Overtaken(PlanRefused):
+    """Another run changed the VM meanwhile, before this one did anything."""
+
+
+@dataclass
+class Moving:
+    """The move of one VM: ``read`` reads the source again, ``watch`` waits for libvirt."""
+
+    remote: Connection
+    dom: VirDomain
+    source: Source
+    target: Target
+    plan: Plan
+    settings: Settings
+    settler: Settler
+    run: str
+    read: t.Callable[[], Source]
+    watch: t.Callable[[float], migration_job.Watched]
+    marked: bool = False
+    finished: bool = False
+    error: str = ""
+    watched: migration_job.Watched | None = None
+
+    @property
+    def connection(self) -> Connection:
+        return self.settler.endpoints.connection
+
+    @property
+    def where(self) -> str:
+        return self.settler.endpoints.where
+
+    @property
+    def owner(self) -> Owner:
+        return owners.myself(self.run)
+
+    @property
+    def move(self) -> Move:
+        return moving.move_of(self.source, self.where, self.run)
+
+    def carry_out(self, steps: t.Sequence[Step[MoveState]]) -> None:
+        """Move it. Raises the error of a step that failed, Undone if it is still on the source."""
+        run = executor.Run(steps, self)
+        executor.carry_out([run])
+        if run.problem is not None and not self.finished:
+            raise run.problem
+
+    def do(self, step: Step[MoveState]) -> Turns:
+        yield from ()
+        try:
+            _DO[step.kind](self, step)
+        except Exception as failure:
+            self.error = error_message(failure)
+            raise
+        self.settler.job.steps.append(step.text)
+
+    def undo(self, step: Step[MoveState]) -> None:
+        """Do nothing: which endpoint has the VM decides whether to finish or to undo the move."""
+
+    def finish(self) -> None:
+        """Finish or undo the move, if anything but the seed medium was changed."""
+        if self.marked:
+            self.settler.settle(self.source.uuid, self.error, self.watched)
+            self.finished = True
+
+
+def _remove_seed(moves: Moving, _step: Step[MoveState]) -> None:
+    if seed_medium.remove(moves.connection, moves.dom):
+        moves.source = moves.read()
+
+
+def _mark(moves: Moving, _step: Step[MoveState]) -> None:
+    source = moves.source
+    with owners.host_lock():
+        if read_metadata(moves.connection, moves.dom) != source.metadata or source.metadata is None:
+            raise Overtaken(f"{source.name!r} was changed by another run meanwhile; try again")
+        stored = moving.marked(source, moves.move, evacuating=moves.settings.evacuating)
+        stored = dataclasses.replace(stored, owner=moves.owner)
+        lookup.write_metadata(moves.connection, moves.dom, stored, lookup.AFFECT_CONFIG)
+    moves.marked = True
+
+
+def _no_autostart(moves: Moving, _step: Step[MoveState]) -> None:
+    moves.connection.call("switch autostart off", moves.dom.setAutostart, 0)
+
+
+def _claim(moves: Moving, _step: Step[MoveState]) -> None:
+    volumes = moves.plan.volumes
+    migration_volumes.define_claim(moves.remote, moves.source, volumes, moves.owner, moves.move)
+
+
+def _volume(moves: Moving, step: Step[MoveState]) -> None:
+    volume = t.cast("NewVolume", step.payload)
+    migration_volumes.make(moves.remote, moves.source, [volume])
+
+
+def _start(moves: Moving, _step: Step[MoveState]) -> None:
+    start = moves.dom.createWithFlags
+    what = f"start {moves.source.name} paused"
+    moves.connection.call(what, start, DOMAIN_START_PAUSED, seconds=_START_SECONDS)
+
+
+def _move(moves: Moving, _step: Step[MoveState]) -> None:
+    source, plan, options = moves.source, moves.plan, moves.settings.options
+    argv = migration_command.command(source, moves.target, plan, options, moves.connection.uri)
+    migration_job.start(source.uuid, argv)
+    moves.watched = moves.watch(migration_command.seconds(plan, source.memory_mib, options))
+    moves.error = moves.watched.error or ""
+
+
+def _nothing(_moves: Moving, _step: Step[MoveState]) -> None:
+    """Do nothing: it stays as it is."""
+
+
+# How each kind of step is done
+_DO: dict[str, t.Callable[[Moving, Step[MoveState]], None]] = {
+    "seed_medium": _remove_seed,
+    "mark": _mark,
+    "no_autostart": _no_autostart,
+    "claim": _claim,
+    "volume": _volume,
+    "leave": _nothing,
+    "start": _start,
+    "move": _move,
+}

@@ -1,0 +1,122 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Evacuate a hypervisor and return its VMs: which VMs move, and where each of them goes.
+
+All are placed at once, the largest first. One that cannot move is a problem and stops no other.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ..._errors import PlanRefused
+from ..engine import proofs
+from ..placement import decide as placement
+from ..placement.types import Policy
+from . import decide as migration_decision
+from .decide import Answer, Decision, Mute
+
+
+def leave(
+    source: str,
+    answers: t.Mapping[str, Answer],
+    hosts: t.Sequence[placement.PlacementHost],
+    mute: Mute,
+    policy: Policy,
+) -> Decision:
+    """Where the VMs of ``source`` go, including those that an earlier run was moving."""
+    migration_decision.require("evacuate", source, answers, mute)
+    marked = [_with_mark(host, True) if host.name == source else host for host in hosts]
+    names = {str(vm["name"]): vm for vm in answers[source].get("vms") or ()}
+    for name, vm in _under_way(answers).items():
+        if vm["move"]["source"] == source:
+            names.setdefault(name, vm)
+    left_out = [name for name, silence in mute.items() if not silence.asked]
+    if names and left_out and not set(answers) - {source}:
+        raise PlanRefused(
+            f"--limit leaves out every hypervisor that could take the VMs of {source}"
+            f" ({', '.join(left_out)}), so nothing would move, and it is not marked as in"
+            " maintenance; run without --limit"
+        )
+    decision = _decide(names, None, answers, marked, mute, policy)
+    decision.problems += [
+        f"{name!r} was being moved to {source}, and that move is finished first; run this again to"
+        " move it away"
+        for moves in decision.shares.values()
+        for name, to in moves
+        if to == source
+    ]
+    return decision
+
+
+def come_back(
+    home: str,
+    answers: t.Mapping[str, Answer],
+    hosts: t.Sequence[placement.PlacementHost],
+    mute: Mute,
+    policy: Policy,
+) -> Decision:
+    """Which VMs that were evacuated from ``home`` return, as far as they fit, including those that
+    an earlier run was moving."""
+    migration_decision.require("return", home, answers, mute)
+    ready = [_with_mark(host, False) if host.name == home else host for host in hosts]
+    names = {
+        str(vm["name"]): vm
+        for where, answer in answers.items()
+        for vm in answer.get("vms") or ()
+        if where != home and home in vm["evacuated_from"]
+    }
+    for name, vm in _under_way(answers).items():
+        if vm["move"]["destination"] == home:
+            names.setdefault(name, vm)
+    decision = _decide(names, home, answers, ready, mute, policy)
+    asked = {name: silence for name, silence in mute.items() if silence.asked}
+    missing = proofs.missing("return all", asked)
+    if missing:
+        decision.problems.append(
+            f"VMs of {home} on a hypervisor that did not respond are not returned now"
+            f" ({proofs.named(missing)}); {proofs.remedy(missing)}; then run this again"
+        )
+    return decision
+
+
+def _with_mark(host: placement.PlacementHost, mark: bool) -> placement.PlacementHost:
+    """The hypervisor as it is once the mark is set or removed: check mode did not change it."""
+    return dataclasses.replace(host, maintenance=mark) if host.maintenance is not None else host
+
+
+def _under_way(answers: t.Mapping[str, Answer]) -> dict[str, Answer]:
+    return {
+        str(vm["name"]): vm
+        for answer in answers.values()
+        for vm in answer.get("vms") or ()
+        if vm["phase"] == "migrating" and vm["move"]
+    }
+
+
+def _decide(
+    names: t.Mapping[str, Answer],
+    host: str | None,
+    answers: t.Mapping[str, Answer],
+    hosts: t.Sequence[placement.PlacementHost],
+    mute: Mute,
+    policy: Policy,
+) -> Decision:
+    decision = Decision()
+    fleet = placement.FleetLoad(hosts, policy)
+    for name in sorted(names, key=lambda name: (-int(names[name]["memory_mib"]), name)):
+        places = {
+            where: vm
+            for where, answer in answers.items()
+            for vm in (*answer["host"]["vms"], *(answer.get("vms") or ()))
+            if vm["name"] == name
+        }
+        problem = migration_decision.place_one(name, host, places, answers, mute, fleet, decision)
+        if problem:
+            decision.problems.append(problem)
+    return decision

@@ -1,0 +1,270 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Whether a VM can move, all reasons against it at once, and what has to be done.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+import uuid as uuids
+
+from ..base.metadata import Metadata, Owner, metadata_problems
+from ..base.names import CLAIM, snapshot_removal
+from ..engine import leases
+from .plan_disks import is_seed, lacking_space, volume_of
+from .types import DEPLOY, RENEW, Defined, Options, Plan, Source, Target
+
+DETACHED = "made for it, but no longer one of its disks"
+_FOREIGN = "it is unknown which files belong to it, so it is not moved"
+_ENDED_BY = {"creating": " (fleet.virt.provision_vm)", "purging": " (fleet.virt.purge_vm)"}
+
+
+def plan(source: Source, target: Target, options: Options, *, space: bool = True) -> Plan:
+    """What moving ``source`` to ``target`` takes; without ``space``, the free space of the pools
+    there is not checked.
+    """
+    move_plan = Plan()
+    move_plan.findings += _vm(source)
+    move_plan.findings += _host(source, target)
+    if not options.tunnelled:  # that uses libvirt's own connection, which exists already
+        move_plan.findings += _keys(source, target)
+    claim = next((domain for domain in target.domains if domain.name == source.name + CLAIM), None)
+    move_plan.findings += _names(source, target, claim)
+    if claim is not None and not _is_ours(claim, source):
+        claim = None
+    overlay = False
+    for disk in source.disks:
+        problem, volume = volume_of(disk, source, target, claim)
+        if problem:
+            move_plan.findings.append(problem)
+        elif disk.path is not None and disk.path in target.shared:
+            move_plan.shared.append(disk.path)
+        if volume is None:
+            continue
+        move_plan.volumes.append(volume)
+        overlay = overlay or volume.backing is not None
+        if disk.own is None:
+            move_plan.kept.append(f"{disk.path}: not made for {source.name!r}")
+        elif options.keep_volumes:
+            move_plan.kept.append(f"{disk.path}: asked for with keep_volumes")
+        else:
+            move_plan.old.append(disk.own)
+    attached = {disk.path for disk in source.disks}
+    for own in source.metadata.volumes if source.metadata else ():
+        if own.path in attached:
+            continue
+        if own.role == "seed" and not options.keep_volumes:  # ejected, and no longer needed
+            move_plan.old.append(own)
+        elif own.role != "seed":
+            move_plan.kept.append(f"{own.path}: {DETACHED}")
+    if space:
+        move_plan.findings += lacking_space(move_plan.volumes, target)
+    if options.tunnelled and move_plan.volumes:
+        disks = ", ".join(volume.target for volume in move_plan.volumes)
+        move_plan.findings.append(
+            f"tunnelled copies no disks, and {disks} would have to be copied; leave tunnelled out,"
+            f" and make two ports of 49152 to 49215 of {target.destination.name} reachable too"
+        )
+    move_plan.flow = _flow(move_plan, overlay=overlay)
+    move_plan.incremental = overlay
+    if source.state == "shutoff":
+        move_plan.flow = "offline"
+    return move_plan
+
+
+def other_move(
+    name: str,
+    stored: Metadata | None,
+    here: str,
+    where: str,
+    is_alive: t.Callable[[Owner | None], bool],
+) -> str | None:
+    """Why the VM on ``here`` cannot go to ``where`` now: it is in a move between other ends."""
+    if stored is None or stored.phase != "migrating" or stored.move is None:
+        return None
+    source, destination = stored.move.source, stored.move.destination
+    if (source, destination) == (here, where):
+        return None
+    if source == here and is_alive(stored.owner):
+        return (
+            f"{name!r} is being moved from {here} to {destination} by another run, so not to"
+            f" {where}; wait for that, then move it from there if still needed"
+        )
+    return (
+        f"{name!r} has an unfinished move from {source} to {destination}, so it does not go from"
+        f" {here} to {where}; end that first with fleet.virt.repair_vms"
+    )
+
+
+def _flow(move_plan: Plan, *, overlay: bool) -> str:
+    if overlay:
+        return "overlay"
+    if move_plan.volumes:
+        return "copy"
+    return "shared" if move_plan.shared else "memory"
+
+
+def without_seed_medium(source: Source) -> Source:
+    """The VM as it is once its seed medium is ejected and removed."""
+    disks = tuple(
+        dataclasses.replace(disk, path=None, own=None) if is_seed(disk) else disk
+        for disk in source.disks
+    )
+    stored = source.metadata
+    if stored is not None:
+        rest = tuple(own for own in stored.volumes if own.role != "seed")
+        stored = dataclasses.replace(stored, volumes=rest)
+    return dataclasses.replace(source, disks=disks, metadata=stored)
+
+
+def _is_ours(claim: Defined, source: Source) -> bool:
+    return (
+        not claim.active
+        and claim.metadata is not None
+        and claim.metadata.phase == "creating"
+        and claim.uuid == claim_uuid(source.uuid)
+    )
+
+
+def claim_uuid(uuid: str) -> str:
+    """The UUID of the claim of the VM ``uuid`` on its destination."""
+    return str(uuids.uuid5(uuids.UUID(uuid), "fleet.virt migration"))
+
+
+def _vm(source: Source) -> list[str]:
+    """Reasons against moving this VM anywhere."""
+    name, stored = source.name, source.metadata
+    problems = metadata_problems(name, stored)
+    if problems:
+        return problems
+    if stored is None or not stored.made_here:
+        problems.append(f"{name!r} was not made by this collection: {_FOREIGN}")
+    if stored is not None and stored.phase not in (None, "migrating"):
+        ended = _ENDED_BY.get(str(stored.phase), "")
+        problems.append(leases.in_phase(name, stored.phase, source.holder, ended))
+    elif stored is not None and stored.phase == "migrating" and source.holder is not None:
+        problems.append(leases.held(name, stored.phase, source.holder))
+    if not source.persistent:
+        problems.append(f"{name!r} is transient and has no definition to move; define it first")
+    if source.state not in ("running", "blocked", "shutoff"):
+        remedy = {
+            "paused": "resume it (virt_state, state running) or shut it off",
+            "crashed": "destroy or start it again",
+        }.get(source.state, "wait until it runs")
+        problems.append(f"{name!r} is {source.state}; {remedy}")
+    if source.managed_save:
+        problems.append(
+            f"{name!r} has saved memory, which would stay behind; start it, or discard it with"
+            f" virsh managedsave-remove {name}"
+        )
+    if source.snapshots:
+        problems.append(
+            f"{name!r} has snapshots ({', '.join(source.snapshots)}), which would stay behind;"
+            f" delete them first ({snapshot_removal(name)})"
+        )
+    if source.checkpoints:
+        problems.append(
+            f"{name!r} has checkpoints ({', '.join(source.checkpoints)}), which would stay behind;"
+            f" remove them first (virsh checkpoint-delete {name} NAME)"
+        )
+    if source.job is not None:
+        problems.append(
+            f"{name!r} has a job running ({source.job}); wait for it (virsh domjobinfo)"
+        )
+    for device in source.hostdevs:
+        problems.append(f"{name!r} has the host device {device}, which cannot move; detach it")
+    return problems
+
+
+def _host(source: Source, target: Target) -> list[str]:
+    """Reasons against this destination, whatever is on it."""
+    where, problems = target.destination.name, []
+    if target.host_uuid == source.host_uuid:
+        problems.append(
+            f"{where} is the hypervisor {source.name!r} is on, or has the same host UUID"
+            f" ({target.host_uuid}); name another, or set host_uuid in libvirtd.conf"
+        )
+    if target.maintenance and not target.destination.marked:
+        problems.append(f"{where} is in maintenance; name another")
+    if source.domain_type not in target.domain_types:
+        problems.append(f"{where} offers no {source.domain_type}, which {source.name!r} needs")
+    if source.machine not in target.machines:
+        newest = [
+            machine_type
+            for machine_type in target.machines
+            if machine_type.startswith(_family(source.machine))
+        ]
+        known = ", ".join(newest[-5:]) or "none of that family"
+        problems.append(
+            f"machine type {source.machine} is not on {where} (it has {known}); give the VM one"
+            " that both have, at its next start"
+        )
+    if target.cpu_problem:
+        problems.append(f"the CPU of {where} lacks what {source.name!r} uses: {target.cpu_problem}")
+    bridges = target.destination.bridges if target.bridges is None else target.bridges
+    for interface in dict.fromkeys(source.interfaces):
+        problems.append(
+            f"a NIC of {source.name!r} is on the host interface {interface} of {source.host};"
+            " give it a bridge or a network"
+        )
+    for bridge in dict.fromkeys(source.bridges):
+        if bridges is not None and bridge not in bridges:
+            available = ", ".join(bridges) or "none"
+            problems.append(f"bridge {bridge} is not on {where}; it has: {available}")
+    for network in dict.fromkeys(source.networks):
+        if network not in target.networks:
+            available = ", ".join(target.networks) or "none"
+            problems.append(f"network {network} is not active on {where}; active are: {available}")
+    for network, portgroup in dict.fromkeys(source.portgroups):
+        groups = target.portgroups.get(network)
+        if groups is not None and portgroup not in groups:  # libvirt would take none of them
+            available = ", ".join(groups) or "none"
+            problems.append(
+                f"network {network} on {where} has no port group {portgroup}, it has: {available};"
+                f" add it there (virsh net-update {network} add portgroup)"
+            )
+    if target.free_mib is not None and target.free_mib < source.memory_mib:
+        problems.append(
+            f"{where} has {target.free_mib} MiB of memory free, {source.name!r} needs"
+            f" {source.memory_mib}"
+        )
+    return problems
+
+
+def _keys(source: Source, target: Target) -> list[str]:
+    """Certificates for memory and disks that QEMU lacks or would not accept."""
+    destination = target.destination
+    problems = []
+    for where, end in ((source.host, source), (destination.name, destination)):
+        problems += [f"{text} on {where}; {DEPLOY}" for text in end.missing_certificates]
+        problems += [f"{text} on {where}; {RENEW}" for text in end.expired]
+    return problems
+
+
+def _family(machine: str) -> str:
+    return machine.rpartition("-")[0] or machine
+
+
+def _names(source: Source, target: Target, claim: Defined | None) -> list[str]:
+    """Another VM of that name, UUID or MAC address on the destination."""
+    where, problems = target.destination.name, []
+    for domain in target.domains:
+        if domain is claim:
+            if not _is_ours(domain, source):
+                problems.append(
+                    f"{where} has a domain {domain.name!r} that is not from moving this VM"
+                )
+            continue
+        if domain.name == source.name:
+            problems.append(f"{where} already has a VM {domain.name!r} (UUID {domain.uuid})")
+        elif domain.uuid == source.uuid:
+            problems.append(f"{where} already has a VM with this VM's UUID: {domain.name!r}")
+        taken = sorted(set(domain.macs) & set(source.macs))
+        if taken and domain.uuid != source.uuid:
+            problems.append(f"{domain.name!r} on {where} has the MAC address {', '.join(taken)}")
+    return problems

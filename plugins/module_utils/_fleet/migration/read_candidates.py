@@ -1,0 +1,172 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reading what the choice of a destination needs of a hypervisor and of the VMs to move.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..._errors import FleetVirtError
+from ..._libvirt import DOMAIN_XML_INACTIVE, ERR_NO_DOMAIN
+from ..._lxml import parse
+from ..base import metadata as own_metadata
+from ..base.effects_connection import Connection
+from ..base.metadata import Metadata
+from ..base.names import CLAIM
+from ..hosts import domain_info
+from ..hosts import read_placement_facts as placement_facts
+from ..storage import read_paths as paths
+from . import read as migration_facts
+from . import read_keys as migration_keys
+from .types import Source
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+    from .types import LookAnswer, MovingDemand, MovingEntry, UnreadEntry
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A domain with the metadata of its definition."""
+
+    dom: VirDomain
+    name: str
+    uuid: str
+    persistent: bool
+    stored: Metadata
+    files: tuple[str, ...]
+
+
+def look(
+    connection: Connection,
+    names: t.Sequence[str],
+    base_pool: str,
+    base_path: str,
+    *,
+    unfinished: bool = False,
+    every: bool = False,
+    home: str | None = None,
+) -> LookAnswer:
+    """Read the hypervisor with its promises, those of ``names`` that it has, and the claims of
+    incoming VMs. Changes nothing.
+
+    Without names, ``unfinished`` selects all VMs whose move was interrupted, ``every`` all VMs,
+    ``home`` those evacuated from there and those being moved. A VM that cannot be read has
+    ``error`` and affects no other.
+    """
+    # first: a VM that leaves meanwhile is among the VMs, or not on this hypervisor either
+    seen = _seen(connection)
+    host = placement_facts.read(connection, base_pool, base_path)
+    claims = [vm for vm in seen if _is_claim(vm)]
+    vms = [vm for vm in seen if not _is_claim(vm)]
+    if names or not (unfinished or every or home):
+        vms = [vm for vm in vms if vm.name in names]
+    elif not every:
+        # once a VM has arrived, the phase is in its definition, not in its live state
+        vms = [
+            vm
+            for vm in vms
+            if vm.stored.phase == "migrating" or (home and home in vm.stored.evacuated_from)
+        ]
+    # such a file would hang libvirt, and with it requests about other VMs
+    files = [file for vm in vms for file in vm.files] if connection.local else []
+    hanging = paths.probe(files, connection.timeout).hanging
+    return {
+        "changed": False,
+        "host": host,
+        "vms": [_entry(connection, vm, hanging) for vm in vms],
+        "claims": [
+            {
+                "name": claim.name[: -len(CLAIM)],
+                "source": claim.stored.move.source,
+                "destination": claim.stored.move.destination,
+            }
+            for claim in claims
+            if claim.stored.move is not None
+        ],
+        "expired": migration_keys.for_incoming(),
+        "missing_certificates": migration_keys.missing_for_incoming(),
+    }
+
+
+def _is_claim(vm: _Seen) -> bool:
+    return vm.name.endswith(CLAIM) and vm.stored.phase == "creating" and vm.stored.move is not None
+
+
+def _seen(connection: Connection) -> list[_Seen]:
+    def read(dom: VirDomain) -> _Seen:
+        name = str(dom.name())
+        root = parse(dom.XMLDesc(DOMAIN_XML_INACTIVE), f"domain {name}")
+        stored = own_metadata.parse(root) or Metadata()
+        files = (source.get("file") for source in root.iterfind("devices/disk/source"))
+        return _Seen(
+            dom,
+            name,
+            str(dom.UUIDString()),
+            bool(dom.isPersistent()),
+            stored,
+            tuple(str(file) for file in files if file),
+        )
+
+    listed = connection.call("list domains", connection.conn.listAllDomains, 0)
+    vms = connection.each_there(
+        read, listed, lambda dom: f"read domain {dom.name()}", ERR_NO_DOMAIN
+    )
+    return sorted((vm for _dom, vm in vms), key=lambda vm: vm.name)
+
+
+def _entry(
+    connection: Connection, vm: _Seen, hanging: t.Collection[str]
+) -> UnreadEntry | MovingEntry:
+    """Describe a VM with its demands on a destination, or why they are unknown (``error``)."""
+    stored = vm.stored
+    unread: UnreadEntry = {
+        "name": vm.name,
+        "uuid": vm.uuid,
+        "persistent": vm.persistent,
+        "phase": stored.phase,
+        "move": domain_info.move_entry(stored.move),
+        "groups": list(stored.groups),
+        "anti_affinity": list(stored.anti_affinity),
+        "tags": list(stored.tags),
+        "zone": stored.zone,
+        "evacuated_from": list(stored.evacuated_from),
+        "memory_mib": 0,
+        "disks": [],
+        "error": None,
+    }
+    silent = [file for file in vm.files if file in hanging]
+    if silent:
+        return {**unread, "error": f"{silent[0]} does not answer; check the storage it is on"}
+    try:
+        source = migration_facts.read_source(connection, vm.dom, "")
+    except FleetVirtError as error:
+        return {**unread, "error": str(error)}
+    return {**unread, **_demand(source)}
+
+
+def _demand(source: Source) -> MovingDemand:
+    return {
+        "active": source.active,
+        "vcpus": source.vcpus,
+        "memory_mib": source.memory_mib,
+        "domain_type": source.domain_type,
+        "arch": source.arch,
+        "bridges": list(source.bridges),
+        "networks": list(source.networks),
+        "disks": [
+            {
+                "path": disk.path,
+                "bytes": disk.capacity,
+                "backing": disk.chain[0][0] if disk.chain else None,
+            }
+            for disk in source.disks
+            if disk.capacity
+        ],
+    }

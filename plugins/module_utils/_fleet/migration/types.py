@@ -1,0 +1,317 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is known of both ends of a migration, and what has to be done.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..base.metadata import Metadata, Move, OwnVolume
+from ..engine.leases import Holder
+
+if t.TYPE_CHECKING:
+    from ..base.snapshot import MoveEntry, PlacementEntry
+
+# What to do about certificates that have expired
+RENEW = "renew it with the playbook fleet.virt.renew_keys"
+# What to do about certificates that are missing
+DEPLOY = (
+    "bring them there with the playbook fleet.virt.setup_hypervisors (role fleet.virt.libvirt_keys)"
+)
+
+
+@dataclass(frozen=True)
+class Destination:
+    """The hypervisor a VM goes to: its name in the inventory, the name or address at which the
+    source reaches it (its certificate has to name that), and its bridges (None: unknown).
+
+    ``listen`` is its IP address as resolved by the source: the destination itself may resolve its
+    own name to 127.0.1.1. ``marked``: it may have the maintenance mark. ``expired`` and
+    ``missing_certificates`` describe its certificates for incoming VMs. ``incoming`` are paths of
+    base images that do not exist there yet, as in check mode, and will; ``needed`` the
+    bytes that they will take of pools there, by the pools' folders.
+    """
+
+    name: str
+    address: str
+    bridges: tuple[str, ...] | None = None
+    listen: str = ""
+    marked: bool = False
+    expired: tuple[str, ...] = ()
+    missing_certificates: tuple[str, ...] = ()
+    incoming: tuple[str, ...] = ()
+    needed: t.Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LostSource:
+    """The hypervisor that a VM came from and that is declared lost, and its address."""
+
+    name: str
+    addresses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Options:
+    """How volumes are treated, how the VM is transferred, and limits: MiB/s, milliseconds, seconds
+    for each GiB."""
+
+    keep_volumes: bool = False
+    bandwidth: int | None = None
+    max_downtime: int | None = None
+    auto_converge: bool = True
+    tunnelled: bool = False
+    parallel_connections: int | None = None
+    seconds_per_gib: int = 800
+    on_timeout: str = "abort"
+
+
+@dataclass(frozen=True)
+class Disk:
+    """One disk of the VM, in bytes. ``own`` is its volume, if it was made for this VM.
+
+    ``chain`` are its backing files, nearest first.
+    """
+
+    target: str
+    device: str
+    type: str
+    path: str | None
+    format: str | None
+    capacity: int = 0
+    allocation: int = 0
+    readonly: bool = False
+    shareable: bool = False
+    encrypted: bool = False
+    secret: str | None = None  # by which it is
+    chain: tuple[tuple[str, str], ...] = ()
+    own: OwnVolume | None = None
+    block_job: bool = False
+
+
+@dataclass(frozen=True)
+class Source:
+    """The VM where it is. ``expired`` and ``missing_certificates`` describe the expired and missing
+    certificates there for outgoing VMs."""
+
+    name: str
+    uuid: str
+    host: str
+    state: str
+    active: bool
+    persistent: bool
+    autostart: bool
+    metadata: Metadata | None
+    domain_type: str
+    arch: str
+    machine: str
+    memory_mib: int
+    vcpus: int
+    disks: tuple[Disk, ...] = ()
+    macs: tuple[str, ...] = ()
+    bridges: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ()
+    portgroups: tuple[tuple[str, str], ...] = ()  # with the network of each
+    interfaces: tuple[str, ...] = ()
+    hostdevs: tuple[str, ...] = ()
+    cpu: str | None = None
+    managed_save: bool = False
+    snapshots: tuple[str, ...] = ()
+    checkpoints: tuple[str, ...] = ()
+    job: str | None = None
+    holder: Holder | None = None
+    host_uuid: str = ""
+    qemu: int = 0
+    expired: tuple[str, ...] = ()
+    missing_certificates: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Volume:
+    """A volume of the destination, in bytes."""
+
+    name: str
+    path: str
+    capacity: int
+    backing: str | None = None
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A pool of files of the destination; ``available`` bytes."""
+
+    name: str
+    path: str
+    active: bool
+    available: int = 0
+    volumes: t.Mapping[str, Volume] = field(default_factory=dict)  # by path
+
+
+@dataclass(frozen=True)
+class Defined:
+    """A domain of the destination; ``files`` are all it refers to, including our metadata."""
+
+    name: str
+    uuid: str
+    active: bool
+    state: str
+    macs: tuple[str, ...] = ()
+    files: frozenset[str] = frozenset()
+    metadata: Metadata | None = None
+
+
+@dataclass(frozen=True)
+class Target:
+    """The destination as the source sees it over TLS.
+
+    ``shared`` are the disks in a pool that both have, by path: empty for one that is proven to be
+    the same file, else the reason why not.
+    """
+
+    destination: Destination
+    host_uuid: str
+    machines: tuple[str, ...]
+    domain_types: tuple[str, ...]
+    qemu: int = 0
+    free_mib: int | None = None
+    domains: tuple[Defined, ...] = ()
+    pools: tuple[Pool, ...] = ()
+    networks: tuple[str, ...] = ()
+    portgroups: t.Mapping[str, t.Sequence[str]] = field(default_factory=dict)
+    bridges: tuple[str, ...] | None = None
+    maintenance: bool = False
+    cpu_problem: str | None = None
+    shared: t.Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class NewVolume:
+    """A volume to be created on the destination; ``again``: an earlier attempt left one."""
+
+    target: str
+    pool: str
+    name: str
+    path: str
+    format: str
+    capacity: int
+    allocation: int
+    backing: tuple[str, str] | None = None
+    again: bool = False
+
+
+@dataclass
+class Plan:
+    """What moving the VM takes; with ``findings`` nothing is done at all."""
+
+    flow: str = "copy"
+    incremental: bool = False  # a disk has a base image, which is not copied
+    volumes: list[NewVolume] = field(default_factory=list)
+    shared: list[str] = field(default_factory=list)  # paths of disks that stay in place
+    old: list[OwnVolume] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
+
+    @property
+    def bytes_to_copy(self) -> int:
+        """Bytes of disks that have to be copied."""
+        return sum(volume.allocation for volume in self.volumes)
+
+
+class MovingDisk(t.TypedDict):
+    """A disk that is copied; ``backing`` is its backing file."""
+
+    path: str | None
+    bytes: int
+    backing: str | None
+
+
+class MovingDemand(t.TypedDict):
+    """What a VM needs on its new hypervisor."""
+
+    active: bool
+    vcpus: int
+    memory_mib: int
+    domain_type: str
+    arch: str
+    bridges: list[str]
+    networks: list[str]
+    disks: list[MovingDisk]
+
+
+class UnreadEntry(t.TypedDict):
+    """A VM whose needs are unknown; ``error`` says why."""
+
+    name: str
+    uuid: str
+    persistent: bool
+    phase: str | None
+    move: MoveEntry | None
+    groups: list[str]
+    anti_affinity: list[str]
+    tags: list[str]
+    zone: str | None
+    evacuated_from: list[str]
+    memory_mib: int
+    disks: list[MovingDisk]
+    error: str | None
+
+
+class MovingEntry(UnreadEntry):
+    """A VM that may move, as reported by a hypervisor."""
+
+    active: bool
+    vcpus: int
+    domain_type: str
+    arch: str
+    bridges: list[str]
+    networks: list[str]
+
+
+class ClaimEntry(t.TypedDict):
+    """A VM with a claim, and the hypervisors between which it moves."""
+
+    name: str
+    source: str
+    destination: str
+
+
+class LookAnswer(t.TypedDict):
+    """What a hypervisor answers before moves; ``expired`` and ``missing_certificates`` describe its
+    expired and missing certificates for incoming VMs."""
+
+    changed: bool
+    host: PlacementEntry
+    vms: list[UnreadEntry | MovingEntry]
+    claims: list[ClaimEntry]
+    expired: list[str] | None
+    missing_certificates: list[str] | None
+
+
+__all__ = [
+    "DEPLOY",
+    "RENEW",
+    "ClaimEntry",
+    "Defined",
+    "Destination",
+    "Disk",
+    "LookAnswer",
+    "LostSource",
+    "Move",
+    "MovingDemand",
+    "MovingDisk",
+    "MovingEntry",
+    "NewVolume",
+    "Options",
+    "Plan",
+    "Pool",
+    "Source",
+    "Target",
+    "UnreadEntry",
+    "Volume",
+]

@@ -1,0 +1,249 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a VM demands that not every hypervisor has: disks, interfaces, huge pages, helpers.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from ..base.json_values import as_mappings
+
+if t.TYPE_CHECKING:
+    from ..spec.domain import Domain
+
+_MIB_KIB = 1024
+
+
+@dataclass(frozen=True)
+class Wants:
+    """``portgroups`` are networks with the name of a port group of theirs. ``hugepages`` are the
+    size in KiB (0: the default) and MiB in all, None for none."""
+
+    volumes: tuple[tuple[str, str], ...] = ()
+    files: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    interfaces: tuple[str, ...] = ()
+    openvswitch: tuple[str, ...] = ()
+    portgroups: tuple[tuple[str, str], ...] = ()
+    hugepages: tuple[int, int] | None = None
+    virtiofs: bool = False
+    secure_boot: bool = False
+    secrets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Offers:
+    """What a hypervisor has; ``hugepages`` are size in KiB, total and free, the default first.
+
+    None means unknown. ``absent_files`` are files that it was asked for and does not have.
+    """
+
+    volumes: Mapping[str, frozenset[str]] | None = None
+    absent_files: frozenset[str] = frozenset()
+    devices: frozenset[str] | None = None
+    interfaces: frozenset[str] | None = None
+    openvswitch: frozenset[str] | None = None
+    portgroups: Mapping[str, frozenset[str]] | None = None
+    hugepages: tuple[tuple[int, int, int], ...] | None = None
+    virtiofs: bool | None = None
+    secure_boot: bool | None = None
+    secrets: frozenset[str] | None = None
+
+
+NOTHING_WANTED, NOTHING_KNOWN = Wants(), Offers()
+
+
+def wants_of(domain: Domain, transferred: Collection[str] = ()) -> Wants:
+    """What the VM demands; ``transferred`` are images that are brought to any hypervisor."""
+    disks = [disk for disk in domain.disks if disk.exists]
+    images = [disk.image for disk in domain.disks if disk.image is not None]
+    images = [one for one in images if one.value not in transferred]
+    backing = domain.memory_backing
+    pages = None
+    if backing is not None and (backing.hugepages or backing.page_size):
+        pages = ((backing.page_size or 0) * _MIB_KIB, domain.memory_max or domain.memory)
+    return Wants(
+        volumes=(
+            *((disk.pool, disk.volume) for disk in disks if disk.volume is not None),
+            *(one.pool_and_volume for one in images if one.kind == "volume"),
+        ),
+        files=tuple(dict.fromkeys(one.value for one in images if one.kind == "path")),
+        devices=tuple(disk.dev for disk in disks if disk.dev is not None),
+        interfaces=tuple(nic.source for nic in domain.nics if nic.type == "direct"),
+        openvswitch=tuple(nic.source for nic in domain.nics if nic.virtualport == "openvswitch"),
+        portgroups=tuple(
+            (nic.source, nic.portgroup) for nic in domain.nics if nic.portgroup is not None
+        ),
+        hugepages=pages,
+        virtiofs=any(one.driver == "virtiofs" for one in domain.filesystems),
+        secure_boot=bool(getattr(domain, "secure_boot", False)),
+        secrets=tuple(
+            dict.fromkeys(one.encryption_secret for one in domain.disks if one.encryption_secret)
+        ),
+    )
+
+
+def offers_from(value: object) -> Offers:
+    """What a hypervisor reported."""
+    if not isinstance(value, Mapping):
+        return Offers()
+    pages = value.get("hugepages")
+    return Offers(
+        volumes=_names_of_each(value.get("volumes")),
+        absent_files=_names(value.get("absent_files")) or frozenset(),
+        devices=_names(value.get("devices")),
+        interfaces=_names(value.get("interfaces")),
+        openvswitch=_names(value.get("openvswitch")),
+        portgroups=_names_of_each(value.get("portgroups")),
+        hugepages=None
+        if not isinstance(pages, (list, tuple))
+        else tuple(
+            (_number(one.get("size_kib")), _number(one.get("total")), _number(one.get("free")))
+            for one in as_mappings(pages)
+        ),
+        virtiofs=_boolean(value.get("virtiofs")),
+        secure_boot=_boolean(value.get("secure_boot")),
+        secrets=_names(value.get("secrets")),
+    )
+
+
+def _names(value: object) -> frozenset[str] | None:
+    if not isinstance(value, (list, tuple, set, frozenset)):
+        return None
+    return frozenset(str(entry) for entry in value)
+
+
+def _names_of_each(value: object) -> dict[str, frozenset[str]] | None:
+    if not isinstance(value, Mapping):
+        return None
+    return {str(key): _names(names) or frozenset() for key, names in value.items()}
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
+
+
+def _boolean(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def disks(wants: Wants, offers: Offers) -> str | None:
+    """Why the VM's existing disks, or the images of its new ones, cannot be used there."""
+    lost = [
+        f"{pool}/{name}"
+        for pool, name in wants.volumes
+        if offers.volumes is not None and name not in offers.volumes.get(pool, ())
+    ]
+    if lost:
+        return f"has no volume {', '.join(lost)}; create it there, or refresh its pool"
+    files = [path for path in wants.files if path in offers.absent_files]
+    if files:
+        return (
+            f"has no file {', '.join(files)}; copy it there, or put it into virt_image_dir on the"
+            " controller and name it without its path"
+        )
+    known = offers.devices
+    gone = [path for path in wants.devices if known is not None and path not in known]
+    if gone:
+        return f"has no block device {', '.join(gone)}"
+    if (wants.volumes and offers.volumes is None) or (wants.devices and offers.devices is None):
+        return "needs existing disks; which it has is not known"
+    return None
+
+
+def interfaces(wants: Wants, offers: Offers) -> str | None:
+    """Why its NICs cannot be attached to interfaces or bridges there."""
+    if wants.interfaces:
+        if offers.interfaces is None:
+            return "needs host interfaces; which it has is not known"
+        gone = sorted(set(wants.interfaces) - offers.interfaces)
+        if gone:
+            return f"has no network interface {', '.join(gone)}"
+    if wants.openvswitch:
+        if offers.openvswitch is None:
+            return "needs an Open vSwitch bridge; which it has is not known"
+        gone = sorted(set(wants.openvswitch) - offers.openvswitch)
+        if gone:
+            known = ", ".join(sorted(offers.openvswitch)) or "none"
+            return (
+                f"has no Open vSwitch bridge {', '.join(gone)}, it has {known}; create it there"
+                " (ovs-vsctl add-br)"
+            )
+    return _portgroups(wants, offers)
+
+
+def _portgroups(wants: Wants, offers: Offers) -> str | None:
+    """libvirt ignores a port group that the network lacks: the NIC would be in another segment."""
+    if not wants.portgroups:
+        return None
+    if offers.portgroups is None:
+        return "needs port groups; which its networks have is not known"
+    for network, portgroup in wants.portgroups:
+        there = offers.portgroups.get(network, frozenset())
+        if portgroup not in there:
+            known = ", ".join(sorted(there)) or "none"
+            return (
+                f"network {network!r} has no port group {portgroup!r}, it has {known}; add it there"
+                f" (virsh net-update {network} add portgroup)"
+            )
+    return None
+
+
+def hugepages(wants: Wants, offers: Offers) -> str | None:
+    """Why its memory cannot be backed by huge pages there."""
+    if wants.hugepages is None:
+        return None
+    if offers.hugepages is None:
+        return "needs huge pages; whether it has reserved any is not known"
+    size, memory = wants.hugepages
+    known = [one for one in offers.hugepages if size in (0, one[0])][:1]
+    if not known:
+        sizes = ", ".join(f"{one[0]} KiB" for one in offers.hugepages) or "none"
+        return f"needs huge pages of {size} KiB, it has sizes {sizes}"
+    real, total, free = known[0]
+    if free * real >= memory * _MIB_KIB:
+        return None
+    return (
+        f"needs {memory} MiB in huge pages of {real} KiB, {free} of the {total} reserved ones are"
+        f" free ({free * real // _MIB_KIB} MiB); reserve more (sysctl vm.nr_hugepages, or at boot)"
+    )
+
+
+def virtiofs(wants: Wants, offers: Offers) -> str | None:
+    """Why it cannot have a virtiofs file system there."""
+    if not wants.virtiofs or offers.virtiofs:
+        return None
+    if offers.virtiofs is None:
+        return "needs virtiofs; whether it has the helper is not known"
+    return "needs virtiofs, and QEMU's helper is not installed; install the package virtiofsd"
+
+
+def secure_boot(wants: Wants, offers: Offers) -> str | None:
+    """Why it cannot use secure boot there."""
+    if not wants.secure_boot or offers.secure_boot:
+        return None
+    if offers.secure_boot is None:
+        return "needs firmware with secure boot; whether it has any is not known"
+    return (
+        "needs firmware with secure boot, and libvirt finds none there; install the package ovmf"
+        " (Debian, Ubuntu) or edk2-ovmf (others)"
+    )
+
+
+def secrets(wants: Wants, offers: Offers) -> str | None:
+    """Why it cannot have its encrypted disks there."""
+    if not wants.secrets:
+        return None
+    if offers.secrets is None:
+        return "needs libvirt secrets; which it has is not known"
+    gone = [one for one in wants.secrets if not {one, one.lower()} & offers.secrets]
+    if gone:
+        return f"has no secret {', '.join(map(repr, gone))}; define it there (virsh secret-define)"
+    return None

@@ -1,0 +1,147 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Ensuring directory pools on this machine, each with an id that identifies it.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import typing as t
+import uuid
+
+from ..._errors import HostUnreachable
+from ..._libvirt import LIBVIRT_IMPORT_ERROR
+from ..base import effects_files as files
+from ..base.effects_connection import Connection, connect
+from ..base.results import GENERATED
+from ..storage import effects_storage as storage
+from ..storage import storage_info
+from ..storage.read_file_users import POOL_ID_FILE
+from ..storage.read_pools import list_pools
+from . import plan as pool_plan
+from .plan import AUTOSTART, IDENTIFY, START, ExistingPool, Wanted
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirStoragePool
+    from ..base.results import Diff
+
+_FOLDER_MODE = 0o711  # as libvirt creates it: QEMU's user opens files in it, but cannot list it
+
+
+class Entry(t.TypedDict):
+    """A pool and its steps, done or planned."""
+
+    name: str
+    path: str
+    id: str | None
+    steps: list[str]
+
+
+class Result(t.TypedDict):
+    """The module's result."""
+
+    changed: bool
+    pools: list[Entry]
+    diff: list[Diff]
+
+
+def ensure(uri: str, timeout: float, pools: t.Sequence[pool_plan.Option], check: bool) -> Result:
+    """Ensure that the pools exist; everything is checked before anything is changed.
+
+    In check mode, a machine without libvirt has no pools: it may be about to be installed.
+    """
+    wanted = pool_plan.validate(pools)
+    with contextlib.ExitStack() as stack:
+        connection: Connection | None = None
+        if not check:
+            connection = stack.enter_context(connect(uri, timeout))
+        elif LIBVIRT_IMPORT_ERROR is None:
+            with contextlib.suppress(HostUnreachable):
+                connection = stack.enter_context(connect(uri, timeout))
+        existing, raws = _read(connection)
+        plans = [
+            (option, *pool_plan.plan(option, existing, _read_id(option.path) is not None))
+            for option in wanted
+        ]
+        entries: list[Entry] = []
+        for option, name, steps in plans:
+            if connection is not None and not check:
+                _carry_out(connection, option, raws.get(name), steps)
+            identity = GENERATED if check and IDENTIFY in steps else _read_id(option.path)
+            entries.append({"name": name, "path": option.path, "id": identity, "steps": steps})
+    diff: list[Diff] = [
+        {
+            "before_header": entry["path"],
+            "before": "",
+            "after_header": entry["path"],
+            "after": "".join(f"pool {entry['name']}: {step}\n" for step in entry["steps"]),
+        }
+        for entry in entries
+        if entry["steps"]
+    ]
+    return {"changed": bool(diff), "pools": entries, "diff": diff}
+
+
+def _read(connection: Connection | None) -> tuple[list[ExistingPool], dict[str, VirStoragePool]]:
+    if connection is None:
+        return [], {}
+    pools = []
+    raws = {}
+    for handle in list_pools(connection):
+        name = str(handle.name())
+        info = storage_info.pool(connection.call(f"read pool {name}", handle.XMLDesc, 0))
+        pools.append(
+            ExistingPool(
+                name,
+                str(info["type"]),
+                str(info["path"]).rstrip("/") if info["path"] else None,
+                bool(connection.call(f"read pool {name}", handle.isActive)),
+                bool(connection.call(f"read pool {name}", handle.autostart)),
+            )
+        )
+        raws[name] = handle
+    return pools, raws
+
+
+def _carry_out(
+    connection: Connection, wanted: Wanted, there: VirStoragePool | None, steps: t.Sequence[str]
+) -> None:
+    if there is None:
+        # The folder first: a pool whose folder is missing may be on a file system not mounted
+        os.makedirs(wanted.path, mode=_FOLDER_MODE, exist_ok=True)
+        handle = storage.make_pool(connection, wanted.name, wanted.path).existing
+    else:
+        handle = there
+        if START in steps:
+            connection.call(f"start the pool at {wanted.path}", handle.create, 0)
+        if AUTOSTART in steps:
+            connection.call(
+                f"set the pool at {wanted.path} to start at boot", handle.setAutostart, 1
+            )
+    if IDENTIFY in steps:
+        _write_id(wanted.path)
+        # so that other hypervisors see the id through libvirt
+        action = f"refresh the pool at {wanted.path}"
+        storage.patiently(connection, action, lambda: handle.refresh(0))
+
+
+def _read_id(folder: str) -> str | None:
+    try:
+        with open(os.path.join(folder, POOL_ID_FILE), encoding="ascii", errors="replace") as file:
+            return file.read(128).strip() or None
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _write_id(folder: str) -> None:
+    """Write a new id, unless another hypervisor that shares the folder was first."""
+    path = os.path.join(folder, POOL_ID_FILE)
+    data = f"{uuid.uuid4()}\n".encode("ascii")
+    if not files.publish(path, data, mode=0o644) and _read_id(folder) is None:  # an empty file
+        files.write(path, data, mode=0o644)
+    storage.flush(path)

@@ -1,0 +1,204 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Everything preflight finds: in each hypervisor's facts, and in comparing them.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ..base import machine_types as machines
+from ..base.findings import SEVERITIES, Finding, merged, ordered
+from . import decide_host as preflight_host
+from .decide_host import Limits
+
+if t.TYPE_CHECKING:
+    from .facts import Baseline, Clock, Facts
+
+_NO_BASELINE: Baseline = {"model": None, "xml": None, "runs": None, "error": None}
+_CLOCK_WRONG = 60.0  # seconds; beyond this it is an error, not a warning
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer of a hypervisor: its facts, or why there are none."""
+
+    name: str
+    facts: Facts | None
+    error: str | None = None
+
+
+def judge(answers: t.Sequence[Answer], expected: t.Sequence[str], limits: Limits) -> list[Finding]:
+    """All findings, errors first; ``expected`` are the hypervisors of the fleet."""
+    asked = {answer.name for answer in answers}
+    findings = [
+        Finding("host_silent", (answer.name,), f"no answer: {answer.error}")
+        for answer in answers
+        if answer.facts is None
+    ]
+    absent = [name for name in expected if name not in asked]
+    if absent:
+        text = f"not checked, so what they can reach is unknown: {', '.join(absent)}"
+        findings.append(Finding("host_not_asked", tuple(absent), text))
+    facts = {answer.name: answer.facts for answer in answers if answer.facts is not None}
+    for name, host_facts in facts.items():
+        findings += preflight_host.find(name, host_facts, limits, asked)
+    findings += _uuids(facts)
+    findings += _clocks(facts, limits.clock_seconds)
+    findings += _arches(facts)
+    findings += _cpus(facts)
+    findings += _versions(facts)
+    findings += _machines(facts)
+    return ordered(merged(findings))
+
+
+def summary(findings: t.Sequence[Finding]) -> dict[str, int]:
+    """The number of findings of each severity."""
+    return {word: sum(one.severity == word for one in findings) for word in SEVERITIES}
+
+
+def _groups(values: t.Mapping[str, str | None]) -> dict[str, list[str]]:
+    """Names of the hypervisors, grouped by value."""
+    groups: dict[str, list[str]] = {}
+    for name, value in values.items():
+        if value is not None:
+            groups.setdefault(value, []).append(name)
+    return groups
+
+
+def _arch(facts: t.Mapping[str, Facts]) -> dict[str, list[str]]:
+    return _groups({name: one.get("arch") for name, one in facts.items()})
+
+
+def _uuids(facts: t.Mapping[str, Facts]) -> list[Finding]:
+    return [
+        Finding("uuid_duplicate", tuple(names), f"{' and '.join(names)} have the host UUID {uuid}")
+        for uuid, names in _groups({name: one.get("uuid") for name, one in facts.items()}).items()
+        if len(names) > 1
+    ]
+
+
+def _clocks(facts: t.Mapping[str, Facts], limit: float) -> list[Finding]:
+    """Findings about clocks.
+
+    ``clock`` is a host's time minus the controller's, plus or minus some seconds of uncertainty.
+    Only certain differences count. Hosts that differ from the controller are reported; hosts are
+    also compared with each other, because the controller's clock may be the wrong one.
+    """
+    clocks = {
+        name: clock for name, host_facts in facts.items() if (clock := host_facts.get("clock"))
+    }
+    if not clocks:
+        return []
+    findings = []
+    for name, clock in clocks.items():
+        certain = abs(clock["offset"]) - clock["uncertainty"]
+        if certain > limit:
+            text = f"its clock differs from the controller's by {_seconds(clock)}"
+            findings.append(Finding(_clock_kind(certain), (name,), text))
+    late = min(clocks, key=lambda name: clocks[name]["offset"] + clocks[name]["uncertainty"])
+    early = max(clocks, key=lambda name: clocks[name]["offset"] - clocks[name]["uncertainty"])
+    apart = clocks[early]["offset"] - clocks[late]["offset"]
+    unsure = clocks[early]["uncertainty"] + clocks[late]["uncertainty"]
+    if late != early and apart - unsure > limit:
+        between = _seconds({"offset": apart, "uncertainty": unsure})
+        text = f"the clocks of {early} and {late} differ by {between}"
+        findings.append(Finding(_clock_kind(apart - unsure), (early, late), text))
+    return findings
+
+
+def _clock_kind(certain: float) -> str:
+    return "clock_wrong" if certain > _CLOCK_WRONG else "clock_differs"
+
+
+def _seconds(clock: Clock) -> str:
+    return f"{clock['offset']:+.3f} s (+/- {clock['uncertainty']:.3f} s)"
+
+
+def _arches(facts: t.Mapping[str, Facts]) -> list[Finding]:
+    groups = _arch(facts)
+    if len(groups) < 2:
+        return []
+    listed = "; ".join(f"{arch}: {', '.join(names)}" for arch, names in sorted(groups.items()))
+    return [Finding("arch_differs", tuple(facts), listed)]
+
+
+def _cpus(facts: t.Mapping[str, Facts]) -> list[Finding]:
+    """Findings about CPUs; ``baseline`` is a host's common CPU model for all hosts
+    (virConnectBaselineHypervisorCPU)."""
+    findings = []
+    models: dict[str, list[str]] = {}
+    for name, host_facts in facts.items():
+        cpu, baseline = host_facts.get("cpu"), host_facts.get("baseline") or _NO_BASELINE
+        if not cpu:  # its libvirt does not respond, which is a finding of its own
+            continue
+        models.setdefault(str(cpu.get("model")), []).append(name)
+        if cpu.get("xml") and host_facts.get("not_compared"):
+            text = f"its CPU is not compared with the others': {host_facts['not_compared']}"
+            findings.append(Finding("cpu_not_compared", (name,), text))
+        if baseline.get("error"):
+            text = (
+                f"no CPU model common to all hypervisors, according to {name}: {baseline['error']}"
+            )
+            findings.append(Finding("cpu_incompatible", (name,), text))
+        elif baseline.get("runs") is False:
+            model = baseline["model"]
+            text = f"{name} does not support the CPU model common to all hypervisors, {model}"
+            findings.append(Finding("cpu_incompatible", (name,), text))
+    if len(models) > 1:
+        listed = "; ".join(
+            f"{model}: {', '.join(names)}" for model, names in sorted(models.items())
+        )
+        common = {
+            both["model"]
+            for host_facts in facts.values()
+            if (both := host_facts.get("baseline")) and both.get("model")
+        }
+        text = f"CPU models: {listed}"
+        if len(common) == 1:
+            text += f". All support {common.pop()}"
+        compared = [name for name, host_facts in facts.items() if host_facts.get("cpu")]
+        findings.append(Finding("cpu_differs", tuple(compared), text))
+    return findings
+
+
+def _versions(facts: t.Mapping[str, Facts]) -> list[Finding]:
+    findings = []
+    libvirt = {name: host_facts.get("libvirt_version") for name, host_facts in facts.items()}
+    qemu = {name: host_facts.get("hypervisor_version") for name, host_facts in facts.items()}
+    for program, versions in (("libvirt", libvirt), ("qemu", qemu)):
+        groups = _groups(versions)
+        if len(groups) > 1:
+            listed = "; ".join(
+                f"{version}: {', '.join(names)}"
+                for version, names in sorted(groups.items(), key=lambda pair: _numbers(pair[0]))
+            )
+            findings.append(
+                Finding("versions_differ", tuple(facts), f"versions of {program}: {listed}")
+            )
+    return findings
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"[0-9]{1,9}", version))
+
+
+def _machines(facts: t.Mapping[str, Facts]) -> list[Finding]:
+    """Findings about hypervisors of one architecture that share no versioned machine type."""
+    findings = []
+    for names in _arch(facts).values():
+        known = {name: facts[name]["machines"] for name in names if facts[name].get("machines")}
+        if len(known) > 1 and machines.newest_common(list(known.values()), None) is None:
+            newest = [
+                f"{name}: {machines.newest_common([types], None) or 'none'}"
+                for name, types in known.items()
+            ]
+            text = f"no machine type is common to all; the newest of each: {'; '.join(newest)}"
+            findings.append(Finding("machines_apart", tuple(known), text))
+    return findings

@@ -1,0 +1,189 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""From the facts of one hypervisor (``_host.preflight``) to findings.
+
+A check that could not be made has an entry in ``errors`` and no facts.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..._units import format_size
+from ..base.findings import Finding
+from ..hosts import listeners
+
+if t.TYPE_CHECKING:
+    from .facts import Facts
+
+_DAY = 86400
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds for findings."""
+
+    min_free_mib: int = 10240
+    expiry_days: int = 30
+    clock_seconds: float = 1.0
+
+
+def find(name: str, facts: Facts, limits: Limits, asked: t.Collection[str]) -> list[Finding]:
+    """The findings about hypervisor ``name``; ``asked`` are the hosts of this run."""
+    findings: list[Finding] = []
+    for check, error in sorted((facts.get("errors") or {}).items()):
+        kind = "libvirt_silent" if check == "libvirt" else "check_failed"
+        findings.append(
+            Finding(kind, (name,), error if check == "libvirt" else f"{check}: {error}")
+        )
+    for judge in (_kvm, _iommu, _bridges, _bridge_filter, _listeners):
+        findings += judge(name, facts)
+    findings += _tls(name, facts, asked)
+    findings += _pools(name, facts, limits)
+    findings += _keys(name, facts, limits)
+    return findings
+
+
+def _kvm(name: str, facts: Facts) -> list[Finding]:
+    kvm = facts.get("kvm")
+    if kvm is None:
+        return []
+    if not kvm["device"]:
+        return [Finding("kvm_missing", (name,), "there is no /dev/kvm: emulation only")]
+    if not kvm["tried"]:
+        return [Finding("kvm_not_tried", (name,), f"/dev/kvm exists, {kvm['problem']}")]
+    if kvm["problem"]:
+        # if libvirt does not offer KVM either, no guest can crash because of it
+        kind = "kvm_crashes" if kvm["offered"] is not False else "kvm_missing"
+        return [Finding(kind, (name,), f"/dev/kvm exists, but {kvm['problem']}")]
+    if kvm["offered"] is False:
+        text = "KVM works, but libvirt offers emulation only"
+        return [Finding("kvm_not_offered", (name,), text)]
+    return []
+
+
+def _iommu(name: str, facts: Facts) -> list[Finding]:
+    if facts.get("iommu") is not False:
+        return []
+    return [Finding("iommu_off", (name,), "no IOMMU is active (/sys/kernel/iommu_groups is empty)")]
+
+
+def _bridges(name: str, facts: Facts) -> list[Finding]:
+    findings = []
+    for bridge in facts.get("bridges") or ():
+        label = bridge["name"]
+        if not bridge["exists"]:
+            findings.append(Finding("bridge_missing", (name,), f"there is no bridge {label}"))
+            continue
+        if not bridge["up"]:
+            findings.append(Finding("bridge_down", (name,), f"bridge {label} is down"))
+        uplinks = [port for port in bridge["ports"] if not port["guest"]]
+        if not uplinks:
+            text = f"bridge {label} has no uplink (no host interface is a port of it)"
+            findings.append(Finding("bridge_no_uplink", (name,), text))
+        elif not any(port["active"] for port in uplinks):
+            named = ", ".join(port["name"] for port in uplinks)
+            text = f"bridge {label}: no uplink is active ({named})"
+            findings.append(Finding("bridge_uplink_down", (name,), text))
+    return findings
+
+
+def _bridge_filter(name: str, facts: Facts) -> list[Finding]:
+    chains = facts.get("bridge_filter") or ()
+    if not chains:
+        return []
+    text = f"br_netfilter passes the bridges' packets to {', '.join(chains)}, which drops them"
+    return [Finding("bridge_filtered", (name,), text)]
+
+
+def _listeners(name: str, facts: Facts) -> list[Finding]:
+    sockets = [listeners.Listener(**fields) for fields in facts.get("listeners") or ()]
+    findings = [
+        Finding("libvirt_plain", (name,), f"libvirt listens without TLS: {listener}")
+        for listener in listeners.plain(sockets)
+    ]
+    tls = facts.get("tls")
+    if tls and tls["anonymous"]:
+        text = "libvirt's TLS port accepts clients without a certificate"
+        findings.append(Finding("libvirt_unverified", (name,), text))
+    findings += [
+        Finding("qemu_exposed", (name,), f"{listener} is reachable from outside")
+        for listener in listeners.exposed(sockets)
+    ]
+    return findings
+
+
+def _tls(name: str, facts: Facts, asked: t.Collection[str]) -> list[Finding]:
+    tls = facts.get("tls")
+    if tls is None:
+        return []
+    if tls["missing"]:
+        text = f"the control keys are missing: {', '.join(tls['missing'])}"
+        return [Finding("tls_keys_missing", (name,), text)]
+    findings = []
+    unknown = []
+    for peer in tls["peers"]:
+        if peer["error"] is None:
+            continue
+        text = f"TLS to {peer['name']} ({peer['address']}:{listeners.TLS_PORT}): {peer['error']}"
+        if peer["name"] not in asked:
+            unknown.append(peer)
+        else:
+            findings.append(Finding("tls_failed", (name, peer["name"]), text))
+    if unknown:
+        hosts = (name, *(peer["name"] for peer in unknown))
+        listed = "; ".join(f"{peer['name']} ({peer['error']})" for peer in unknown)
+        findings.append(Finding("tls_not_known", hosts, f"{name} is not accepted by {listed}"))
+    return findings
+
+
+def _pools(name: str, facts: Facts, limits: Limits) -> list[Finding]:
+    findings = []
+    for pool in facts.get("pools") or ():
+        label = f"pool {pool['name']}"
+        if pool["state"] is None and not pool["error"]:
+            findings.append(Finding("pool_missing", (name,), f"there is no {label}"))
+        elif pool["error"]:
+            findings.append(Finding("pool_unreadable", (name,), f"{label}: {pool['error']}"))
+        elif pool["state"] != "running":
+            findings.append(Finding("pool_inactive", (name,), f"{label} is {pool['state']}"))
+        else:
+            free = pool["available_mib"]
+            if free is not None and free < limits.min_free_mib:
+                text = (
+                    f"{label} has {format_size(free)} free of {format_size(pool['capacity_mib'])}"
+                )
+                text += f", less than {format_size(limits.min_free_mib)}"
+                findings.append(Finding("pool_low", (name,), text))
+        if pool["autostart"] is False:
+            text = f"{label} does not start at boot"
+            findings.append(Finding("pool_no_autostart", (name,), text))
+    return findings
+
+
+def _keys(name: str, facts: Facts, limits: Limits) -> list[Finding]:
+    findings = []
+    for entry in facts.get("keys") or ():
+        path = entry["path"]
+        if entry["kind"] == "key":
+            if entry["mode"] & 0o077:
+                text = (
+                    f"{path} has mode {entry['mode']:04o}: users other than its owner can access it"
+                )
+                findings.append(Finding("key_readable", (name,), text))
+            continue
+        word = "crl" if entry["kind"] == "crl" else "key"
+        days = (entry["until"] - facts["time"]) / _DAY
+        if days < 0:
+            text = f"{path} ({entry['subject']}) expired {-days:.0f} days ago"
+            findings.append(Finding(f"{word}_expired", (name,), text))
+        # a CRL is short-lived: a tenth of its own validity is early enough
+        elif days < (limits.expiry_days if word == "key" else entry["days"] / 10):
+            text = f"{path} ({entry['subject']}) expires in {days:.0f} days"
+            findings.append(Finding(f"{word}_expires", (name,), text))
+    return findings

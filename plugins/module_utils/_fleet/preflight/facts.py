@@ -1,0 +1,184 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The facts of one hypervisor that preflight checks, as in its answer.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..base.snapshot import PoolEntry
+from ..spec.cpu_xml import GuestCpu
+
+
+class Hypervisor(t.TypedDict):
+    """What libvirt reports about itself and its host."""
+
+    uuid: str | None
+    arch: str | None
+    domain_types: list[str]
+    machines: list[str]
+    libvirt_version: str | None
+    hypervisor_version: str | None
+
+
+class Cpu(GuestCpu):
+    """The CPU that guests of ``type`` get, and the emulator."""
+
+    type: str
+
+
+class Pool(PoolEntry):
+    """A pool, and whether it starts with the host."""
+
+    autostart: bool | None
+
+
+class AbsentPool(t.TypedDict):
+    """A missing pool: it has no state."""
+
+    name: str
+    state: None
+    error: None
+    path: None
+    capacity_mib: None
+    available_mib: None
+    autostart: None
+
+
+class Trial(t.TypedDict):
+    """Whether a guest was tried, and the problem found."""
+
+    tried: bool
+    problem: str | None
+
+
+class Device(Trial):
+    """Whether /dev/kvm exists, and the result of the trial."""
+
+    device: bool
+
+
+class Kvm(Device):
+    """The same, and whether libvirt offers KVM; None where that is not known."""
+
+    offered: bool | None
+
+
+class Port(t.TypedDict):
+    """A port of a bridge; a tap belongs to a guest."""
+
+    name: str
+    guest: bool
+    active: bool
+
+
+class Bridge(t.TypedDict):
+    """A requested bridge."""
+
+    name: str
+    exists: bool
+    up: bool
+    ports: list[Port]
+
+
+class Socket(t.TypedDict):
+    """A listening TCP socket, with the name of its process."""
+
+    address: str
+    port: int
+    process: str
+
+
+class Peer(t.TypedDict):
+    """Another hypervisor of the fleet."""
+
+    name: str
+    address: str
+
+
+class TriedPeer(Peer):
+    """The same, and why it cannot be reached; None if it can."""
+
+    error: str | None
+
+
+class Tls(t.TypedDict):
+    """Missing control keys, the result for each peer, and who is accepted here."""
+
+    missing: list[str]
+    peers: list[TriedPeer]
+    anonymous: bool
+
+
+class PrivateKey(t.TypedDict):
+    """A private key and its mode."""
+
+    path: str
+    kind: t.Literal["key"]
+    mode: int
+
+
+class Validity(t.TypedDict):
+    """A certificate or CRL; ``until`` is its expiry, ``days`` its total validity."""
+
+    path: str
+    kind: t.Literal["cert", "crl"]
+    subject: str
+    until: int
+    days: float
+
+
+class Clock(t.TypedDict):
+    """Its time minus the controller's, plus or minus some seconds of uncertainty."""
+
+    offset: float
+    uncertainty: float
+
+
+class Baseline(t.TypedDict):
+    """The CPU model common to all hypervisors by one libvirt, and whether it runs there."""
+
+    model: str | None
+    xml: str | None
+    runs: bool | None
+    error: str | None
+
+
+class _Read(t.TypedDict, total=False):
+    """What the hypervisor reports; a check that could not be made has an entry in ``errors``."""
+
+    uuid: str | None
+    arch: str | None
+    domain_types: list[str]
+    machines: list[str]
+    libvirt_version: str | None
+    hypervisor_version: str | None
+    cpu: Cpu
+    pools: list[Pool | AbsentPool]
+    kvm: Kvm
+    iommu: bool
+    bridges: list[Bridge]
+    bridge_filter: list[str]
+    listeners: list[Socket]
+    tls: Tls
+    keys: list[PrivateKey | Validity]
+
+
+class _Compared(t.TypedDict, total=False):
+    """What the controller adds."""
+
+    clock: Clock | None
+    baseline: Baseline | None
+    not_compared: str
+
+
+class Facts(_Read, _Compared):
+    """All of it."""
+
+    errors: dict[str, str]
+    time: float

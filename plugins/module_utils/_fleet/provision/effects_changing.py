@@ -1,0 +1,428 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Changing an existing VM: its current state, and the changes it needs.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import typing as t
+from dataclasses import dataclass, field
+
+from ... import _lxml
+from ..._errors import LibvirtFailure, PlanRefused
+from ..._libvirt import (
+    DOMAIN_RUNNING,
+    DOMAIN_XML_INACTIVE,
+    DOMAIN_XML_SECURE,
+)
+from ..._units import MIB
+from ..base.effects_lookup import is_saved, read_metadata
+from ..base.metadata import BEGUN, Metadata, OwnVolume
+from ..base.settings import Setting
+from ..base.states import reason_name, state_name
+from ..engine.steps import Plan, predict
+from ..placement import demand
+from ..spec import difference, settings
+from ..spec.devices import Disk
+from ..spec.domain import Domain
+from ..state import plan as state_plan
+from . import plan as change_plan
+from . import power
+from .definition import Wanted
+from .effects_batch import DiskPlan, Host, Job
+from .pending import pending
+from .plan import Converged, Facts
+from .power import Power
+from .remains import is_attached
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+    from ..base.effects_connection import Connection
+    from . import read_capacity as creation_capacity
+
+_WHOLE = DOMAIN_XML_SECURE | DOMAIN_XML_INACTIVE
+
+
+@dataclass
+class Change:
+    """An existing VM, its specification, and the plan to get there."""
+
+    dom: VirDomain
+    domain: Domain
+    wanted: Wanted
+    facts: Facts
+    volumes: dict[str, OwnVolume] = field(default_factory=dict)
+    plans: dict[str, DiskPlan] = field(default_factory=dict)
+    converged: Converged = field(default_factory=Converged)
+    power: Power = field(default_factory=lambda: Power("running"))
+
+    @property
+    def texts(self) -> list[str]:
+        """The changes, for users."""
+        texts = [setting.text for setting in self.converged.changes]
+        if self.converged.plan.steps and not texts:
+            return ["complete what an earlier run has begun"]
+        return texts
+
+    @property
+    def waits(self) -> list[str]:
+        """The settings that still wait for the next start once the plan is carried out."""
+        after = predict(self.facts, self.converged.plan.steps)
+        return pending(after.inactive, after.live, self.domain.xml)
+
+    def diff(self) -> tuple[dict[str, str], dict[str, str]]:
+        """The settings before and after."""
+        changes = self.converged.changes
+        before = {setting.path: setting.real for setting in changes}
+        after = {setting.path: setting.asked for setting in changes}
+        if self.power.steps:
+            before["state"], after["state"] = self.power.state, self.power.after
+        return before, after
+
+
+def look(
+    host: Host, dom: VirDomain, stored: Metadata, domain: Domain, inactive: str | None = None
+) -> Change:
+    """Plan the changes of a domain that this collection created; ``inactive`` is its definition,
+    if it was just read."""
+    bases = {key: base.path for key, base in host.settings.images.items() if base is not None}
+    facts = read(host.connection, dom, stored, domain, inactive)
+    differing = change_plan.differences(facts, Wanted(domain, ""), facts.inactive)
+    paths = {setting.path for setting in differing} | _unplugged(facts, domain)
+    missing = [disk for disk in domain.disks if f"disks.{disk.name}" in paths]
+    sizes, problems = demand.disk_sizes(domain, host.settings.facts)
+    if problems:
+        raise PlanRefused("; ".join(map(str, problems)))
+    plans = {}
+    for disk in missing:
+        if disk.device == "disk" and not disk.exists:
+            base = host.settings.images.get(disk.image.value) if disk.image else None
+            pool, name = host.pool(disk.pool), domain.volume_name(disk)
+            plans[disk.name] = DiskPlan(disk, disk.pool, pool, name, sizes[disk.name], base)
+    volumes = {
+        name: OwnVolume(plan.pool.name, plan.volume, plan.path, name, "new", BEGUN)
+        for name, plan in plans.items()
+    }
+    own = [volume.path for volume in (*volumes.values(), *stored.volumes)]
+    there = frozenset(path for path in own if os.path.lexists(path))
+    text = (
+        _rendered(host, domain, missing, list(plans.values()), str(dom.UUIDString()))
+        if paths
+        else ""
+    )
+    wanted = Wanted(domain, text, tuple(disk.name for disk in missing), bases)
+    facts = dataclasses.replace(facts, files=there, stays=_stays(host, dom, stored, domain))
+    change = Change(dom, domain, wanted, facts, volumes, plans)
+    change.converged = change_plan.plan(facts, wanted, volumes, None if bases else differing)
+    _require_accepted(host, change)
+    _require_sources(host, missing, str(dom.UUIDString()))
+    if "xml" in {setting.path for setting in change.converged.changes}:
+        from . import read_schema as schema  # few VMs have a fragment
+
+        whose = f"the fragment xml of {domain.name!r}"
+        schema.require_valid(whose, predict(facts, change.converged.plan.steps).inactive)
+    change.power = _power(host, change)
+    return change
+
+
+def _power(host: Host, change: Change) -> Power:
+    """Whether the VM is to be started once it is changed, and may be."""
+    facts, domain = change.facts, change.domain
+    now = state_plan.Facts(
+        facts.name,
+        facts.state,
+        facts.reason,
+        active=facts.live is not None,
+        managed_save=facts.saved,
+    )
+    if not (power.says_start(domain) and power.is_off(now)):
+        return power.decide(domain, now, first=facts.metadata.first_boot)
+    from ..hosts.read_host import is_in_maintenance
+    from ..state import read_start_blockers as start_blockers  # few VMs are off and to be started
+
+    settings = host.settings
+    after = predict(facts, change.converged.plan.steps).inactive
+    incoming = [*(volume.path for volume in change.volumes.values()), *change.wanted.bases.values()]
+    return power.decide(
+        domain,
+        now,
+        maintenance=is_in_maintenance(
+            host.connection, settings.base_pool, settings.pool_paths.get(settings.base_pool)
+        ),
+        blockers=start_blockers.read(host.connection, change.dom, after, incoming),
+    )
+
+
+def _unplugged(facts: Facts, domain: Domain) -> set[str]:
+    """The requested devices that the running VM has not, whatever its definition says."""
+    if facts.live is None:
+        return set()
+    devices = {f"disks.{disk.name}" for disk in domain.disks}
+    devices |= {f"nics.{nic.name}" for nic in domain.nics}
+    changes = change_plan.differences(facts, Wanted(domain, ""), facts.live)
+    return devices & {change.path for change in changes}
+
+
+def _require_accepted(host: Host, change: Change) -> None:
+    """Refuse a plan whose definition libvirt would refuse."""
+    if not change.converged.plan.steps or not change.converged.changes:
+        return
+    before, after = change.facts.inactive, predict(change.facts, change.converged.plan.steps)
+    if after.inactive == before:
+        return
+    from . import read_accepted as accepted  # few VMs are changed
+
+    name = change.domain.name
+    problem = accepted.refusal(host.connection, name, before, after.inactive)
+    if problem is not None:
+        refused = Plan[Facts](refusals=(problem,))
+        change.converged = dataclasses.replace(change.converged, plan=refused)
+
+
+def _require_sources(host: Host, missing: t.Sequence[Disk], uuid: str) -> None:
+    problems = []
+    if any(disk.encryption_secret for disk in missing):
+        from ..hosts import read_secrets as secrets  # few VMs have one that is encrypted
+
+        problems = secrets.problems(host.connection, host.settings.home, missing)
+    if any(disk.exists for disk in missing):
+        from . import read_sources as sources  # few VMs have a disk that is not their own
+
+        problems += sources.problems(host, missing, uuid)
+    if problems:
+        raise PlanRefused("; ".join(problems))
+
+
+def reread(host: Host, change: Change) -> Facts:
+    """Read the current facts."""
+    stored = read_metadata(host.connection, change.dom) or Metadata()
+    facts = read(host.connection, change.dom, stored, change.domain)
+    there = frozenset(
+        path
+        for path in (
+            *change.facts.files,
+            *(one.path for one in stored.volumes),
+            *(one.path for one in change.volumes.values()),
+        )
+        if os.path.lexists(path)
+    )
+    return dataclasses.replace(facts, files=there, stays=change.facts.stays)
+
+
+def read_inactive(connection: Connection, dom: VirDomain, name: str) -> str:
+    """The domain's definition, with what libvirt shows only if asked for."""
+    return str(connection.call(f"read domain {name}", dom.XMLDesc, _WHOLE))
+
+
+def read(
+    connection: Connection,
+    dom: VirDomain,
+    stored: Metadata,
+    domain: Domain,
+    inactive: str | None = None,
+) -> Facts:
+    """Read the domain from libvirt, but for its definition if that is given."""
+    name = domain.name
+    if inactive is None:
+        inactive = read_inactive(connection, dom, name)
+    active = bool(connection.call(f"read the state of {name}", dom.isActive))
+    live = (
+        connection.call(f"read domain {name}", dom.XMLDesc, DOMAIN_XML_SECURE) if active else None
+    )
+    number, reason = connection.call(f"read the state of {name}", dom.state, 0)[:2]
+    state = state_name(number)
+    running = number == DOMAIN_RUNNING
+    balloon: bool | None = None
+    if running and _has_other_memory(live, domain):
+        balloon = _has_balloon_driver(connection, dom, str(live))
+    sizes, not_grown = _sizes(connection, dom, stored, domain, inactive, live)
+    return Facts(
+        name,
+        inactive,
+        live,
+        stored,
+        autostart=bool(connection.call(f"read autostart of {name}", dom.autostart)),
+        sizes=sizes,
+        running=running,
+        saved=not active and is_saved(connection, dom),
+        balloon=balloon,
+        not_grown=not_grown,
+        state=state,
+        reason=reason_name(state, reason),
+    )
+
+
+def _sizes(
+    connection: Connection,
+    dom: VirDomain,
+    stored: Metadata,
+    domain: Domain,
+    inactive: str,
+    live: str | None,
+) -> tuple[dict[str, int], dict[str, str]]:
+    """Bytes by path of the disks whose size is requested, and why some cannot be grown.
+
+    libvirt knows, and grows, the disks that a running VM has, and those of one that is off; not one
+    that a running VM gets at its next start.
+    """
+    paths = difference.sized_disks(domain, inactive, stored)
+    root = None if live is None else _lxml.parse(live, domain.name)
+    runs = None if root is None else change_plan.disk_paths(root)
+    sizes, resting = {}, {}
+    for target, path in paths.items():
+        if runs is None or path in runs:
+            info = connection.call(f"read disk {target} of {domain.name}", dom.blockInfo, path, 0)
+            sizes[path] = int(info[0])
+        if runs is None:
+            resting[path] = sizes[path]
+    if not paths or (runs is not None and runs >= set(paths.values())):
+        return sizes, {}
+    from . import (
+        read_accepted as accepted,  # few VMs with sizes are off, or get a disk at their next start
+    )
+
+    if runs is not None:
+        unplugged = [path for path in paths.values() if path not in runs]
+        resting = accepted.volume_sizes(connection, unplugged)
+    reasons = accepted.not_grown(connection, domain, inactive, stored, resting)
+    return {**sizes, **resting}, reasons
+
+
+def _has_other_memory(live: str | None, domain: Domain) -> bool:
+    """Whether the running VM has other memory than its specification."""
+    if live is None or "memory" not in domain.written:
+        return False
+    return settings.MEMORY.found(_lxml.parse(live, domain.name)) != domain.memory
+
+
+def _has_balloon_driver(connection: Connection, dom: VirDomain, live: str) -> bool | None:
+    """Whether the guest's balloon driver is loaded: only then it reports its unused memory.
+
+    None where QEMU does not ask for that (no ``<stats period>``).
+    """
+    try:
+        stats = connection.call(f"read the memory of {dom.name()}", dom.memoryStats)
+    except LibvirtFailure:
+        return False  # no balloon, or the VM is shutting down
+    period = _lxml.parse(live, str(dom.name())).find("devices/memballoon/stats[@period]")
+    return True if "unused" in stats else None if period is None else False
+
+
+def _rendered(
+    host: Host, domain: Domain, missing: t.Sequence[Disk], plans: list[DiskPlan], uuid: str
+) -> str:
+    """The definition that creation would write, with only the missing disks."""
+    if host.machine(domain) is None:
+        raise PlanRefused(
+            f"QEMU on {host.settings.home} does not support machine type {domain.machine!r}"
+        )
+    from . import (
+        effects_creation_definition as creation_definition,  # where nothing differs none is written
+    )
+
+    part = dataclasses.replace(domain, disks=tuple(missing), boot=())
+    return creation_definition.final_xml(host, Job(part, disks=plans, uuid=uuid), None)
+
+
+def _stays(host: Host, dom: VirDomain, stored: Metadata, domain: Domain) -> dict[str, str]:
+    """Why volumes of disks that are to be absent may not be removed, by path."""
+    going = [
+        volume
+        for volume in stored.volumes
+        if volume.target in domain.absent_disks and volume.role != "seed"
+    ]
+    if not going:
+        return {}
+    from ..storage import read_file_users as ownership  # few VMs lose a disk
+
+    references = ownership.read(host.connection)
+    reasons = {}
+    for own in going:
+        # the VM itself may have it open
+        users = sorted(
+            {user.text for user in references.users(own.path) if user.uuid != str(dom.UUIDString())}
+        )
+        pool = references.pools.get(own.pool)
+        if users:
+            reasons[own.path] = f"{own.path} is used by others: {'; '.join(users)}"
+        elif pool is not None and pool.shared:
+            reasons[own.path] = (
+                f"{own.path} is on storage that other hypervisors can reach, which are not checked"
+                " here; detach it with virsh, and remove it once no hypervisor uses it"
+            )
+    return reasons
+
+
+def remove(
+    host: Host,
+    dom: VirDomain,
+    own: OwnVolume,
+    *,
+    proven: bool = False,
+    verified_unused: bool = False,
+) -> None:
+    """Remove a volume that the VM owns; raises PlanRefused if it must stay."""
+    from ..storage import effects_own_files as owned  # few VMs lose a disk
+    from ..storage import read_file_users as ownership
+
+    _require_detached(host, dom, own)
+    references = ownership.read(host.connection)
+    uuid = str(dom.UUIDString())
+    stays = owned.remove(
+        host.connection, own, uuid, references, proven=proven, asked=verified_unused
+    )
+    if stays is not None:
+        raise PlanRefused(str(stays))
+
+
+def _require_detached(host: Host, dom: VirDomain, own: OwnVolume) -> None:
+    """Raise PlanRefused if the VM itself still has the volume, running or in its definition."""
+    name = str(dom.name())
+    for flags, where in ((_WHOLE, "the definition of"), (0, "the running VM")):
+        if not flags and not host.connection.call(f"read the state of {name}", dom.isActive):
+            continue
+        text = host.connection.call(f"read domain {name}", dom.XMLDesc, flags)
+        if is_attached(_lxml.parse(text, f"domain {name}"), own):
+            raise PlanRefused(f"{own.path} is attached to {where} {name!r}")
+
+
+def require_room(host: Host, changes: t.Sequence[Change]) -> dict[str, str]:
+    """Why this hypervisor has no room for the changes of a VM, by name."""
+    from . import read_capacity as creation_capacity  # where nothing differs nothing grows
+
+    growing = [_growth(change) for change in changes if change.converged.changes]
+    growing = [growth for growth in growing if growth != creation_capacity.Growth(growth.name)]
+    return creation_capacity.grown(host, growing) if growing else {}
+
+
+def _growth(change: Change) -> creation_capacity.Growth:
+    before = _lxml.parse(change.facts.inactive, change.domain.name)
+    predicted = predict(change.facts, change.converged.plan.steps)
+    after = _lxml.parse(predicted.inactive, change.domain.name)
+
+    def more(row: Setting[object]) -> int:
+        return max(0, t.cast("int", row.found(after)) - t.cast("int", row.found(before)))
+
+    paths = {setting.path for setting in change.converged.changes}
+    disks: dict[str, int] = {}
+    for plan in change.plans.values():
+        disks[plan.pool.name] = disks.get(plan.pool.name, 0) - (-plan.size // MIB)
+    pools = {volume.path: volume.pool for volume in change.facts.metadata.volumes}
+    for path, size in predicted.sizes.items():
+        pool = pools.get(path)
+        if pool is not None and size > change.facts.sizes.get(path, size):
+            disks[pool] = disks.get(pool, 0) + (size - change.facts.sizes[path]) // MIB
+    from . import read_capacity as creation_capacity
+
+    nics = tuple(
+        nic for nic in change.domain.nics if {f"nics.{nic.name}", f"nics.{nic.name}.source"} & paths
+    )
+    return creation_capacity.Growth(
+        change.domain.name, more(settings.MEMORY_MAX), more(settings.VCPUS_MAX), disks, nics
+    )

@@ -1,0 +1,146 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Creating VMs: the definition, as a claim and final.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ... import _lxml
+from ..._libvirt import DOMAIN_DEFINE_VALIDATE
+from ..base import effects_definitions as domains
+from ..base import effects_lookup as lookup
+from ..base import metadata, unstartable
+from ..base.metadata import NOT_MADE, ImageRef, Metadata, Owner, OwnVolume
+from ..seed import first_boot
+from ..spec import domain_xml, leftovers, request
+from ..spec.devices_xml import VolumeRef
+from ..spec.settings import VM
+from ..spec.settings_sources import DRIVES
+from .effects_batch import Host, Job
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+
+_LOG_FOLDER = "/var/log/libvirt/qemu"
+_MARKER = ".fleet-virt-creating"
+AFFECT_LIVE = lookup.AFFECT_LIVE
+AFFECT_CONFIG = lookup.AFFECT_CONFIG
+
+
+def claim_xml(host: Host, job: Job, owner: Owner) -> str:
+    """The definition of a claim, which cannot be started: one of its drives has no medium."""
+    root = _lxml.parse(final_xml(host, job, None), "claim")
+    folder = job.disks[0].pool.path if job.disks else "/var/lib/libvirt/images"
+    stored = metadata_of(host, job, "creating", owner)
+    return unstartable.marked(root, stored, f"{folder}/{job.domain.name}{_MARKER}")
+
+
+def final_xml(host: Host, job: Job, owner: Owner | None) -> str:
+    """The definition of the complete VM; with an ``owner``, one that it is yet to start."""
+    domain = job.domain
+    volumes = {
+        plan.disk.name: VolumeRef(
+            plan.path,
+            plan.disk.format,
+            plan.base.path if plan.base and plan.disk.overlay else None,
+            plan.base.format if plan.base and plan.disk.overlay else None,
+        )
+        for plan in job.disks
+    }
+    for disk in domain.disks:
+        medium = host.settings.images.get(disk.image.value) if disk.image else None
+        if disk.device in DRIVES and medium is not None:
+            volumes[disk.name] = VolumeRef(medium.path, medium.format)
+    domain_type = host.domain_type(domain)
+    stored = metadata_of(host, job, "starting" if owner else None, owner)
+    text = domain_xml.render(
+        domain,
+        uuid=str(job.uuid),
+        domain_type=domain_type,
+        machine=str(host.machine(domain)),
+        arch=host.arch,
+        volumes=volumes,
+        cpu=_lxml.new("cpu", {"mode": "host-model"}) if domain_type == "kvm" else None,
+        seed_path=job.seed.path if job.seed else None,
+        metadata=metadata.to_element(stored),
+        log_path=f"{_LOG_FOLDER}/{domain.name}-console.log",
+    )
+    if host.settings.leftovers is None:
+        return text
+    root = _lxml.parse(text, f"domain {domain.name}")
+    leftovers.merge(root, host.settings.leftovers, VM, host.settings.requested)
+    return _lxml.tostring(root)
+
+
+def metadata_of(host: Host, job: Job, phase: str | None, owner: Owner | None) -> Metadata:
+    """The metadata that the collection stores with the VM."""
+    domain = job.domain
+    image = next((plan.base for plan in job.disks if plan.base), None)
+    return Metadata(
+        phase=phase,
+        owner=owner,
+        home=host.settings.home,
+        clone_of=host.settings.clone_of,
+        image=ImageRef(image.name, image.digest, image.format) if image else None,
+        groups=domain.groups,
+        start_order=domain.start_order,
+        start_delay=domain.start_delay,
+        anti_affinity=domain.placement.anti_affinity,
+        tags=domain.placement.tags,
+        zone=domain.placement.zone,
+        user=domain.seed.user if domain.seed else None,
+        host_key=job.host_key,
+        addresses=domain.seed.static_addresses if domain.seed else (),
+        volumes=tuple(
+            OwnVolume(
+                plan.pool.name,
+                plan.volume,
+                plan.path,
+                plan.disk.name,
+                "seed" if plan is job.seed else "disk",
+                job.made.get(plan.path, NOT_MADE if phase == "creating" else ""),
+            )
+            for plan in job.volumes
+        ),
+        request=request.to_text(domain),
+        first_boot=_first_boot(job),
+    )
+
+
+def _first_boot(job: Job) -> str | None:
+    noted = first_boot.expected(job.domain.seed)
+    written = job.seeded is not None and job.seeded["method"] == "offline"
+    return first_boot.WRITTEN if noted == first_boot.PENDING and written else noted
+
+
+def define_claim(host: Host, job: Job, owner: Owner) -> None:
+    """Define the claim; libvirt validates it against its schema (virDomainDefineXMLFlags)."""
+    dom = _define(host, job, claim_xml(host, job, owner), DOMAIN_DEFINE_VALIDATE)
+    if job.domain.xml is not None:
+        from . import read_schema as schema  # few VMs have a fragment
+
+        try:
+            schema.require_kept(host.connection, dom, job.domain)
+        except BaseException:
+            domains.undefine(host.connection, dom)
+            raise
+
+
+def define_final(host: Host, job: Job, owner: Owner | None) -> VirDomain:
+    """Replace the claim by the VM itself and return it. It was validated with the claim."""
+    return _define(host, job, final_xml(host, job, owner), 0)
+
+
+def _define(host: Host, job: Job, text: str, flags: int) -> VirDomain:
+    return domains.define(host.connection, f"define {job.domain.name}", text, flags)
+
+
+def write_metadata(host: Host, dom: VirDomain, stored: Metadata, flags: int) -> None:
+    """Replace our metadata and nothing else (virDomainSetMetadata)."""
+    lookup.write_metadata(host.connection, dom, stored, flags)

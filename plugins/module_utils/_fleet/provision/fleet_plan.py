@@ -1,0 +1,236 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The fleet compared with the request: what is to be created, what differs, what is surplus.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from dataclasses import dataclass
+
+from ..base import duplicate_vm as twice
+from ..base.json_values import as_list, as_mapping, as_mappings, as_text
+from ..base.metadata import UNREADABLE
+from ..base.tables import csv_text, table
+
+# What has to be done about a VM, or its condition, in display order
+ACTIONS = {
+    "create": "to create",
+    "nowhere": "fits nowhere",
+    "unknown": "unknown",
+    "conflict": "in conflict",
+    "finish": "unfinished",
+    "change": "differs",
+    "drift": "drifted",
+    "start": "not running",
+    "restart": "needs a restart",
+    "surplus": "surplus",
+    "unmanaged": "unmanaged",
+    "unchanged": "unchanged",
+}
+_BROKEN = "its metadata cannot be used; fleet.virt.list shows why, and what to do"
+# With only these there is nothing to do
+_AT_REST = ("unchanged", "unmanaged")
+
+
+@dataclass(frozen=True)
+class Defined:
+    """A VM of a hypervisor; ``managed``: it was created by this collection."""
+
+    name: str
+    uuid: str | None
+    phase: str | None
+    managed: bool
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The differences from the request: None for a VM that could not be compared.
+
+    ``drift``: it was created as requested and changed since. ``pending``: settings that take
+    effect at its next start. ``condition`` tells of its state, if there is anything to tell;
+    ``not_running``: the request says that it runs, and it does not.
+    """
+
+    differences: tuple[str, ...] | None
+    drift: bool
+    pending: tuple[str, ...] = ()
+    condition: str = ""
+    not_running: bool = False
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a hypervisor answered; ``compared`` is None where nothing was compared."""
+
+    vms: tuple[Defined, ...]
+    compared: t.Mapping[str, Compared] | None
+
+
+def read(answer: t.Mapping[str, object]) -> Seen:
+    """An answer of the shape ``compared``."""
+    vms = tuple(
+        Defined(
+            str(vm["name"]),
+            as_text(vm.get("uuid")),
+            as_text(vm.get("phase")),
+            bool(vm.get("managed")),
+        )
+        for vm in as_mappings(as_mapping(answer.get("host")).get("vms"))
+    )
+    if answer.get("vms") is None:
+        return Seen(vms, None)
+    return Seen(vms, {str(one["name"]): _compared(one) for one in as_mappings(answer["vms"])})
+
+
+def _compared(entry: t.Mapping[str, object]) -> Compared:
+    lines = entry["differences"]
+    differences = None if lines is None else tuple(map(str, as_list(lines)))
+    pending = tuple(map(str, as_list(entry.get("pending"))))
+    condition = as_text(entry.get("condition")) or ""
+    return Compared(
+        differences, bool(entry["drift"]), pending, condition, bool(entry.get("not_running"))
+    )
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One VM; ``hypervisor`` is where it is, or where it would be created. ``details`` say what
+    differs, or why. ``restart_required``: a change already waits for its next start."""
+
+    name: str
+    action: str
+    hypervisor: str | None = None
+    details: tuple[str, ...] = ()
+    restart_required: bool = False
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a VM would be created; without ``host``, ``reason`` says why nowhere."""
+
+    host: str | None
+    reason: str = ""
+
+
+def missing(names: t.Sequence[str], answers: t.Mapping[str, Seen]) -> list[str]:
+    """Those of ``names`` that no hypervisor has."""
+    there = {vm.name for answer in answers.values() for vm in answer.vms}
+    return [name for name in names if name not in there]
+
+
+def compare(
+    names: t.Sequence[str],
+    answers: t.Mapping[str, Seen],
+    places: t.Mapping[str, Place],
+    silent: str,
+    unusable: t.Mapping[str, str] | None = None,
+) -> list[Entry]:
+    """An entry for each of ``names`` and for every other VM of the fleet.
+
+    ``answers`` are those of the hypervisors that responded: ``host`` with its ``vms``, and ``vms``
+    with what differs. ``silent`` names the others; a VM that is missing may be there. ``unusable``
+    says by VM why an image of it cannot be used, with which a run refuses it.
+    """
+    entries = [_entry(name, answers, places, silent) for name in dict.fromkeys(names)]
+    entries = [_with_image(entry, (unusable or {}).get(entry.name)) for entry in entries]
+    for host, answer in answers.items():
+        for vm in answer.vms:
+            if vm.name not in names:
+                action = "surplus" if vm.managed else "unmanaged"
+                notes: tuple[str, ...] = ()
+                if vm.phase == UNREADABLE:
+                    notes = (_BROKEN,)
+                elif vm.phase is not None:
+                    action, notes = "finish", (f"in phase {vm.phase}",)
+                entries.append(Entry(vm.name, action, host, notes))
+    order = list(ACTIONS)
+    return sorted(
+        entries, key=lambda entry: (order.index(entry.action), entry.name, entry.hypervisor or "")
+    )
+
+
+def _entry(
+    name: str, answers: t.Mapping[str, Seen], places: t.Mapping[str, Place], silent: str
+) -> Entry:
+    vms_by_host = {
+        host: vm for host, answer in answers.items() for vm in answer.vms if vm.name == name
+    }
+    if not vms_by_host and silent:
+        why = f"no hypervisor that answered has it; not all did: {silent}"
+        return Entry(name, "unknown", None, (why,))
+    if not vms_by_host:
+        place = places.get(name, Place(None, "it was not placed"))
+        if place.host is None:
+            return Entry(name, "nowhere", None, (place.reason,))
+        return Entry(name, "create", place.host)
+    if len(vms_by_host) > 1:
+        phases = {host: vm.phase for host, vm in vms_by_host.items()}
+        text = twice.duplicate_vm_message(name, phases, [vm.uuid for vm in vms_by_host.values()])
+        return Entry(name, "conflict", " ".join(sorted(vms_by_host)), (text,))
+    host, vm = next(iter(vms_by_host.items()))
+    if vm.phase == UNREADABLE:
+        return Entry(name, "conflict", host, (_BROKEN,))
+    if vm.phase is not None:
+        return Entry(name, "finish", host, (f"in phase {vm.phase}",))
+    compared = answers[host].compared
+    if compared is None:
+        return Entry(name, "unknown", host, ("it exists and was not compared",))
+    comparison = compared.get(name)
+    if comparison is None or comparison.differences is None:
+        why = "it was not made by this collection, so it is not compared"
+        return Entry(name, "conflict", host, (why,))
+    waits = tuple(f"{path} waits for the next start" for path in comparison.pending)
+    action = "restart" if waits else "unchanged"
+    if comparison.not_running:
+        action = "start"
+    if comparison.differences:
+        action = "drift" if comparison.drift else "change"
+    told = (comparison.condition,) if comparison.condition else ()
+    return Entry(name, action, host, (*comparison.differences, *told, *waits), bool(waits))
+
+
+def _with_image(entry: Entry, problem: str | None) -> Entry:
+    """The entry of a VM that exists, one of whose images cannot be used."""
+    if problem is None or entry.action not in ("change", "drift", "start", "restart", "unchanged"):
+        return entry
+    action = entry.action if entry.action == "drift" else "change"
+    details = (*entry.details, f"refused: {problem}")
+    return dataclasses.replace(entry, action=action, details=details)
+
+
+def is_empty(entries: t.Sequence[Entry]) -> bool:
+    """Whether the fleet is as requested; unmanaged VMs do not count."""
+    return all(one.action in _AT_REST for one in entries)
+
+
+def summary(entries: t.Sequence[Entry]) -> str:
+    """``1 to create, 2 unchanged``."""
+    counts = {action: sum(one.action == action for one in entries) for action in ACTIONS}
+    words = [f"{counts[action]} {word}" for action, word in ACTIONS.items() if counts[action]]
+    return ", ".join(words) or "no VM is requested, and none exists"
+
+
+def records(entries: t.Sequence[Entry], silent: t.Mapping[str, str]) -> str:
+    """CSV, one record for each VM and each hypervisor that did not answer, with its reason."""
+    rows: list[list[object]] = [
+        [one.name, one.hypervisor, one.action, one.details] for one in entries
+    ]
+    rows += [[None, host, "no answer", why] for host, why in silent.items()]
+    return csv_text(["name", "hypervisor", "action", "details"], rows)
+
+
+def text(entries: t.Sequence[Entry]) -> str:
+    """One line for each VM and each further difference, then the counts."""
+    rows: list[list[str | None]] = []
+    for entry in entries:
+        details = entry.details or (None,)
+        rows.append([entry.name, entry.hypervisor, ACTIONS[entry.action], details[0]])
+        rows += [["", "", "", detail] for detail in details[1:]]
+    lines = [table(["VM", "HYPERVISOR", "PLAN", "WHAT"], rows)] if rows else []
+    return "\n".join([*lines, summary(entries)]) + "\n"

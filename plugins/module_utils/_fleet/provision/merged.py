@@ -1,0 +1,152 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Rules across settings, applied to a whole definition: the request over what is kept.
+
+A request has only some of the settings of a VM that exists. The rules are those of a new VM
+(:mod:`..domain.rules`), on values that the rows read from the definition.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..base.options import Reader
+from ..base.settings import Group
+from ..spec import device_groups, rules, settings, settings_devices
+from ..spec.devices import Console, Cpu
+
+if t.TYPE_CHECKING:
+    from ..._errors import Problem
+    from ..._lxml import Element
+    from ..spec.devices import Disk
+    from ..spec.difference import Difference
+
+_READ = (
+    *(settings.SECURE_BOOT, settings.KERNEL, settings.INITRD, settings.CMDLINE),
+    *(settings.ON_POWEROFF, settings.ON_REBOOT),
+)
+
+
+@dataclass(frozen=True)
+class _Definition:
+    """What the rules look at, of a definition."""
+
+    vcpus: int
+    vcpus_max: int
+    memory: int
+    memory_max: int | None
+    machine: str | None
+    arch: str | None
+    firmware: str | None
+    cpu: Cpu
+    console: Console
+    numa: tuple[device_groups.Cell, ...]
+    cputune: device_groups.Cputune | None
+    memtune: device_groups.Memtune | None
+    memory_backing: device_groups.MemoryBacking | None
+    features: device_groups.Features | None
+    hyperv: device_groups.Hyperv | None
+    clock: device_groups.Clock | None
+    filesystems: tuple[device_groups.Filesystem, ...]
+    serials: tuple[device_groups.Serial, ...]
+    channels: tuple[device_groups.Channel, ...]
+    # Their own rules need what is not in a definition
+    seed: object = None
+    disks: tuple[Disk, ...] = ()
+    hostdevs: tuple[device_groups.Hostdev, ...] = ()
+
+
+def conflicts(before: Element, after: Element, written: t.Collection[str]) -> list[str]:
+    """Which settings would exclude each other in ``after`` and do not in ``before``."""
+    known = [str(one) for one in _problems(before)]
+    return [
+        f"{one}. {_remedy(one.path, written)}" for one in _problems(after) if str(one) not in known
+    ]
+
+
+def _remedy(path: str, written: t.Collection[str]) -> str:
+    row = next((one for one in settings.VM if one.name == path), None)
+    if path in written or row is None:
+        return "The definition keeps what is not requested: request all of these settings"
+    if isinstance(row, Group) and row.change is not None and row.change.when == "never":
+        return (
+            f"The definition keeps {path}, which is changed with virsh edit: shut the VM down and"
+            " change both there"
+        )
+    return f"The definition keeps {path}: request it too"
+
+
+def is_of_definition(path: str) -> bool:
+    """Whether a setting is read from the definition alone, without what is stored beside it."""
+    top, _dot, inner = path.partition("[")[0].partition(".")
+    row = next((one for one in settings.VM if one.name == top), None)
+    return row is not None and bool(row.xml) and not (inner and row.name in ("disks", "nics"))
+
+
+def excluded(difference: Difference, after: Element) -> str:
+    """Why the definition would not have what is requested, because of what it keeps."""
+    key = {"vcpus_max": "vcpus", "memory_max": "memory"}.get(difference.path)
+    row = next((row for row in settings.VM if row.name == key), None)
+    if row is None:
+        return "another setting that the definition keeps excludes it; request that too"
+    kept = row.show(row.found(after))
+    return f"the definition keeps {key} {kept}, which is more; request {key} too"
+
+
+def _problems(root: Element) -> list[Problem]:
+    problems: list[Problem] = []
+    given = {row.name: row.found(root) for row in _READ}
+    reader = Reader({key: value for key, value in given.items() if value}, "", problems)
+    rules.check(_definition(root), "this one", reader)
+    return problems
+
+
+def _definition(root: Element) -> _Definition:
+    values: dict[str, t.Any] = {kind.group.name: _group(kind, root) for kind in device_groups.KINDS}
+    graphics = [settings_devices.Console.type.found(one) for one in _graphics(root)]
+    screen = "spice" if "spice" in graphics else str(graphics[0]) if graphics else "none"
+    keys = ("sockets", "dies", "cores", "threads")
+    rows = {row.name: row for row in settings_devices.CPU}
+    element = root.find("cpu")
+    topology: dict[str, t.Any] = {key: rows[key].found(element) for key in keys}
+    return _Definition(
+        vcpus=t.cast("int", settings.VCPUS.found(root) or 1),
+        vcpus_max=t.cast("int", settings.VCPUS_MAX.found(root) or 1),
+        memory=t.cast("int", settings.MEMORY.found(root) or 0),
+        memory_max=t.cast("int | None", settings.MEMORY_MAX.found(root)),
+        machine=t.cast("str | None", settings.MACHINE.found(root)),
+        arch=t.cast("str | None", settings.ARCH.found(root)),
+        firmware=t.cast("str | None", settings.FIRMWARE.found(root)),
+        cpu=Cpu(**topology),
+        console=Console(screen),
+        numa=values["numa"],
+        cputune=values["cputune"],
+        memtune=values["memtune"],
+        memory_backing=values["memory_backing"],
+        features=values["features"],
+        hyperv=values["hyperv"],
+        clock=values["clock"],
+        filesystems=values["filesystems"],
+        serials=values["serials"][1:],  # the first is the console's
+        channels=tuple(one for one in values["channels"] if one.name),
+    )
+
+
+def _graphics(root: Element) -> list[Element]:
+    return root.findall(str(settings_devices.CONSOLES.xml))
+
+
+def _group(kind: device_groups.Kind, root: Element) -> object:
+    """The group as the type that a request has: one, None, or a tuple of them."""
+    made = [
+        kind.spec_class(**{row.name: row.found(one) for row in kind.group.settings})
+        for one in root.findall(str(kind.group.xml))
+    ]
+    if kind.several:
+        return tuple(made)
+    return made[0] if made else None

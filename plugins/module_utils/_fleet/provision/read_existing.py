@@ -1,0 +1,94 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Comparing an existing VM with its specification.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._errors import FleetVirtError, error_message
+from ..base.effects_connection import Connection
+from ..base.effects_lookup import find_domain, read_metadata
+from ..spec import request
+from ..spec.domain import Domain
+from . import effects_changing as changing
+from .effects_batch import Host, Settings
+from .pending import pending
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+    from ..base.metadata import Metadata
+    from .power import Power
+
+
+def compare(
+    connection: Connection, domains: t.Sequence[Domain], settings: Settings
+) -> list[dict[str, object]]:
+    """How each of ``domains`` that is defined here differs from its specification.
+
+    ``differences`` is None for one that this collection did not create, or has not finished.
+    ``drift``: it was created to this specification, so the change was made outside the collection.
+    ``pending`` are the settings that wait for its next start, changed by any means. ``condition``
+    says what state it is in and what becomes of that, empty if there is nothing to tell;
+    ``not_running``: its specification says that it runs, and it does not.
+    """
+    host = Host(connection, settings)
+    entries: list[dict[str, object]] = []
+    changes: dict[str, changing.Change] = {}
+    for domain in domains:
+        dom = find_domain(host.connection, domain.name)
+        if dom is None:
+            continue
+        stored = read_metadata(host.connection, dom)
+        entry: dict[str, object] = {"name": domain.name, "differences": None, "drift": False}
+        entry["pending"] = []
+        entry.update(condition="", not_running=False)
+        if stored is not None and stored.request is not None and stored.phase is None:
+            lines, entry["pending"], power = _differences(host, dom, stored, domain, changes)
+            entry["differences"] = lines
+            entry["drift"] = bool(lines) and request.repeats(stored.request, domain)
+            if power is not None:
+                entry.update(condition=power.text, not_running=power.differs)
+        entries.append(entry)
+    no_room = changing.require_room(host, list(changes.values()))
+    for entry in entries:
+        reason = no_room.get(str(entry["name"]))
+        if reason is not None:
+            entry["differences"] = [*t.cast("list[str]", entry["differences"]), _refused(reason)]
+    return entries
+
+
+def _differences(
+    host: Host,
+    dom: VirDomain,
+    stored: Metadata,
+    domain: Domain,
+    changes: dict[str, changing.Change],
+) -> tuple[list[str], list[str], Power | None]:
+    """What would be changed or refused, what already waits for the next start, and what its state
+    means; None if that could not be read.
+
+    A change that is not refused is added to ``changes``.
+    """
+    try:
+        change = changing.look(host, dom, stored, domain)
+    except FleetVirtError as error:
+        return [_refused(error_message(error))], [], None
+    texts = [difference.text for difference in change.converged.changes]
+    refused = [
+        _refused(refusal) for refusal in change.converged.plan.refusals if refusal not in texts
+    ]
+    if change.converged.plan.steps:
+        changes[domain.name] = change
+    xml_unchanged = "xml" not in {difference.path for difference in change.converged.changes}
+    waits = pending(change.facts.inactive, change.facts.live, domain.xml if xml_unchanged else None)
+    return texts + refused, waits, change.power
+
+
+def _refused(reason: str) -> str:
+    return f"refused: {reason}"

@@ -1,0 +1,118 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""VMs that are up to date, found while the hypervisor is read for placement.
+
+A batch without changes needs nothing else. Doubtful cases are left to the claim stage.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import typing as t
+
+from ... import _lxml
+from ..._errors import FleetVirtError
+from ..base import metadata
+from ..hosts import read_placement_facts as placement_facts
+
+if t.TYPE_CHECKING:
+    from ..base.effects_connection import Connection
+    from ..base.snapshot import DefinedEntry, PlacementEntry
+    from . import effects as init
+    from .effects import Entry
+
+    class Options(init.Options):
+        """With the batch as the controller packed it; empty if it is not to be compared."""
+
+        _asked: str
+        _image_paths: list[str]
+
+
+class _Found(t.TypedDict, total=False):
+    vms: list[Entry]
+
+
+class Facts(_Found):
+    """The module's result of the stages that read."""
+
+    changed: bool
+    host: PlacementEntry
+
+
+def facts(connection: Connection, params: Options) -> Facts:
+    """This hypervisor's facts for placement, and the VMs of the batch that are up to date."""
+    base = params["base_pool"]
+    path = str(params["pool_paths"].get(base, ""))
+    host = placement_facts.read(connection, base, path, params["_image_paths"])
+    answer: Facts = {"changed": False, "host": host}
+    if params["_asked"]:
+        asked = here(params["_asked"], answer["host"]["vms"])
+        answer["vms"] = read(connection, params, asked) if asked else []
+    return answer
+
+
+def here(asked: str, defined: t.Sequence[DefinedEntry]) -> list[dict[str, object]]:
+    """The VMs of the batch, as the controller packed it, that are complete on this hypervisor."""
+    complete = {vm["name"] for vm in defined if vm["managed"] and vm["phase"] is None}
+    if not complete:
+        return []
+    batch: list[dict[str, object]] = json.loads(base64.b64decode(asked))
+    return [vm for vm in batch if vm.get("name") in complete]
+
+
+def read(connection: Connection, params: Options, asked: list[dict[str, object]]) -> list[Entry]:
+    """The results of those of ``asked`` that need no change."""
+    # few hypervisors have one of them
+    from ..base.effects_lookup import find_domain
+    from ..spec.domain import many
+    from . import effects_changing as changing
+    from .effects_batch import Host, Settings, defaults_of
+
+    domains, problems = many(asked, defaults=defaults_of(params))
+    if problems:
+        return []  # the controller reports them
+    host = Host(connection, Settings("", params["_home"], {}, params["base_pool"]))
+    entries: list[Entry] = []
+    for domain in domains:
+        if any(disk.image is not None and disk.device != "disk" for disk in domain.disks):
+            continue  # comparing the medium in a drive needs the image's identity
+        try:
+            dom = find_domain(connection, domain.name)
+            if dom is None:
+                continue
+            text = changing.read_inactive(connection, dom, domain.name)
+            stored = metadata.parse(_lxml.parse(text, f"domain {domain.name}"))
+            if stored is None or stored.request is None or stored.phase is not None:
+                continue
+            change = changing.look(host, dom, stored, domain, text)
+        except FleetVirtError:
+            continue
+        plan = change.converged.plan
+        power = change.power
+        if plan.steps or plan.refusals or power.steps or power.refusals:
+            continue
+        entries.append(
+            {
+                "name": domain.name,
+                "uuid": str(dom.UUIDString()),
+                "existed": True,
+                "changed": False,
+                "steps": [],
+                "restart_required": bool(change.waits),
+                "pending": change.waits,
+                "state": power.state,
+                "started": False,
+                "note": power.note or None,
+                "seed": None,
+                "failed": False,
+                "refused": False,
+                "not_tried": False,
+                "msg": None,
+            }
+        )
+    return entries

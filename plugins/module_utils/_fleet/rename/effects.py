@@ -1,0 +1,380 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Renaming a domain, with the files that are named after it.
+
+Its volumes keep their names unless requested: a definition names them, and no new VM gets them.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import typing as t
+import uuid as uuids
+from dataclasses import dataclass, field
+
+from ... import _lxml
+from ..._errors import PlanRefused, error_message
+from ..._libvirt import DOMAIN_XML_INACTIVE, DOMAIN_XML_SECURE
+from ..base import effects_definitions as domains
+from ..base import effects_lookup as lookup
+from ..base import metadata
+from ..base.effects_connection import Connection
+from ..base.effects_lookup import find_domain, read_metadata
+from ..base.metadata import Metadata
+from ..base.states import state_name
+from ..engine import effects_executor as executor
+from ..engine import effects_lease as lease
+from ..engine import effects_lease_holder as owners
+from ..engine.effects_executor import Turns
+from ..engine.steps import Plan, Step
+from ..storage import effects_storage as storage
+from ..storage import read_file_users as ownership
+from . import plan as rename_plan
+from .plan import Facts, File
+
+if t.TYPE_CHECKING:
+    from ..._lxml import Element
+
+_WHOLE = DOMAIN_XML_SECURE | DOMAIN_XML_INACTIVE
+_POLL = 0.25
+
+
+@dataclass
+class _Job:
+    """The domain and its result."""
+
+    connection: Connection
+    old: str
+    new: str
+    facts: Facts
+    plan: Plan[Facts]
+    done: list[Step[Facts]] = field(default_factory=list)
+    now: str = ""  # its current name
+    noted: bool = False  # whether it has written ``stored``, its metadata now
+    stored: Metadata | None = None
+    before: str = ""  # the definition before it was changed
+
+    def do(self, step: Step[Facts]) -> Turns:
+        yield from ()
+        _DO[step.kind](self, step)
+        self.done.append(step)
+
+    def undo(self, step: Step[Facts]) -> None:
+        file = t.cast("File", step.payload)
+        if step.kind == "link":
+            _remove(file.new, file.old)
+        elif step.kind == "unlink":
+            os.link(file.new, file.old, follow_symlinks=False)
+        elif step.kind == "define":
+            domains.define(self.connection, f"define {self.now}", self.before)
+        elif step.kind == "rename":
+            before, after = t.cast("tuple[str, str]", step.payload)
+            _call(self, after, before)
+        else:
+            _write(self, self.facts.stored)
+
+    def finish(self) -> None:
+        """Do nothing: libvirt's reply confirms each step."""
+
+
+def look(connection: Connection) -> dict[str, object]:
+    """What other hypervisors must know of this one. Changes nothing."""
+    entries = []
+    for dom in connection.call("list domains", connection.conn.listAllDomains, 0):
+        stored = read_metadata(connection, dom) or Metadata()
+        entries.append(
+            {
+                "name": str(dom.name()),
+                "uuid": str(dom.UUIDString()),
+                "phase": stored.phase,
+                "managed": stored.made_here,
+                "renamed_from": stored.renamed_from,
+            }
+        )
+    return {"changed": False, "defined": sorted(entries, key=lambda entry: str(entry["name"]))}
+
+
+def run(
+    connection: Connection, old: str, new: str, stage: str, *, check: bool, volumes: bool = False
+) -> dict[str, object]:
+    """Rename ``old``, or do one stage of it, with its own ``volumes``; the module's result."""
+    if not connection.local:
+        raise PlanRefused(
+            f"{connection.uri} is not this machine's hypervisor, and files are renamed where they"
+            " are stored: run this on the hypervisor itself, with uri qemu:///system"
+        )
+    run_id = str(uuids.uuid4())
+    # between two stages no process is at work
+    owner = owners.reserved(run_id) if stage == "take" else owners.myself(run_id)
+    if not check and stage in ("all", "take"):
+        lease.wait_for_others(connection, [old, new])
+    back = stage == "withdraw"
+    facts = _read(connection, old, new, back=back, volumes=volumes)
+    plan = (
+        rename_plan.withdrawal(facts, old, new)
+        if back
+        else rename_plan.plan(facts, old, new, owner)
+    )
+    steps = plan.steps
+    if stage == "take" and not check:
+        steps = steps[:-1]  # the last one ends it
+    job = _Job(connection, old, new, facts, Plan(steps, plan.refusals), now=facts.name)
+    problem = "; ".join(plan.refusals)
+    if not problem and not check:
+        work = executor.Run(steps, job)
+        executor.carry_out([work])
+        problem = error_message(work.problem) if work.problem is not None else ""
+    return _result(job, check=check, problem=problem)
+
+
+def _read(connection: Connection, old: str, new: str, *, back: bool, volumes: bool) -> Facts:
+    dom, other = find_domain(connection, old), find_domain(connection, new)
+    if dom is None and other is not None:
+        stored = read_metadata(connection, other)
+        if stored is not None and stored.renamed_from == old:
+            dom, other = other, None
+    if dom is None:
+        raise PlanRefused(f"no domain {old!r} on this hypervisor")
+    name = str(dom.name())
+
+    def ask() -> tuple[str, Facts]:
+        return str(dom.XMLDesc(DOMAIN_XML_INACTIVE)), Facts(
+            name=name,
+            uuid=str(dom.UUIDString()),
+            persistent=bool(dom.isPersistent()),
+            active=bool(dom.isActive()),
+            state=state_name(dom.state(0)[0]),
+            managed_save=bool(dom.hasManagedSaveImage(0)),
+            snapshots=tuple(
+                sorted(str(snapshot.getName()) for snapshot in dom.listAllSnapshots(0))
+            ),
+        )
+
+    text, facts = connection.call(f"read domain {name}", ask)
+    root = _lxml.parse(text, f"domain {name}")
+    stored = metadata.parse(root)
+    own, begun = _own(root, stored, old, new, back=back)
+    own = own if volumes or begun else []
+    disks = [source.get("file") or "" for source in root.iterfind("devices/disk/source")]
+    volumes_of = stored.volumes if stored is not None else ()
+    kept = rename_plan.kept(volumes_of, filter(None, disks), old, new) if volumes else ()
+    return Facts(
+        **{
+            **vars(facts),
+            "checkpoints": lookup.checkpoints(connection, dom),
+            "stored": stored,
+            "holder": owners.holder(stored.owner) if stored is not None else None,
+            "files": (*_files(root, *((new, old) if back else (old, new)), facts.uuid), *own),
+            "taken": other is not None,
+            "users": tuple(_users(connection, own, stored, facts.uuid)) if own else (),
+            "kept": tuple(kept),
+        }
+    )
+
+
+def _own(
+    root: Element, stored: Metadata | None, old: str, new: str, *, back: bool
+) -> tuple[list[File], bool]:
+    """The VM's own volumes that are named after it, by its metadata, and whether a run has begun
+    to rename them."""
+    named = {source.get("file") for source in root.iterfind("devices/disk/source")}
+    files, begun = [], False
+    for volume in stored.volumes if stored is not None else ():
+        after = rename_plan.volume_name(volume.path, old, new)
+        if after is not None:
+            pair = (after, volume.path) if back else (volume.path, after)
+            there = (os.path.lexists(pair[0]), os.path.lexists(pair[1]))
+            same = all(there) and os.path.samefile(*pair)
+            files.append(File(*pair, pair[0] in named, *there, same, volume=True))
+            begun = begun or same or after in named
+    return files, begun
+
+
+def _users(
+    connection: Connection, own: t.Sequence[File], stored: Metadata | None, uuid: str
+) -> t.Iterator[str]:
+    """Who else uses the volumes, or may."""
+    references = ownership.read(connection)
+    pools = {volume.path: volume.pool for volume in stored.volumes} if stored is not None else {}
+    for file in own:
+        for user in sorted(
+            {reference.text for reference in references.users(file.old) if reference.uuid != uuid}
+        ):
+            yield f"{file.old}: {user}"
+        pool = references.pools.get(pools.get(file.old) or pools.get(file.new) or "")
+        if pool is None or pool.shared:
+            yield (
+                f"{file.old}: in no pool of this hypervisor, or on storage that other hypervisors"
+                " can reach, which are not checked"
+            )
+
+
+def _named(root: Element) -> t.Iterator[tuple[Element, str]]:
+    """Elements that name files, with the attribute that does; empty if it is their text."""
+    for source in root.iterfind("devices/disk/source"):
+        yield source, "file"
+    for element in root.iterfind("os/nvram"):
+        yield element, ""
+        for source in element.iterfind("source"):
+            yield source, "file"
+    for element in root.iterfind("devices/*/log"):
+        yield element, "file"
+
+
+def _value(element: Element, attribute: str) -> str:
+    return (element.get(attribute) if attribute else element.text) or ""
+
+
+def _files(root: Element, old: str, new: str, uuid: str) -> t.Iterator[File]:
+    seen = set()
+    for element, attribute in _named(root):
+        path = _value(element, attribute).strip()
+        pair = rename_plan.names_of(path, old, new, uuid)
+        if pair is None or pair in seen:
+            continue
+        seen.add(pair)
+        before, after = pair
+        there = (os.path.lexists(before), os.path.lexists(after))
+        same = all(there) and os.path.samefile(before, after)
+        yield File(before, after, path == before, there[0], there[1], same)
+
+
+def _note(job: _Job, step: Step[Facts]) -> None:
+    ours = t.cast("Metadata | None", step.payload)
+    if ours is not None and ours.phase is None:
+        _look_again(job, ours)
+    with owners.host_lock():
+        dom = find_domain(job.connection, job.now)
+        expected = job.stored if job.noted else job.facts.stored
+        if dom is None or read_metadata(job.connection, dom) != expected:
+            raise PlanRefused(f"{job.now!r} was changed by another run meanwhile; try again")
+        _write(job, ours)
+
+
+def _look_again(job: _Job, ours: Metadata) -> None:
+    """Refresh the volumes' pools, so that libvirt knows their new names."""
+    paths = {path for file in job.facts.files if file.volume for path in (file.old, file.new)}
+    for name in sorted({volume.pool for volume in ours.volumes if volume.path in paths}):
+        pool = storage.find_pool(job.connection, name, None)
+        if pool is not None:
+            refresh = functools.partial(pool.existing.refresh, 0)
+            storage.patiently(job.connection, f"refresh pool {name}", refresh)
+
+
+def _write(job: _Job, ours: Metadata | None) -> None:
+    dom = find_domain(job.connection, job.now)
+    if dom is None:
+        raise PlanRefused(f"{job.now!r} was removed or renamed meanwhile; try again")
+    if ours is None:
+        lookup.restore_metadata(job.connection, dom, None)
+    else:
+        active = bool(job.connection.call(f"read the state of {job.now}", dom.isActive))
+        flags = lookup.AFFECT_CONFIG | (lookup.AFFECT_LIVE if active else 0)
+        lookup.write_metadata(job.connection, dom, ours, flags)
+    job.stored, job.noted = ours, True
+
+
+def _rename(job: _Job, step: Step[Facts]) -> None:
+    old, new = t.cast("tuple[str, str]", step.payload)
+    _call(job, old, new)
+
+
+def _call(job: _Job, old: str, new: str) -> None:
+    dom = find_domain(job.connection, old)
+    if dom is None:
+        raise PlanRefused(f"{old!r} was removed or renamed meanwhile; try again")
+    domains.rename(job.connection, dom, new)
+    job.now = new
+
+
+def _link(_job: _Job, step: Step[Facts]) -> None:
+    file = t.cast("File", step.payload)
+    try:
+        os.link(file.old, file.new, follow_symlinks=False)
+    except OSError as error:
+        raise PlanRefused(f"{file.new}: {error.strerror or error}") from None
+
+
+def _define(job: _Job, _step: Step[Facts]) -> None:
+    text = _definition(job)
+    root = _lxml.parse(text, f"domain {job.now}")
+    after = {file.old: file.new for file in job.facts.files}
+    for element, attribute in _named(root):
+        path = after.get(_value(element, attribute).strip())
+        if path is None:
+            continue
+        if attribute:
+            element.set(attribute, path)
+        else:
+            element.text = path
+    domains.define(job.connection, f"define {job.now}", _lxml.tostring(root))
+    job.before = text
+
+
+def _definition(job: _Job) -> str:
+    dom = find_domain(job.connection, job.now)
+    if dom is None:
+        raise PlanRefused(f"{job.now!r} was removed or renamed meanwhile; try again")
+    return str(job.connection.call("read the definition", dom.XMLDesc, _WHOLE))
+
+
+def _unlink(_job: _Job, step: Step[Facts]) -> None:
+    file = t.cast("File", step.payload)
+    _remove(file.old, file.new)
+
+
+def _remove(path: str, other: str) -> None:
+    """Remove one of a file's two names."""
+    if os.path.lexists(path) and os.path.lexists(other) and os.path.samefile(path, other):
+        os.unlink(path)
+
+
+# How each kind of step is done
+_DO: dict[str, t.Callable[[_Job, Step[Facts]], None]] = {
+    "note": _note,
+    "rename": _rename,
+    "link": _link,
+    "define": _define,
+    "unlink": _unlink,
+}
+
+
+def _result(job: _Job, *, check: bool, problem: str) -> dict[str, object]:
+    steps = job.plan.steps if check else job.done
+    changed = bool(steps) if not problem else bool(job.done) and job.now != job.facts.name
+    entry = {
+        "name": job.new,
+        "uuid": job.facts.uuid,
+        "changed": changed,
+        "steps": [step.text for step in steps] if changed else [],
+        "kept": [{"path": path, "reason": reason} for path, reason in job.facts.kept],
+        "failed": bool(problem),
+        "msg": problem or None,
+    }
+    result: dict[str, object] = {"changed": changed, "vms": [entry], "diff": []}
+    if changed:
+        own = [file for file in job.facts.files if file.volume]
+        before: dict[str, object] = {"name": job.facts.name}
+        after: dict[str, object] = {"name": job.new if check else job.now}
+        if own:
+            before["volumes"], after["volumes"] = (
+                [file.old for file in own],
+                [file.new for file in own],
+            )
+        result["diff"] = [
+            {
+                "before_header": job.facts.uuid,
+                "after_header": job.facts.uuid,
+                "before": json.dumps(before, indent=1) + "\n",
+                "after": json.dumps(after, indent=1) + "\n",
+            }
+        ]
+    if problem:
+        result.update(failed=True, msg=problem)
+    return result

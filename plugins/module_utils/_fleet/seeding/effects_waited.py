@@ -1,0 +1,199 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""One VM that a call waits for: what libvirt, its agent and its console report about it.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import typing as t
+
+from ..._errors import DeadlineExceeded, FleetVirtError, LibvirtFailure
+from ..._libvirt import ERR_NO_DOMAIN
+from ..base import effects_deadline as deadline
+from ..base.effects_connection import Connection
+from ..base.ip import usable
+from ..base.states import reason_name, state_name
+from ..hosts import domain_info
+from ..hosts import read_addresses as addresses
+from ..hosts import read_neighbours as neighbours
+from ..hosts import read_serial_output as consoles
+from ..hosts import serial_output as console
+from ..seed import first_boot
+from .effects_first_boot import FirstBoot
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+    from ..base.snapshot import NicEntry
+
+# In order of trust, most trusted first
+SOURCES = ("static", "lease", "agent", "neighbour", "console")
+CONSOLE_LINES = 30
+
+_RUNNING = ("running", "blocked", "nostate")
+# Paused for a reason that passes by itself
+_PASSING = ("migration", "save", "dump", "snapshot", "starting_up", "postcopy", "from_snapshot")
+_AGENT_SECONDS = 6.0  # libvirt itself waits 5 for an agent to begin to talk
+
+
+class Guest:
+    """What is known of one VM. A thread of its own updates it; the waiting thread only reads."""
+
+    def __init__(self, connection: Connection, agents: Connection, dom: VirDomain) -> None:
+        self.connection = connection
+        self.agents = agents
+        self.dom = dom
+        self.name = str(dom.name())
+        self.state: str | None = None
+        self.reason: str | None = None
+        self.ended: str | None = None  # why waiting for it is over, other than by a response
+        self.nics: list[NicEntry] = []
+        self.agent_note = "no guest agent is connected"
+        self.note = ""  # the error of the last observation
+        self.host_address: str | None = None  # an address that it claims, but this machine has
+        self.host_key: str | None = None  # that it was seeded with
+        self.has_medium = False  # its seed medium still exists
+        self.first_boot = FirstBoot()
+        self.looked = 0.0  # when the last observation began
+        self._found: dict[str, tuple[str, ...]] = {}
+        # Seconds since its console reached a login prompt without cloud-init
+        self.idle: float | None = None
+        self._logs: list[str] = []
+        self._log: str | None = None  # the one with something in it
+        self._stopped = 0
+        self._agent_hangs = False
+
+    @property
+    def macs(self) -> list[str]:
+        """MAC addresses of its NICs, in the order of the definition."""
+        return [str(nic["mac"]).lower() for nic in self.nics if nic["mac"]]
+
+    @property
+    def bridges(self) -> list[tuple[str, str]]:
+        """Bridge on this machine and MAC address of each NIC that is on a bridge."""
+        pairs = [(neighbours.bridge_of(nic["target"] or ""), nic["mac"]) for nic in self.nics]
+        return [(bridge, mac.lower()) for bridge, mac in pairs if bridge and mac]
+
+    def candidates(self, table: t.Mapping[str, str]) -> dict[str, str]:
+        """Source by address, in order of trust, IPv4 first in each source.
+
+        ``table`` is the neighbour table.
+        """
+        by_source: dict[str, t.Sequence[str]] = dict(self._found)
+        order = {mac: index for index, mac in enumerate(self.macs)}
+        # an address from another source is in the table because we tried it
+        known = {address for some in by_source.values() for address in some}
+        from_host = [
+            (order[mac], address)
+            for address, mac in table.items()
+            if mac in order and address not in known
+        ]
+        by_source["neighbour"] = [address for _dummy, address in sorted(from_host)]
+        sources: dict[str, str] = {}
+        for source in SOURCES:
+            some = (usable(address) for address in by_source.get(source, ()))
+            for address in sorted(filter(None, some), key=lambda address: ":" in address):
+                if self.connection.local and addresses.is_local(address):
+                    self.host_address = address
+                else:
+                    sources.setdefault(address, source)
+        return sources
+
+    def look(self) -> None:
+        """Read state, definition and addresses again. Never raises a FleetVirtError."""
+        try:
+            self._look()
+            self.note = ""
+        except FleetVirtError as error:
+            if isinstance(error, LibvirtFailure) and error.code == ERR_NO_DOMAIN:
+                self.ended = "it no longer exists on this hypervisor: removed or migrated meanwhile"
+            self.note = str(error)
+
+    def _look(self) -> None:
+        begun = time.monotonic()
+        call, name = self.connection.call, self.name
+        numbers = call(f"read the state of {name}", self.dom.state, 0)
+        self.state = state_name(numbers[0])
+        self.reason = reason_name(self.state, numbers[1])
+        facts = domain_info.parse(call(f"read {name}", self.dom.XMLDesc, 0), f"domain {name}")
+        self._logs = [entry["log"] for entry in facts["consoles"] if entry["log"]]
+        self.nics = facts["nics"]
+        self.host_key = facts["metadata"]["host_key"]
+        self.has_medium = any(volume["role"] == "seed" for volume in facts["metadata"]["volumes"])
+        if not self._alive():
+            return
+        self._found["static"] = tuple(facts["metadata"]["addresses"])
+        self._ask_agent(facts["agent"])
+        if any(nic["type"] == "network" for nic in self.nics):
+            leases = call(f"read the leases of {name}", addresses.from_leases, self.dom)
+            self._found["lease"] = self._of_nics(leases)
+        text = self._console()
+        self.first_boot.see(facts["metadata"]["first_boot"], text)
+        self._measure_idle(text)
+        self.looked = begun
+        self._found["console"] = tuple(console.addresses(text, self.macs))
+
+    def _alive(self) -> bool:
+        """Whether it is running; if it is not twice in a row, waiting for it is over."""
+        passing = self.state == "paused" and self.reason in _PASSING
+        if self.state in _RUNNING or self.state == "shutdown" or passing:
+            self._stopped = 0
+            return True
+        self._stopped += 1
+        if self._stopped > 1:
+            self.ended = f"it is not running: {self.state} ({self.reason})"
+        return False
+
+    def _ask_agent(self, connected: bool) -> None:
+        if not connected:
+            self.agent_note = "no guest agent is connected"
+        if not connected or self._agent_hangs:
+            return
+        what = f"addresses of {self.name} from its guest agent"
+        seconds = min(self.connection.timeout, _AGENT_SECONDS)
+        try:
+            answer = self.agents.call(what, self._agent_addresses, seconds=seconds)
+        except (DeadlineExceeded, deadline.TooManyHang) as error:
+            self._agent_hangs = True
+            self.agent_note = str(error)
+        except LibvirtFailure as error:
+            if error.code == ERR_NO_DOMAIN:
+                raise
+            self.agent_note = f"the guest agent does not respond ({error})"
+        else:
+            self._found["agent"] = self._of_nics(answer)
+            self.agent_note = "the guest agent reports none"
+
+    def _agent_addresses(self) -> dict[str, list[str]]:
+        return addresses.from_agent(self.agents.conn.lookupByUUIDString(self.dom.UUIDString()))
+
+    def _of_nics(self, by_mac: t.Mapping[str, t.Sequence[str]]) -> tuple[str, ...]:
+        return tuple(address for mac in self.macs for address in by_mac.get(mac, ()))
+
+    def _measure_idle(self, text: str) -> None:
+        """Measure how long its console has been at a login prompt without cloud-init output."""
+        self.idle = None
+        if self._log is not None and first_boot.is_ignored(text):
+            with contextlib.suppress(OSError):
+                self.idle = max(0.0, time.time() - os.stat(self._log).st_mtime)
+
+    def console_end(self) -> list[str]:
+        """The last lines of its console, empty if they cannot be read."""
+        try:
+            text = deadline.call(self._console, seconds=2.0, what=f"console of {self.name}")
+        except FleetVirtError:
+            return []
+        return console.end(text, CONSOLE_LINES)
+
+    def _console(self) -> str:
+        """The end of the first console log on this machine that is not empty."""
+        path, text = consoles.first_log(self._logs) if self.connection.local else ("", "")
+        if text:
+            self._log = path
+        return text

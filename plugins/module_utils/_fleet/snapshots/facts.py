@@ -1,0 +1,149 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The facts about a VM and its snapshots, and the request.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..base.metadata import Metadata
+from ..engine.leases import Holder
+
+PRESENT, REVERTED, ABSENT = "present", "reverted", "absent"
+INTERNAL, EXTERNAL = "internal", "external"
+AUTO, ALWAYS, NEVER = "auto", "always", "never"  # whether a guest's file systems are frozen
+MADE_BY = "made by fleet.virt"  # the description of our snapshots, which identifies them
+MERGING = "; being merged"  # after it: its contents are no longer usable
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """``snapshot`` and its ``state``, with its ``children`` if removed; ``keep`` of ours."""
+
+    snapshot: str
+    state: str = PRESENT
+    children: bool = False
+    keep: int | None = None
+    disk_only: bool = False
+    quiesce: str = AUTO
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A disk of a definition; ``source`` is its file or volume, ``type`` libvirt's type of it."""
+
+    target: str
+    source: str
+    format: str | None = "qcow2"
+    device: str = "disk"
+    readonly: bool = False
+    snapshot: str | None = None  # the snapshot attribute in the definition
+    type: str = "file"
+
+    @property
+    def taken(self) -> bool:
+        """Whether its contents change, so that a snapshot must include it."""
+        return self.device not in ("cdrom", "floppy") and not self.readonly
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A snapshot; ``state`` is the VM's at that moment, ``stored`` our metadata at that moment.
+
+    ``disks`` are those that it contains. An external one has ``files``, by target, to which the VM
+    has written since. ``merging``: merging these into the disks has at least begun.
+    """
+
+    name: str
+    parent: str | None = None
+    created: int = 0
+    state: str = "shutoff"
+    kind: str = INTERNAL
+    ours: bool = False
+    disks: tuple[Disk, ...] = ()
+    stored: Metadata | None = None
+    files: tuple[tuple[str, str], ...] = ()
+    merging: bool = False
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The VM and its snapshots.
+
+    ``snapshot_blockers`` are parts of it that no snapshot can contain, ``memory_blockers`` those
+    with which its memory cannot be stored, with the remedy. ``free_mib`` is the free space on the
+    file system of its first disk, None if unknown. ``agent``: the guest agent has opened its
+    channel. ``libvirt`` is the version, as libvirt counts. ``there`` are existing files in the way
+    of new ones. ``used`` says by name why the files of a snapshot must not be merged: who else
+    needs them.
+    """
+
+    name: str
+    uuid: str
+    state: str = "shutoff"
+    active: bool = False
+    persistent: bool = True
+    managed_save: bool = False
+    memory_mib: int = 0
+    free_mib: int | None = None
+    disks: tuple[Disk, ...] = ()
+    snapshot_blockers: tuple[str, ...] = ()
+    memory_blockers: tuple[str, ...] = ()
+    agent: bool = False
+    libvirt: int = 0
+    there: frozenset[str] = frozenset()
+    used: t.Mapping[str, str] = field(default_factory=dict)
+    stored: Metadata | None = None
+    holder: Holder | None = None  # of the lease, if it is alive
+    snapshots: tuple[Snapshot, ...] = ()
+    current: str | None = None
+    reverted: int = 0  # how often it was reverted; only in predictions
+
+    def find(self, name: str) -> Snapshot | None:
+        """The snapshot ``name``, None if there is none."""
+        return next((one for one in self.snapshots if one.name == name), None)
+
+    def of_kind(self, kind: str) -> list[Snapshot]:
+        """Its snapshots of one kind, the oldest first."""
+        return [one for one in ordered(self.snapshots) if one.kind == kind]
+
+
+def ordered(snapshots: t.Iterable[Snapshot]) -> tuple[Snapshot, ...]:
+    """The oldest first. libvirt stores whole seconds; within one second, a child is newer than its
+    parent."""
+    by_name = {snapshot.name: snapshot for snapshot in snapshots}
+    depths: dict[str | None, int] = {}
+    for snapshot in by_name.values():
+        unknown = []  # up to the first of which the depth is known; each is visited once
+        name: str | None = snapshot.name
+        while name in by_name and name not in depths:
+            unknown.append(name)
+            depths[name] = 0  # also ends a circle, which no libvirt has
+            name = by_name[name].parent
+        above = depths.get(name, -1)
+        for child in reversed(unknown):
+            above = depths[child] = above + 1
+    return tuple(
+        sorted(
+            by_name.values(),
+            key=lambda snapshot: (snapshot.created, depths[snapshot.name], snapshot.name),
+        )
+    )
+
+
+def below(facts: Facts, name: str) -> list[Snapshot]:
+    """The descendants of the snapshot ``name``, the nearest first."""
+    children: dict[str | None, list[Snapshot]] = {}
+    for snapshot in facts.snapshots:
+        if snapshot.name != name:
+            children.setdefault(snapshot.parent, []).append(snapshot)
+    descendants = children.pop(name, [])
+    for snapshot in descendants:  # which grows meanwhile
+        descendants += children.pop(snapshot.name, [])
+    return descendants

@@ -1,0 +1,163 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Rules across the settings of a VM: report early what libvirt or QEMU would refuse.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..base.options import Reader
+from . import cpusets
+
+if t.TYPE_CHECKING:
+    from . import device_groups
+    from .devices import Console, Cpu, Disk
+
+
+class _Domain(t.Protocol):
+    @property
+    def vcpus(self) -> int: ...
+    @property
+    def memory(self) -> int: ...
+    @property
+    def memory_max(self) -> int | None: ...
+    @property
+    def machine(self) -> str | None: ...
+    @property
+    def arch(self) -> str | None: ...
+    @property
+    def firmware(self) -> str | None: ...
+    @property
+    def cpu(self) -> Cpu: ...
+    @property
+    def console(self) -> Console: ...
+    @property
+    def seed(self) -> object: ...
+    @property
+    def disks(self) -> tuple[Disk, ...]: ...
+    @property
+    def numa(self) -> tuple[device_groups.Cell, ...]: ...
+    @property
+    def cputune(self) -> device_groups.Cputune | None: ...
+    @property
+    def memtune(self) -> device_groups.Memtune | None: ...
+    @property
+    def memory_backing(self) -> device_groups.MemoryBacking | None: ...
+    @property
+    def features(self) -> device_groups.Features | None: ...
+    @property
+    def hyperv(self) -> device_groups.Hyperv | None: ...
+    @property
+    def clock(self) -> device_groups.Clock | None: ...
+    @property
+    def filesystems(self) -> tuple[device_groups.Filesystem, ...]: ...
+    @property
+    def hostdevs(self) -> tuple[device_groups.Hostdev, ...]: ...
+    @property
+    def serials(self) -> tuple[device_groups.Serial, ...]: ...
+    @property
+    def channels(self) -> tuple[device_groups.Channel, ...]: ...
+
+
+_SERIALS = 4  # what a PC has, the console among them
+
+
+def check(domain: _Domain, host: str | None, reader: Reader) -> None:
+    """Report all settings that exclude each other; ``host`` is the hypervisor it must be on."""
+    _cpus(domain, reader)
+    _memory(domain, reader)
+    if domain.seed is not None and domain.disks and all(one.exists for one in domain.disks):
+        reader.problem(
+            "seed", "it is stored beside a disk created for the VM, and there is none; set it false"
+        )
+    encrypted = [one.name for one in domain.disks if one.encryption_secret]
+    if encrypted and getattr(domain.seed, "method", None) == "offline":
+        reader.problem(
+            "seed",
+            f"a seed cannot be written into an encrypted disk ({', '.join(encrypted)}); use"
+            " method nocloud",
+        )
+    secure = reader.is_true("secure_boot")
+    if secure and domain.firmware != "uefi":
+        reader.problem("secure_boot", "it needs firmware uefi; set that too")
+    if secure and domain.machine and "q35" not in domain.machine:
+        reader.problem("secure_boot", f"it needs machine q35, not {domain.machine}; leave that out")
+    if secure and domain.features and domain.features.smm is False:
+        reader.problem("features", "secure_boot needs smm; leave it out")
+    timed = domain.hyperv is not None and domain.hyperv.stimer
+    if timed and domain.clock and domain.clock.hypervclock is False:
+        reader.problem("hyperv", "stimer needs hypervclock; do not disable it")
+    for key in ("initrd", "cmdline"):
+        if reader.given(key) and not reader.given("kernel"):
+            reader.problem(key, "it needs kernel; give that too, or leave it out")
+    if reader.value("on_poweroff") == "restart" and reader.value("on_reboot") == "destroy":
+        reader.problem(
+            "on_poweroff", "restart excludes on_reboot destroy; use destroy or restart for both"
+        )
+    if domain.hostdevs and host is None:
+        reader.problem("hostdevs", "they tie the VM to one hypervisor; set host to it")
+    if len(domain.serials) >= _SERIALS and domain.arch in (None, "x86_64", "i686"):
+        reader.problem("serials", f"a PC has {_SERIALS} serial ports, the first for the console")
+    if any(one.type == "spicevmc" for one in domain.channels) and domain.console.type != "spice":
+        reader.problem("channels", "spicevmc needs console spice; set that, or use unix")
+    for kind, keys in (("filesystems", ("target",)), ("channels", ("name",))):
+        for key in keys:
+            values = [getattr(one, key) for one in getattr(domain, kind)]
+            twice = sorted({str(one) for one in values if values.count(one) > 1})
+            if twice:
+                reader.problem(kind, f"{', '.join(twice)} is given twice; each {key} is unique")
+
+
+def _cpus(domain: _Domain, reader: Reader) -> None:
+    most = max(domain.vcpus, int(getattr(domain, "vcpus_max", None) or 0))
+    if domain.cpu.topology not in (0, most):
+        reader.problem(
+            "cpu",
+            f"sockets, dies, cores and threads make {domain.cpu.topology}, but the VM has {most}"
+            " vCPUs; make them equal",
+        )
+    pins = domain.cputune.vcpupin if domain.cputune else ()
+    for pin in pins:
+        vcpu = int(pin.partition(":")[0])
+        if vcpu >= most:
+            reader.problem("cputune", f"there is no vCPU {vcpu}; they are 0 to {most - 1}")
+    if domain.numa and all(cell.cpus for cell in domain.numa):
+        cells = [cpusets.numbers(cell.cpus) for cell in domain.numa if cell.cpus]
+        counted = sum(len(cell) for cell in cells)
+        if frozenset().union(*cells) != frozenset(range(most)) or counted != most:
+            reader.problem(
+                "numa", f"each of the vCPUs 0 to {most - 1} must be in one node; adjust cpus"
+            )
+
+
+def _memory(domain: _Domain, reader: Reader) -> None:
+    most = domain.memory_max or domain.memory
+    total = sum(cell.memory or 0 for cell in domain.numa)
+    if total not in (0, most):
+        reader.problem(
+            "numa", f"its nodes have {total} MiB in total, but the VM {most} MiB; make them equal"
+        )
+    limit = domain.memtune.hard_limit if domain.memtune else None
+    if limit is not None and limit < most:
+        reader.problem(
+            "memtune",
+            f"hard_limit is {limit} MiB, less than the VM's memory ({most} MiB); QEMU"
+            " needs more than that",
+        )
+    backing = domain.memory_backing
+    if backing is None:
+        return
+    shared = any(one.driver == "virtiofs" for one in domain.filesystems)
+    if shared and (backing.access == "private" or backing.source == "anonymous"):
+        reader.problem(
+            "memory_backing", "virtiofs needs shared memory; leave out source and access"
+        )
+    if backing.page_size and backing.hugepages is False:
+        reader.problem("memory_backing", "page_size implies huge pages; leave out hugepages")
+    if backing.source == "file" and (backing.hugepages or backing.page_size):
+        reader.problem("memory_backing", "huge pages exclude source file; leave that out")

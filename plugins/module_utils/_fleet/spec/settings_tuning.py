@@ -1,0 +1,317 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Further settings of disks, NICs and the CPU, one row each: speed, limits, what the guest sees.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+from ..base.settings import AT_BOOT, LIVE, Boolean, Choice, Integer, Text, Words
+from . import composites_machine as composites
+
+_MOST = 1 << 40  # a TiB a second
+_MOST_KIB = (1 << 32) - 1
+_FEATURE = r"[a-z0-9][a-z0-9._-]{0,31}"
+_FEATURE_RULE = "use libvirt's name of the feature, for example pcid"
+
+
+class Disk:
+    """Further settings of a disk."""
+
+    wwn = Text(
+        "wwn",
+        "World Wide Name that the guest sees, 16 hexadecimal digits. Not for O(bus) V(virtio) and"
+        " V(usb).",
+        default=None,
+        xml="wwn",
+        change=AT_BOOT,
+        pattern=r"[0-9a-f]{16}",
+        rule="write 16 lower-case hexadecimal digits, in quotes",
+    )
+    queues = Integer(
+        "queues",
+        "Queues that the guest's CPUs use in parallel. Only for O(bus) V(virtio).",
+        default=None,
+        xml="driver/@queues",
+        change=AT_BOOT,
+        low=1,
+        high=256,
+    )
+    error_policy = Choice(
+        "error_policy",
+        "What happens when the disk's storage fails. V(stop) pauses the VM, V(report) reports the"
+        " error to the guest, V(enospace) pauses the VM if space ran out and reports other errors"
+        " to the guest.",
+        default=None,
+        xml="driver/@error_policy",
+        change=AT_BOOT,
+        choices=("stop", "report", "ignore", "enospace"),
+    )
+    logical_block_size = Integer(
+        "logical_block_size",
+        "Size in bytes of the blocks that the guest addresses, a power of two.",
+        default=None,
+        xml="blockio/@logical_block_size",
+        change=AT_BOOT,
+        low=512,
+        high=32768,
+    )
+    physical_block_size = Integer(
+        "physical_block_size",
+        "Size in bytes of the blocks that the guest should write as a whole, a power of two.",
+        default=None,
+        xml="blockio/@physical_block_size",
+        change=AT_BOOT,
+        low=512,
+        high=32768,
+    )
+    total_bytes_sec = Integer(
+        "total_bytes_sec",
+        "Limit of reads and writes together, in bytes per second. V(0) is no limit.",
+        default=None,
+        xml="iotune/total_bytes_sec",
+        absent=0,
+        change=LIVE,
+        low=0,
+        high=_MOST,
+    )
+    read_bytes_sec = Integer(
+        "read_bytes_sec",
+        "Limit of reads, in bytes per second. V(0) is no limit.",
+        default=None,
+        xml="iotune/read_bytes_sec",
+        absent=0,
+        change=LIVE,
+        low=0,
+        high=_MOST,
+    )
+    write_bytes_sec = Integer(
+        "write_bytes_sec",
+        "Limit of writes, in bytes per second. V(0) is no limit.",
+        default=None,
+        xml="iotune/write_bytes_sec",
+        absent=0,
+        change=LIVE,
+        low=0,
+        high=_MOST,
+    )
+    total_iops_sec = Integer(
+        "total_iops_sec",
+        "Limit of reads and writes together, in operations per second. V(0) is no limit.",
+        default=None,
+        xml="iotune/total_iops_sec",
+        absent=0,
+        change=LIVE,
+        low=0,
+        high=_MOST,
+    )
+    read_iops_sec = Integer(
+        "read_iops_sec",
+        "Limit of reads, in operations per second. V(0) is no limit.",
+        default=None,
+        xml="iotune/read_iops_sec",
+        absent=0,
+        change=LIVE,
+        low=0,
+        high=_MOST,
+    )
+    write_iops_sec = Integer(
+        "write_iops_sec",
+        "Limit of writes, in operations per second. V(0) is no limit.",
+        default=None,
+        xml="iotune/write_iops_sec",
+        absent=0,
+        change=LIVE,
+        low=0,
+        high=_MOST,
+    )
+
+
+class Nic:
+    """Further settings of a NIC."""
+
+    mode = Choice(
+        "mode",
+        "How VMs on the same interface of O(type) V(direct) reach each other. V(vepa), the"
+        " default, is through the switch, V(bridge) directly, V(private) not at all;"
+        " V(passthrough) gives the interface to this NIC alone. None of them reaches the"
+        " hypervisor itself.",
+        default=None,
+        xml="source/@mode",
+        absent="vepa",
+        change=AT_BOOT,
+        choices=("vepa", "bridge", "private", "passthrough"),
+    )
+    virtualport = Choice(
+        "virtualport",
+        "Type of the O(bridge) if it is not a Linux bridge. The bridge has to exist (C(ovs-vsctl"
+        " add-br)).",
+        default=None,
+        xml="virtualport/@type",
+        change=AT_BOOT,
+        choices=("openvswitch",),
+    )
+    portgroup = Text(
+        "portgroup",
+        "Port group of the O(network), which decides on VLAN, bandwidth and virtual port. Without"
+        " it libvirt takes the network's default one. A hypervisor whose network lacks it is not"
+        " considered.",
+        default=None,
+        xml="source/@portgroup",
+        change=LIVE,
+        pattern=r"[A-Za-z0-9_.:/-]{1,128}",  # what libvirt's schema has for it (deviceName)
+        rule="1 to 128 letters, digits or '_.:/-'",
+    )
+    mtu = Integer(
+        "mtu",
+        "MTU in bytes, which is also announced to the guest if O(model) is V(virtio).",
+        default=None,
+        xml="mtu/@size",
+        change=AT_BOOT,
+        low=68,
+        high=65535,
+    )
+    queues = Integer(
+        "queues",
+        "Queues that the guest's CPUs use in parallel. Only for O(model) V(virtio).",
+        default=None,
+        xml="driver/@queues",
+        absent=1,  # libvirt does not keep a single queue
+        change=AT_BOOT,
+        low=1,
+        high=256,
+    )
+    inbound_average = Integer(
+        "inbound_average",
+        "Average bandwidth to the guest, in KiB per second.",
+        default=None,
+        xml="bandwidth/inbound/@average",
+        change=LIVE,
+        low=1,
+        high=_MOST_KIB,
+    )
+    inbound_peak = Integer(
+        "inbound_peak",
+        "Peak bandwidth to the guest, in KiB per second.",
+        default=None,
+        xml="bandwidth/inbound/@peak",
+        change=LIVE,
+        low=1,
+        high=_MOST_KIB,
+    )
+    inbound_burst = Integer(
+        "inbound_burst",
+        "Amount that may be sent to the guest at peak bandwidth, in KiB.",
+        default=None,
+        xml="bandwidth/inbound/@burst",
+        change=LIVE,
+        low=1,
+        high=_MOST_KIB,
+    )
+    outbound_average = Integer(
+        "outbound_average",
+        "Average bandwidth from the guest, in KiB per second.",
+        default=None,
+        xml="bandwidth/outbound/@average",
+        change=LIVE,
+        low=1,
+        high=_MOST_KIB,
+    )
+    outbound_peak = Integer(
+        "outbound_peak",
+        "Peak bandwidth from the guest, in KiB per second.",
+        default=None,
+        xml="bandwidth/outbound/@peak",
+        change=LIVE,
+        low=1,
+        high=_MOST_KIB,
+    )
+    outbound_burst = Integer(
+        "outbound_burst",
+        "Amount that the guest may send at peak bandwidth, in KiB.",
+        default=None,
+        xml="bandwidth/outbound/@burst",
+        change=LIVE,
+        low=1,
+        high=_MOST_KIB,
+    )
+    filter = Text(
+        "filter",
+        "libvirt network filter for the guest's traffic, such as V(clean-traffic); C(virsh"
+        " nwfilter-list) lists them.",
+        default=None,
+        xml="filterref/@filter",
+        change=AT_BOOT,
+        pattern=r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}",
+        rule="a filter is named with letters, digits and '_.-'",
+    )
+    isolated = Boolean(
+        "isolated",
+        "Isolate the NIC from other isolated NICs on the bridge.",
+        default=False,
+        xml="port/@isolated",
+        change=AT_BOOT,
+        words=("yes", "no"),
+    )
+
+
+class Cpu:
+    """Further settings of the CPU."""
+
+    require = Words(
+        "require",
+        "Features that the CPU must have in addition to those of its model, such as V(pcid). The"
+        " VM does not start on a hypervisor that lacks one.",
+        xml=composites.policy("require", "require"),
+        change=AT_BOOT,
+        pattern=_FEATURE,
+        rule=_FEATURE_RULE,
+    )
+    disable = Words(
+        "disable",
+        "Features of the model to hide from the guest, such as V(svm).",
+        xml=composites.policy("disable", "disable"),
+        change=AT_BOOT,
+        pattern=_FEATURE,
+        rule=_FEATURE_RULE,
+    )
+    sockets = Integer(
+        "sockets",
+        "Sockets that the guest sees. Multiplied by O(dies), O(cores) and O(threads), which"
+        " default to 1, they must give the maximum number of vCPUs.",
+        default=None,
+        xml="topology/@sockets",
+        change=AT_BOOT,
+        low=1,
+        high=4096,
+    )
+    dies = Integer(
+        "dies",
+        "Dies per socket.",
+        default=None,
+        xml="topology/@dies",
+        change=AT_BOOT,
+        low=1,
+        high=4096,
+    )
+    cores = Integer(
+        "cores",
+        "Cores per die.",
+        default=None,
+        xml="topology/@cores",
+        change=AT_BOOT,
+        low=1,
+        high=4096,
+    )
+    threads = Integer(
+        "threads",
+        "Threads per core.",
+        default=None,
+        xml="topology/@threads",
+        change=AT_BOOT,
+        low=1,
+        high=4096,
+    )

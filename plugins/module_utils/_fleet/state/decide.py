@@ -1,0 +1,185 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Decide from all hypervisors' answers where each domain is brought to a state, and report on it.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..._errors import PlanRefused
+from ..base.json_values import as_list, as_mapping, as_mappings, as_number, as_text
+from ..base.results import NOT_TRIED, word
+from ..base.tables import table
+from ..engine import located, proofs
+from ..engine.outcomes import Answer, outcomes
+from . import start_order
+from .plan import Wanted
+
+
+@dataclass(frozen=True)
+class Vm:
+    """A VM that was looked for, where it was found."""
+
+    name: str
+    uuid: str | None
+    phase: str | None
+    groups: tuple[str, ...]
+    order: int | None = None
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The VMs that each hypervisor of the play reported. ``silent`` did not respond and are not
+    declared lost."""
+
+    vms_by_host: t.Mapping[str, tuple[Vm, ...]]
+    silent: located.Silences
+
+
+_HEADS = ["VM", "HYPERVISOR", "STATE", "RESULT", "STEPS"]
+
+
+@dataclass
+class Decision:
+    """The names that each hypervisor brings to the state, all of them and round by round; there is
+    always a round. ``silent`` says which hypervisors may have more VMs of the groups that were
+    named; empty if none may."""
+
+    shares: dict[str, list[str]] = field(default_factory=dict)
+    rounds: list[dict[str, list[str]]] = field(default_factory=list)
+    silent: str = ""
+
+
+def fleet(
+    registered: t.Mapping[str, Answer], expected: t.Sequence[str] | None, lost: t.Sequence[str]
+) -> Fleet:
+    """Parse the registered results; raises PlanRefused as :func:`located.sort` does."""
+    answers, silent = located.sort(registered, "vms", expected, lost)
+    return Fleet({name: _vms(answer) for name, answer in answers.items()}, silent)
+
+
+def _vms(answer: Answer) -> tuple[Vm, ...]:
+    return tuple(
+        Vm(
+            str(vm["name"]),
+            as_text(vm.get("uuid")),
+            as_text(vm.get("phase")),
+            tuple(map(str, as_list(vm.get("groups")))),
+            as_number(vm.get("start_order")),
+        )
+        for vm in as_mappings(answer.get("vms"))
+    )
+
+
+def decide(
+    names: t.Sequence[str], groups: t.Sequence[str], seen: Fleet, wanted: Wanted
+) -> Decision:
+    """Where each of ``names``, and of the VMs in ``groups``, is; raises PlanRefused with
+    everything that is not proven."""
+    listed = [*names, *_members(groups, seen)]
+    silent = proofs.missing("state group", seen.silent) if groups else {}
+    if groups and not listed:
+        more = f"; {proofs.named(silent)}" if silent else ""
+        raise PlanRefused(
+            f"no VM is in {' or '.join(groups)}; fleet.virt.query shows the groups of each{more}"
+        )
+    where = located.locate(listed, seen.vms_by_host, seen.silent)
+    problems = where.problems
+    if not proofs.missing("absent", seen.silent):
+        problems += [
+            f"no hypervisor has a VM {name!r}; fleet.virt.list shows the VMs"
+            for name in where.absent
+        ]
+    if problems:
+        raise PlanRefused("; ".join(problems))
+    decision = Decision(silent=proofs.named(silent))
+    able = [
+        (host, vm)
+        for host, vm in where.places.values()
+        if not proofs.missing("state", seen.silent, host)
+    ]
+    decision.shares = _shares(able)
+    rounds = start_order.rounds(able, lambda place: place[1].order, wanted)
+    decision.rounds = [_shares(places) for places in rounds] or [{}]
+    return decision
+
+
+def _shares(placed: t.Iterable[tuple[str, Vm]]) -> dict[str, list[str]]:
+    shares: dict[str, list[str]] = {}
+    for host, vm in placed:
+        shares.setdefault(host, []).append(vm.name)
+    return shares
+
+
+def _members(groups: t.Sequence[str], seen: Fleet) -> list[str]:
+    wanted = set(groups)
+    members = [
+        vm.name for vms in seen.vms_by_host.values() for vm in vms if wanted & set(vm.groups)
+    ]
+    return sorted(set(members))
+
+
+@dataclass
+class Told:
+    """The outcomes for VMs: a row of the table for each, and the failures by name."""
+
+    rows: list[list[str | None]] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
+
+
+def earlier_outcomes(note: object) -> Told:
+    """Parse the outcomes of an earlier round, returned through Ansible."""
+    known = as_mapping(note)
+    rows = [[as_text(cell) for cell in as_list(row)] for row in as_list(known.get("rows"))]
+    failures = {name: str(why) for name, why in as_mapping(known.get("failures")).items()}
+    return Told(rows, failures)
+
+
+def tell(
+    shares: t.Mapping[str, t.Sequence[str]],
+    answers: t.Mapping[str, Answer],
+    earlier: Told,
+    *,
+    check: bool = False,
+) -> Told:
+    """The outcomes for the ``shares`` of a round, after ``earlier``. A failure stops the rest.
+
+    The state of each is libvirt's own: in ``check`` mode, the one that nothing has changed.
+    """
+    rows, failures = list(earlier.rows), dict(earlier.failures)
+    failed = [str(row[0]) for row in rows if row[3] == "failed"]
+    if failed:
+        for host, names in shares.items():
+            for name in names:
+                why = start_order.not_begun(name, failed)
+                failures[name] = f"{name} on {host}: {why}"
+                rows.append([name, host, None, NOT_TRIED, None])
+        return Told(rows, failures)
+    for outcome in outcomes(shares, answers):
+        entry = outcome.entry or {}
+        if outcome.problem is not None:
+            failures[outcome.name] = outcome.problem
+        status = word(outcome.entry, "changed", outcome.problem)
+        note = as_text(entry.get("msg")) if outcome.problem is None else None
+        details = "; ".join([*map(str, as_list(entry.get("steps"))), *([note] if note else [])])
+        state = entry.get("before") if check else entry.get("state")
+        rows.append([outcome.name, outcome.host, as_text(state), status, details])
+    return Told(rows, failures)
+
+
+def report(so_far: Told, silent: str, *, check: bool) -> tuple[str, list[str]]:
+    """The report as text, and the failures."""
+    words = {"changed": "would change"} if check else {}
+    rows = [[*row[:3], words.get(str(row[3]), row[3]), *row[4:]] for row in so_far.rows]
+    failures = list(so_far.failures.values())
+    if silent:
+        failures.append(
+            f"not all hypervisors answered, and VMs of the group there were not changed: {silent}"
+        )
+    return table(_HEADS, sorted(rows, key=lambda row: str(row[0]))) + "\n", failures

@@ -1,0 +1,91 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The options of ``virt_state``, for the module and its action plugin.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._errors import PlanRefused
+from ..base.arguments import Spec
+from ..base.json_values import as_text
+from .plan import WANTED, Wanted
+
+_LONGEST = 86400  # seconds
+
+ARGUMENTS: Spec = {
+    "names": {"type": "list", "elements": "str", "required": True, "aliases": ["name"]},
+    "state": {"type": "str", "choices": list(WANTED)},
+    "shutdown_timeout": {"type": "float", "default": 120.0},
+    "force": {"type": "bool", "default": False},
+    "autostart": {"type": "bool"},
+    "reset": {"type": "bool", "default": False},
+    "reboot": {"type": "bool", "default": False},
+}
+INTERNAL: Spec = {
+    "_stage": {
+        "type": "str",
+        "choices": ["all", "look", "decide", "note", "report", "order_restarts", "note_restarts"],
+        "default": "all",
+    },
+    # More VMs follow: wait here for the delay of those that were started
+    "_more": {"type": "bool", "default": False},
+    "_round": {"type": "dict"},
+    "_earlier": {"type": "dict"},
+    "_groups": {"type": "list", "elements": "str", "default": []},
+    "_results": {"type": "str"},
+    # Restarts: what was made now and before, their order, the number of this round, who answered
+    # before it, and who after it
+    "_made": {"type": "str"},
+    "_done": {"type": "dict", "default": {}},
+    "_order": {"type": "dict"},
+    "_number": {"type": "int", "default": 0},
+    "_before": {"type": "str"},
+    "_waited": {"type": "str"},
+    "_silent": {"type": "str", "default": ""},
+    "_expected": {"type": "list", "elements": "str"},
+    "_lost": {"type": "list", "elements": "str", "default": []},
+}
+
+
+def wanted_of(options: t.Mapping[str, object]) -> Wanted:
+    """The module's options as a request."""
+    autostart, timeout = options["autostart"], options["shutdown_timeout"]
+    return Wanted(
+        state=as_text(options["state"]),
+        autostart=None if autostart is None else bool(autostart),
+        force=bool(options["force"]),
+        shutdown_timeout=timeout if isinstance(timeout, (int, float)) else 0.0,
+        reset=bool(options["reset"]),
+        reboot=bool(options["reboot"]),
+    )
+
+
+def require_sound(wanted: Wanted) -> None:
+    """Raise PlanRefused for options that contradict each other or make no sense."""
+    if (wanted.state, wanted.autostart, wanted.reset, wanted.reboot) == (None, None, False, False):
+        raise PlanRefused(
+            "nothing is requested: give one of state, autostart, reset, reboot (in a playbook"
+            f" vm_state={'|'.join(WANTED)}, vm_autostart, vm_reset, vm_reboot)"
+        )
+    if not 0 <= wanted.shutdown_timeout <= _LONGEST:
+        raise PlanRefused(
+            f"shutdown_timeout: {wanted.shutdown_timeout:g} is no time to wait; give a number"
+            f" of seconds from 0 to {_LONGEST}"
+        )
+    if wanted.reset and wanted.state not in (None, "running"):
+        raise PlanRefused(
+            f"reset: this restarts a domain, and state {wanted.state} stops it; leave one of them"
+            " out"
+        )
+    if wanted.reboot and (wanted.reset or wanted.state not in (None, "running")):
+        other = "reset" if wanted.reset else f"state {wanted.state}"
+        raise PlanRefused(
+            f"reboot: this shuts a domain down and starts it, and {other} does not; leave one of"
+            " them out"
+        )

@@ -1,0 +1,54 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The order in which VMs are started and stopped.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..engine.steps import Plan
+from .plan import Facts, Wanted
+
+Vm = t.TypeVar("Vm")
+
+_LAST = float("inf")
+_STARTS = {"start", "restore", "boot"}
+
+
+def rounds(
+    vms: t.Sequence[Vm], order: t.Callable[[Vm], int | None], wanted: Wanted
+) -> list[list[Vm]]:
+    """``vms`` in successive rounds, those of a round at the same time.
+
+    For state running, those without an order come last; for every other state they come first.
+    If nothing is started or stopped, all are in one round.
+    """
+    if wanted.end is None:
+        return [list(vms)] if vms else []
+    places: dict[float, list[Vm]] = {}
+    for vm in vms:
+        number = order(vm)
+        places.setdefault(_LAST if number is None else number, []).append(vm)
+    return [places[place] for place in sorted(places, reverse=wanted.end != "running")]
+
+
+def delay(done: t.Iterable[tuple[Facts, Plan[Facts]]]) -> int:
+    """Seconds to wait after a round, by its VMs and what was done to them."""
+    return max((facts.delay for facts, plan in done if _STARTS & _kinds(plan)), default=0)
+
+
+def _kinds(plan: Plan[Facts]) -> set[str]:
+    return {step.kind for step in plan.steps}
+
+
+def not_begun(name: str, failed: t.Sequence[str]) -> str:
+    """Why ``name`` was left as it was."""
+    return (
+        f"{name!r} was not tried: {', '.join(map(repr, failed))}, before it by start_order,"
+        " failed; fix that and run the same command again"
+    )

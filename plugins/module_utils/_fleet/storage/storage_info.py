@@ -1,0 +1,88 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Pool and volume XML (virStoragePoolGetXMLDesc, virStorageVolGetXMLDesc) as facts.
+
+MiB are rounded conservatively: existing or free space down, used or promised space up.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..base.xml_values import (
+    attribute,
+    bytes_of,
+    first_children,
+    mib_down,
+    mib_up,
+    read_root,
+    text_of,
+)
+
+if t.TYPE_CHECKING:
+    from ..._lxml import Element
+    from ..base.snapshot import PoolInfo, PoolSource, VolumeInfo
+
+
+def pool(xml: str, what: str = "pool") -> PoolInfo:
+    """Facts about a storage pool. For an inactive pool libvirt reports sizes of 0.
+
+    Raises XmlError if the document is not readable or not a ``<pool>``.
+    """
+    root = read_root(xml, "pool", what)
+    top = first_children(root)
+    return {
+        "name": text_of(top.get("name")),
+        "uuid": text_of(top.get("uuid")),
+        "type": attribute(root, "type"),
+        "path": text_of(first_children(top.get("target")).get("path")),
+        "capacity_mib": mib_down(bytes_of(top.get("capacity"), "bytes")),
+        "allocation_mib": mib_up(bytes_of(top.get("allocation"), "bytes")),
+        "available_mib": mib_down(bytes_of(top.get("available"), "bytes")),
+        "source": _pool_source(top.get("source")),
+    }
+
+
+def _pool_source(source: Element | None) -> PoolSource:
+    """The source of the pool's space; credentials (``<auth>``) are left out."""
+    children = first_children(source)
+    hosts = [] if source is None else [host.get("name") for host in source.iterchildren("host")]
+    devices = (
+        [] if source is None else [device.get("path") for device in source.iterchildren("device")]
+    )
+    return {
+        "name": text_of(children.get("name")),
+        "format": attribute(children.get("format"), "type"),
+        "dir": attribute(children.get("dir"), "path"),
+        "hosts": [host for host in hosts if host],
+        "devices": [device for device in devices if device],
+    }
+
+
+def volume(xml: str, what: str = "volume") -> VolumeInfo:
+    """Facts about a storage volume.
+
+    Raises XmlError if the document is not readable or not a ``<volume>``.
+    """
+    root = read_root(xml, "volume", what)
+    top = first_children(root)
+    target, backing = first_children(top.get("target")), first_children(top.get("backingStore"))
+    capacity = bytes_of(top.get("capacity"), "bytes")
+    allocation = bytes_of(top.get("allocation"), "bytes")
+    return {
+        "name": text_of(top.get("name")),
+        "key": text_of(top.get("key")),
+        "type": attribute(root, "type"),
+        "path": text_of(target.get("path")),
+        "format": attribute(target.get("format"), "type"),
+        "capacity_bytes": capacity,
+        "allocation_bytes": allocation,
+        "capacity_mib": mib_up(capacity),
+        "allocation_mib": mib_up(allocation),
+        "backing": text_of(backing.get("path")),
+        "backing_format": attribute(backing.get("format"), "type"),
+    }

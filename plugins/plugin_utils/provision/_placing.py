@@ -1,0 +1,183 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Placements from the facts of all hypervisors, and checks of claims.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import duplicate_vm as twice
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
+    machine_types as machines,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import Json
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import proofs
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import decide as placement
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.demand import (
+    ImageFacts,
+    request_of,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import (
+    DefinedVm,
+    Placing,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._fleet_variables import LIMITS
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values, to_plain
+
+if t.TYPE_CHECKING:
+    from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Domain
+
+Answers = t.Mapping[str, Placing]
+
+
+def require_all(
+    answers: Answers, lost: t.Collection[str], expected: t.Sequence[str] | None = None
+) -> None:
+    """Raise PlanRefused, naming silent hypervisors: absence is proven only if all responded.
+
+    ``expected`` are the hypervisors of the fleet, of which ``--limit`` may have left out some.
+    """
+    problem = proofs.unknown_lost(lost, list(dict.fromkeys([*answers, *(expected or ())])))
+    if problem:
+        raise PlanRefused(problem)
+    answered = [name for name, answer in answers.items() if answer.get("host") is not None]
+    silent = proofs.silences(answers, answered, expected, lost)
+    missing = proofs.missing("create", silent)
+    if missing and not answered:
+        raise PlanRefused(f"no hypervisor answered: {proofs.named(missing)}")
+    if missing:
+        raise PlanRefused(
+            "a hypervisor that does not respond may be running a VM of that name, so nothing is"
+            f" created: {proofs.named(missing)}. Remedy: {proofs.remedy(missing)}"
+        )
+
+
+def limits_of(name: str, task_vars: Values) -> dict[str, Json]:
+    """The placement settings in the variables of the hypervisor ``name``."""
+    values = _peers.of_host(name, task_vars)
+    limits = {key: values.get(key) for key in LIMITS}
+    return {key: to_plain(value) for key, value in limits.items() if value is not None}
+
+
+def hosts_of(
+    answers: Answers,
+    limits: t.Mapping[str, t.Mapping[str, object]],
+    lost: t.Collection[str] = (),
+) -> list[placement.PlacementHost]:
+    """The hypervisors as placement sees them; lost ones are silent."""
+    hosts = []
+    for name, answer in answers.items():
+        info = answer.get("host")
+        if info is None:
+            reason = "declared lost" if name in lost else str(answer.get("msg") or "no answer")
+            hosts.append(placement.silent_host(name, reason))
+        else:
+            hosts.append(placement.host_from_info(info, limits.get(name, {}), name=name))
+    return hosts
+
+
+def place(
+    domains: t.Sequence[Domain],
+    images: t.Mapping[str, ImageFacts],
+    hosts: t.Sequence[placement.PlacementHost],
+    policy: placement.Policy,
+) -> list[placement.Placement]:
+    """A placement for each VM; an existing one is placed where it is.
+
+    Raises PlanRefused for a VM that exists on two hypervisors, or not on the requested one.
+    """
+    requests = [request_of(domain, images) for domain in domains]
+    placements = []
+    for domain, result in zip(domains, placement.place(hosts, requests, policy)):
+        there = {
+            host.name: vm
+            for host in hosts
+            for vm in host.vms
+            if vm.name == domain.name and host.name in result.existing
+        }
+        if len(result.existing) > 1:
+            phases = {host: vm.phase for host, vm in there.items()}
+            uuids = [vm.uuid for vm in there.values()]
+            raise PlanRefused(twice.duplicate_vm_message(domain.name, phases, uuids))
+        wanted = domain.placement.host
+        if result.existing and wanted not in (None, result.existing[0]):
+            raise PlanRefused(
+                f"{domain.name!r} exists on {result.existing[0]}, but {wanted} was requested;"
+                " migrate it, or leave out vm_host"
+            )
+        placements.append(result)
+    return placements
+
+
+def require_own_macs(
+    domains: t.Iterable[Domain], placements: t.Iterable[placement.Placement], answers: Answers
+) -> None:
+    """Raise PlanRefused if a new VM has the MAC address of an existing one.
+
+    ``placements`` are those of ``domains``.
+    """
+    owners = {
+        str(mac).lower(): f"{vm['name']!r} on {name}"
+        for name, answer in answers.items()
+        for vm in vms_of(answer)
+        for mac in vm["macs"]
+    }
+    problems = [
+        f"{domain.name}: MAC address {nic.mac} of {nic.name!r} is already used by"
+        f" {owners[nic.mac]}; give the NIC another"
+        for domain, result in zip(domains, placements)
+        if not result.existing
+        for nic in domain.nics
+        if nic.mac in owners
+    ]
+    if problems:
+        raise PlanRefused("; ".join(problems))
+
+
+def common_machine(answers: Answers) -> str | None:
+    """The newest versioned machine type of all responding hypervisors."""
+    hosts = [host for answer in answers.values() if (host := answer.get("host")) is not None]
+    lists = [found for host in hosts if (found := host.get("machines"))]
+    return machines.newest_common(lists, None)
+
+
+def vms_of(answer: Placing) -> list[DefinedVm]:
+    """The VMs of a hypervisor; none if it did not respond."""
+    host = answer.get("host")
+    return [] if host is None else host["vms"]
+
+
+def conflicts(
+    domain: Domain,
+    host: str,
+    images: t.Mapping[str, ImageFacts],
+    answers: Answers,
+    limits: t.Mapping[str, t.Mapping[str, object]],
+    policy: placement.Policy,
+    lost: t.Collection[str] = (),
+) -> list[str]:
+    """Conflicts of the claim of ``domain`` on ``host`` with the rest of the fleet."""
+    hosts = hosts_of(answers, limits, lost)
+    problems = []
+    for name, answer in answers.items():
+        for vm in vms_of(answer):
+            if vm["name"] == domain.name and name == host:
+                continue
+            if vm["name"] == domain.name:
+                problems.append(f"{name} has a VM of that name too")
+            taken = {str(mac).lower() for mac in vm["macs"]} & {nic.mac for nic in domain.nics}
+            if taken:
+                problems.append(
+                    f"{vm['name']} on {name} has the MAC address {', '.join(sorted(taken))}"
+                )
+    if not problems:
+        rejected = placement.claim_conflicts(hosts, host, request_of(domain, images), policy)
+        problems += [entry.reason for entry in rejected]
+    return problems

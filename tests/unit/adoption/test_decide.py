@@ -1,0 +1,122 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which VMs of a fleet are adopted, and what is told of the others."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption import (
+    decide as adopt_decision,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Defaults
+
+
+def _vm(name: str, mac: str = "52:54:00:00:00:01", uuid: str = "", **more: t.Any) -> t.Any:
+    spec = {"name": name, "disk_profile": "none", "nic_profile": "none"}
+    return {
+        "name": name,
+        "uuid": uuid or f"of {name}",
+        "phase": None,
+        "candidate": True,
+        "specification": spec,
+        "problems": [],
+        "macs": [mac] if mac else [],
+        **more,
+    }
+
+
+def _answer(*vms: t.Any, ids: t.Sequence[str] = ()) -> dict[str, t.Any]:
+    keys = ("name", "uuid", "phase", "macs")
+    defined = [{key: vm[key] for key in keys} for vm in vms]
+    return {"vms": list(vms), "defined": defined, "pool_ids": list(ids)}
+
+
+def _decide(
+    answers: dict[str, t.Any], names: t.Sequence[str] = (), host: str | None = None
+) -> adopt_decision.Decision:
+    seen = adopt_decision.fleet(answers, list(answers), [])
+    return adopt_decision.decide(names, host, seen, ["hv1", "hv2"], Defaults())
+
+
+def test_all_or_some_or_those_of_one_hypervisor() -> None:
+    fleet = {
+        "hv1": _answer(_vm("a"), _vm("b", mac="")),
+        "hv2": _answer(_vm("c", mac="52:54:00:00:00:02")),
+    }
+    assert _decide(fleet).shares == {"hv1": ["a", "b"], "hv2": ["c"]}
+    assert _decide(fleet, host="hv2").shares == {"hv2": ["c"]}
+    some = _decide(fleet, ["b", "gone"])
+    assert some.shares == {"hv1": ["b"]}
+    assert some.refused == ["no hypervisor has a VM 'gone'; fleet.virt.list shows the VMs"]
+    with pytest.raises(PlanRefused, match="vm_host: 'hv9' is no hypervisor"):
+        _decide(fleet, host="hv9")
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "words"),
+    [
+        (_vm("a"), _vm("a", uuid="other"), "'a' is defined on hv1 and hv2"),
+        (_vm("a", uuid="1"), _vm("a", uuid="1"), "with the same UUID, so it is being"),
+        (_vm("a", mac=""), _vm("A", mac=""), "'A' on hv2 differs only in case"),
+        (_vm("a", uuid="1"), _vm("b", mac="", uuid="1"), "'b' on hv2 has the same UUID 1"),
+        (_vm("a"), _vm("b"), "'b' on hv2 also has the MAC address 52:54:00:00:00:01"),
+        (_vm("a", problems=["it is transient"]), _vm("b", mac=""), "it is transient"),
+        (_vm("hv2"), _vm("b", mac=""), "'hv2' is the name of a hypervisor"),
+        (_vm("a", specification=None), _vm("b", mac=""), "returned no specification"),
+        (_vm("a", specification={"name": "b"}), _vm("b", mac=""), "returned no specification"),
+        (
+            _vm("a", specification={"name": "a", "vcpus": -1}),
+            _vm("b", mac=""),
+            "vcpus: -1 is out of range",
+        ),
+    ],
+)
+def test_what_is_not_certain_is_refused_naming_both(here: t.Any, there: t.Any, words: str) -> None:
+    for both in ({}, {"candidate": False, "specification": None}):
+        decision = _decide({"hv1": _answer(here), "hv2": _answer({**there, **both})})
+        assert here["name"] not in decision.shares.get("hv1", [])
+        assert words in "\n".join(decision.refused)
+
+
+def test_all_must_have_answered() -> None:
+    answers = {"hv1": _answer(_vm("a")), "hv2": {"msg": "unreachable", "unreachable": True}}
+    with pytest.raises(PlanRefused, match="hv2: unreachable"):
+        _decide(answers)
+    seen = adopt_decision.fleet(answers, list(answers), ["hv2"])
+    decision = adopt_decision.decide([], None, seen, [], Defaults())
+    assert decision.shares == {"hv1": ["a"]}
+
+
+def test_a_pool_that_two_have_is_told() -> None:
+    one, two = _answer(ids=["both", "mine"]), _answer(ids=["both", "yours"])
+    assert _decide({"hv1": one, "hv2": two}).shared_ids == ["both"]
+
+
+def test_every_name_has_an_outcome() -> None:
+    def entry(name: str, **more: t.Any) -> dict[str, t.Any]:
+        spec = {"name": name}
+        known = {"name": name, "specification": spec, "undescribed": [], "owned": [], "kept": []}
+        return {**known, "changed": False, "failed": False, "msg": None, **more}
+
+    kept = [{"path": "/p/a", "reason": "a link"}]
+    answers = {
+        "hv1": {
+            "vms": [
+                entry("a", changed=True, kept=kept),
+                entry("b", failed=True, msg="it is busy"),
+                entry("made", msg="created by this collection, so there is nothing to adopt"),
+            ]
+        },
+        "hv2": {"msg": "killed", "failed": True},
+    }
+    shares = {"hv1": ["a", "b", "made"], "hv2": ["c"]}
+    found = adopt_decision.report(shares, answers, ["d: refused"], check=False)
+    assert [vm["name"] for vm in found.vms] == ["a"]
+    assert "/p/a: a link" in found.text
+    assert [one.partition(":")[0] for one in found.failures] == ["d", "b on hv1", "c on hv2"]
+    assert "would be adopted" in adopt_decision.report(shares, answers, [], check=True).text

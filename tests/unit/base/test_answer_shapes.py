@@ -1,0 +1,752 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Answers of another shape: each place of a good one is spoilt, one at a time.
+
+What is not found to be of another shape has to be read without an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import typing as t
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption import (
+    decide as adopt_decision,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import answer_shapes, tables
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.clone import decide as clone
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.console import decide as console
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.console import (
+    report as screens_report,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.daemon import packages
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import records, selection
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
+    bases as migration_bases,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
+    decide as migration_decision,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
+    evacuation as migration_evacuation,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
+    report as migration_report,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import decide as placement
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight import decide as preflight
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight.decide_host import Limits
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import fleet_plan
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import (
+    report as provision_report,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import (
+    decide as purge_decision,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import report as purge_report
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename import (
+    decide as rename_decision,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import (
+    decide as snapshot_decision,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Defaults
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import (
+    decide as state_decision,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.plan import Wanted
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.template import (
+    decide as template_decision,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._wait import Progress
+
+Answer = dict[str, t.Any]
+
+NIC = {"mac": "52:54:00:00:00:01", "source": "br0", "type": "bridge", "addresses": ["192.0.2.1"]}
+DOMAIN = {
+    "name": "web1",
+    "state": "running",
+    "reason": "booted",
+    "error": "cannot be read",
+    "vcpus": 2,
+    "memory_mib": 512,
+    "graphics": [{"type": "vnc", "port": 5900, "tls_port": None, "socket": None}],
+    "disks": [{"target": "vda", "size_mib": 1024, "source": "/a", "format": "qcow2"}],
+    "nics": [NIC],
+    "managed_save": False,
+    "metadata": {"managed": True, "groups": ["web"], "tags": ["ssd"], "phase": None, "move": None},
+}
+HOST_INFO = {
+    "maintenance": False,
+    "domain_types": ["kvm"],
+    "cpu": {"total": 8, "running": 1, "defined": 2},
+    "memory_mib": {"total": 8192, "free": 1, "running": 2, "defined": 3},
+    "domains": {"running": 1, "shutoff": 1},
+    "pools": [{"name": "default", "state": "running", "available_mib": 10}],
+}
+IMAGE = {
+    "name": "debian12",
+    "digest": "ab" * 32,
+    "format": "qcow2",
+    "path": "/base/x",
+    "size_mib": 10,
+    "allocated_mib": 2,
+    "users": ["domain 'web1'"],
+    "intact": False,
+}
+HOST = {
+    "uuid": "0000",
+    "name": "hv1",
+    "arch": "x86_64",
+    "cpu": {"total": 8, "defined": 1, "max_vcpus": 8},
+    "memory_mib": {"total": 8192, "defined": 512},
+    "machines": ["pc-q35-7.2"],
+    "images": [f"{'ab' * 32}-debian12.qcow2"],
+    "bridges": ["br0"],
+    "networks": [{"name": "default", "active": True, "bridge": "virbr0"}],
+    "domain_types": ["kvm"],
+    "maintenance": False,
+    "pools": [
+        {
+            "name": "default",
+            "path": "/vms",
+            "state": "running",
+            "capacity_mib": 10_000,
+            "available_mib": 9_000,
+            "promised_mib": 0,
+        }
+    ],
+    "vms": [
+        {
+            "name": "web1",
+            "uuid": "1111",
+            "macs": ["52:54:00:00:00:01"],
+            "active": True,
+            "phase": None,
+            "groups": ["web"],
+            "anti_affinity": ["web"],
+        }
+    ],
+}
+MOVING = {
+    "name": "web1",
+    "uuid": "1111",
+    "phase": "migrating",
+    "move": {"source": "hv1", "destination": "hv2"},
+    "vcpus": 1,
+    "memory_mib": 512,
+    "domain_type": "kvm",
+    "arch": "x86_64",
+    "error": None,
+    "evacuated_from": ["hv1"],
+    "zone": None,
+    "bridges": ["br0"],
+    "networks": [],
+    "groups": ["web"],
+    "anti_affinity": ["web"],
+    "tags": ["ssd"],
+    "disks": [
+        {"path": "/vms/web1.qcow2", "bytes": 1 << 30, "backing": f"/b/{'ab' * 32}-debian12.qcow2"}
+    ],
+}
+UNREAD = {key: MOVING[key] for key in MOVING if key not in ("vcpus", "arch", "domain_type")}
+UNREAD.update(name="web2", error="its disk cannot be read", disks=[], move=None)
+CLAIM = {"name": "web3", "source": "hv3", "destination": "hv2"}
+MOVED = {
+    "name": "web1",
+    "failed": True,
+    "changed": True,
+    "msg": "no",
+    "destination": "hv2",
+    "progress": ["line"],
+    "flow": "live",
+    "bytes": 10,
+    "bytes_to_copy": 10,
+    "seconds": 1.5,
+    "downtime_ms": 3,
+}
+PURGED = {
+    "name": "web1",
+    "failed": True,
+    "msg": "no",
+    "removed": [{"kind": "volume", "path": "/a", "name": "a", "size_mib": 3}],
+    "kept": [{"path": "/b", "reason": "it is a base image"}],
+}
+LOOK = {
+    "vms": [{"name": "web1", "volumes": [{"path": "/a", "shared": False, "pool_id": "8:1"}]}],
+    "pool_ids": ["8:1"],
+    "users": [{"file": "a", "users": ["domain 'x'"]}],
+}
+MADE = {"name": "web1", "changed": True, "failed": False, "msg": None, "refused": False}
+SHARES = {"hv2": [{"name": "web1", "destination": {"name": "hv1"}}]}
+GOOD: dict[str, Answer] = {
+    "domains": {"domains": [DOMAIN]},
+    "host_info": {"host": HOST_INFO},
+    "images": {"images": [IMAGE]},
+    "pools": {"pool_ids": ["8:1"]},
+    "made": {"vms": [{**MADE, "existed": True, "restart_required": True}]},
+    "waited": {
+        "vms": [
+            {
+                "name": "web1",
+                "address": "192.0.2.1",
+                "answered": False,
+                "first_boot": "failed",
+                "msg": "no",
+            }
+        ],
+    },
+    "placing": {"host": HOST},
+    "claims": {"host": HOST, "vms": [{**MADE, "existed": True, "restart_required": False}]},
+    "compared": {
+        "host": HOST,
+        "vms": [
+            {
+                "name": "web1",
+                "differences": ["vcpus: requested 2, is 1"],
+                "drift": False,
+                "pending": ["memory_max"],
+            }
+        ],
+    },
+    "consoles": {
+        "consoles": [
+            {"name": "web1", "lines": ["login:"], "read_to": 7, "failed": False, "msg": None}
+        ]
+    },
+    "console_look": {
+        "consoles": [
+            {
+                "name": "web1",
+                "uuid": "0",
+                "state": "running",
+                "phase": None,
+                "screens": ["vnc"],
+                "serial": True,
+            }
+        ]
+    },
+    "screens": {
+        "screens": [
+            {
+                "name": "web1",
+                "uuid": "0000",
+                "content": "",
+                "file": "hv2/web1.png",
+                "width": 720,
+                "height": 400,
+                "msg": None,
+            }
+        ]
+    },
+    "adopt_look": {
+        "vms": [
+            {
+                "name": "web1",
+                "uuid": "0000",
+                "phase": None,
+                "candidate": True,
+                "specification": {"name": "web1", "disk_profile": "none", "nic_profile": "none"},
+                "problems": [],
+            }
+        ],
+        "defined": [{"name": "web1", "uuid": "0000", "macs": ["52:54:00:00:00:01"], "phase": None}],
+        "pool_ids": ["a"],
+    },
+    "adopted": {
+        "vms": [
+            {
+                "name": "web1",
+                "changed": True,
+                "failed": False,
+                "msg": None,
+                "specification": {"name": "web1"},
+                "undescribed": ["devices/sound"],
+                "owned": ["/pool/web1.img"],
+                "kept": [{"path": "/pool/other.img", "reason": "it is not there"}],
+            }
+        ]
+    },
+    "rename_look": {
+        "defined": [
+            {
+                "name": "web1",
+                "uuid": "0000",
+                "phase": None,
+                "managed": True,
+                "renamed_from": None,
+            }
+        ]
+    },
+    "renamed": {
+        "vms": [
+            {
+                "name": "web2",
+                "changed": True,
+                "failed": False,
+                "msg": None,
+                "steps": ["x"],
+                "kept": [{"path": "/srv/a.iso", "reason": "it does not belong to 'web1'"}],
+            }
+        ]
+    },
+    "snapshot_look": {
+        "vms": [
+            {
+                "name": "web1",
+                "uuid": "0000",
+                "phase": None,
+                "snapshots": [
+                    {
+                        "name": "a",
+                        "parent": None,
+                        "current": True,
+                        "created": 1,
+                        "state": "running",
+                        "kind": "internal",
+                        "managed": True,
+                    }
+                ],
+            }
+        ]
+    },
+    "snapshot": {"vms": [{"name": "web1", "changed": True, "msg": None, "steps": ["x"]}]},
+    "template_look": {
+        "defined": [{"name": "web1", "uuid": "0000", "phase": None}],
+        "volumes": [f"{'0' * 64}-web.qcow2"],
+    },
+    "templated": {
+        "vms": [
+            {
+                "name": "web1",
+                "changed": True,
+                "failed": False,
+                "msg": None,
+                "steps": ["x"],
+                "consistency": "crash",
+            }
+        ],
+        "images": [
+            {
+                "target": "vda",
+                "name": "web",
+                "digest": "0" * 64,
+                "format": "qcow2",
+                "volume": f"{'0' * 64}-web.qcow2",
+                "pool": "base",
+                "size_mib": 8,
+            }
+        ],
+    },
+    "clone_look": {
+        "defined": [
+            {"name": "web1", "uuid": "0000", "phase": None},
+            {"name": "web2", "uuid": "0001", "phase": None},
+        ],
+        "alone": "",
+        "sources": [
+            {
+                "name": "web1",
+                "phase": None,
+                "specification": {"name": "web1", "vcpus": 1, "disks": [{"name": "vda"}]},
+                "problems": ["x"],
+                "carried": "<domain><pm/></domain>",
+                "refused": [],
+                "request": None,
+                "clone_of": None,
+            },
+            {
+                "name": "web2",
+                "phase": None,
+                "specification": {"name": "web2", "vcpus": 1},
+                "problems": [],
+                "carried": None,
+                "refused": ["devices/shmem"],
+                "clone_of": "web1",
+                "request": {
+                    "disks": [
+                        {
+                            "name": "vda",
+                            "image": {"value": f"base/{'0' * 64}-web1-copy-01234567.qcow2"},
+                            "overlay": True,
+                        }
+                    ]
+                },
+            },
+        ],
+    },
+    "state_look": {
+        "vms": [
+            {"name": "web1", "uuid": "0000", "phase": None, "groups": ["web"], "start_order": 5}
+        ]
+    },
+    "brought": {
+        "vms": [
+            {
+                "name": "web1",
+                "state": "running",
+                "changed": True,
+                "steps": ["start"],
+                "msg": None,
+                "failed": False,
+            }
+        ]
+    },
+    "purge_look": LOOK,
+    "purged": {"vms": [PURGED]},
+    "migrate_look": {
+        "host": HOST,
+        "vms": [MOVING, UNREAD],
+        "claims": [CLAIM],
+        "expired": [],
+        "missing_certificates": [],
+    },
+    "moved": {"vms": [MOVED]},
+    "named": {"vms": [{"name": "web1", "address": None}]},
+    "wait": {
+        "vms": [
+            {
+                "name": "web1",
+                "address": "192.0.2.1",
+                "source": "lease",
+                "seconds": 2.5,
+                "answered": False,
+                "changed": True,
+                "first_boot": None,
+                "msg": "no",
+                "console": ["login:"],
+            }
+        ],
+        "waiting": [],
+    },
+    "facts": {
+        "facts": {
+            "errors": {"iommu": "cannot be read"},
+            "time": 1.5,
+            "uuid": "0000",
+            "arch": "x86_64",
+            "libvirt_version": "9.0.0",
+            "hypervisor_version": "7.2.0",
+            "machines": ["pc-q35-7.2"],
+            "cpu": {"model": "x", "xml": "<cpu/>"},
+        }
+    },
+    "baseline": {"baseline": {"error": None, "runs": False, "model": "x"}},
+    "keys": {
+        "kinds": {
+            kind: {"ca": "", "crl": "", "certificate": "", "key_id": None}
+            for kind in ("control", "data")
+        },
+        "faults": [],
+        "daemons": ["libvirtd"],
+    },
+    "platform": {
+        "platform": {
+            "architecture": "x86_64",
+            "distribution": "Debian",
+            "distribution_major_version": "12",
+            "os_family": "Debian",
+            "pkg_mgr": "apt",
+        }
+    },
+    "packages": {"packages": {"bash": [{"version": "5.2"}]}},
+}
+
+
+def shown(view: str, key: str, answer: Answer, **more: t.Any) -> None:
+    other = copy.deepcopy(GOOD["domains" if key == "domains" else view].get(key))
+    entries: list[dict[str, t.Any]] = [
+        {"name": "hv1", "answered": True, "error": None, key: other},
+        {"name": "hv2", "answered": True, "error": None, key: answer[key]},
+    ]
+    tables.render(more.get("view", view), entries)
+    records.text(view, entries, more.get("sort", []), predicted=False)
+
+
+def read_domains(answer: Answer) -> None:
+    entries = [
+        {"name": "hv1", "domains": copy.deepcopy(GOOD["domains"]["domains"])},
+        {"name": "hv2", "domains": answer["domains"]},
+    ]
+    for chosen in ({"states": ("running", "saved")}, {"groups": ("web",)}, {"managed": True}):
+        selection.select(entries, selection.Selection(**chosen), selection.SORTS)
+    shown("list", "domains", answer, sort=list(selection.SORTS))
+    shown("query", "domains", answer)
+    sorted({domain["name"] for domain in answer["domains"]})
+
+
+def read_made(answer: Answer, waited: t.Any = None) -> None:
+    shares = {"hv2": ["web1", "web2"]}
+    made = provision_report.Made(
+        shares, {"hv2": answer}, waits=shares, waited={"hv2": waited or GOOD["waited"]}
+    )
+    hypervisors, _failures = provision_report.report(made, check=False)
+    tables.render("vms", hypervisors)
+
+
+def placed(answer: Answer) -> list[placement.PlacementHost]:
+    return [
+        placement.host_from_info(copy.deepcopy(HOST), {}, name="hv1"),
+        placement.host_from_info(answer["host"], {}, name="hv2"),
+    ]
+
+
+def read_placing(answer: Answer) -> None:
+    placed(answer)
+    for vm in answer["host"]["vms"]:
+        sorted({str(mac).lower() for mac in vm["macs"]})
+        assert isinstance(vm["active"], bool) or vm["active"] is None
+
+
+def read_migration(answer: Answer) -> None:
+    hosts = placed(answer)
+    first = {"host": copy.deepcopy(HOST), "vms": [], "expired": []}
+    answers = {"hv1": first, "hv2": answer}
+    policy = placement.Policy(pool_paths={}, base_pool="base")
+    idle = copy.deepcopy(answers)
+    for vm in idle["hv2"]["vms"]:
+        vm.update(phase=None, move=None)
+    for work in (
+        lambda: migration_decision.decide(["web1"], None, idle, hosts, {}, policy),
+        lambda: migration_evacuation.leave("hv2", idle, hosts, {}, policy),
+        lambda: migration_decision.decide(["web1", "web2"], None, answers, hosts, {}, policy),
+        lambda: migration_evacuation.leave("hv2", answers, hosts, {}, policy),
+        lambda: migration_evacuation.come_back("hv1", answers, hosts, {}, policy),
+        lambda: migration_decision.repair([], answers, {}),
+        lambda: migration_bases.lacking({"hv2": [("web1", "hv1")]}, answers),
+    ):
+        with contextlib.suppress(FleetVirtError):  # said in words
+            work()
+
+
+def read_purge(answer: Answer) -> None:
+    seen = purge_decision.fleet({"hv1": copy.deepcopy(LOOK), "hv2": answer}, "vms", None, [])
+    for names in (["web1"], ["web2"]):
+        try:
+            decision = purge_decision.decide(names, seen)
+            decision.homes["a"] = "hv1"
+            purge_decision.require_unused(decision, seen)
+        except FleetVirtError:
+            pass
+    alone = purge_decision.fleet({"hv2": answer}, "vms", None, [])
+    decision = purge_decision.decide(["web1"], alone)
+
+
+def read_compared(answer: Answer) -> None:
+    names = [str(vm["name"]) for vm in answer["host"]["vms"]]
+    entries = fleet_plan.compare(names, {"hv2": fleet_plan.read(answer)}, {}, "")
+    fleet_plan.text(entries)
+
+
+def read_adopt_look(answer: Answer) -> None:
+    first = {"vms": [], "defined": [], "pool_ids": []}
+    seen = adopt_decision.fleet({"hv1": first, "hv2": answer}, None, [])
+    decision = adopt_decision.decide([], None, seen, ["hv1"], Defaults())
+    adopt_decision.specifications(decision, seen)
+
+
+def read_snapshot_look(answer: Answer) -> None:
+    seen = snapshot_decision.fleet({"hv1": {"vms": []}, "hv2": answer}, None, [])
+    assert snapshot_decision.decide(["web1"], seen) == {"hv2": ["web1"]}
+    snapshot_decision.listing(["web1"], seen)
+
+
+def read_state_look(answer: Answer) -> None:
+    first = {"vms": []}
+    seen = state_decision.fleet({"hv1": first, "hv2": answer}, None, [])
+    state_decision.decide(["web1"], ["web"], seen, Wanted("running"))
+
+
+def read_pools(answer: Answer) -> None:
+    both = {"hv1": copy.deepcopy(GOOD["pools"]), "hv2": answer}
+    purge_decision.sole_pool_ids("hv2", purge_decision.fleet(both, "pool_ids", None, []))
+
+
+def read_keys(answer: Answer) -> None:
+    for entry in answer["kinds"].values():
+        assert "".join((entry["ca"], entry["crl"], entry["certificate"])) is not None
+    ", ".join([*answer["faults"], *answer["daemons"]])
+
+
+def read_screens(answer: Answer) -> None:
+    found = screens_report.read("hv2", answer)
+    screens_report.text(found, {})
+    screens_report.page(found)
+
+
+def read_wait(answer: Answer) -> None:
+    progress = Progress("hv2", ["web1"])
+    progress.take(answer, 3.0)
+    progress.failure()
+    progress.consoles()
+
+
+def read_facts(facts: t.Any, baseline: t.Any = None) -> None:
+    good = {**GOOD["facts"]["facts"], "clock": {"offset": 0.0, "uncertainty": 0.0}}
+    other = {**facts, "clock": good["clock"], "baseline": baseline}
+    answers = [preflight.Answer("hv1", good, None), preflight.Answer("hv2", other, None)]
+    preflight.judge(answers, ["hv1", "hv2"], Limits())
+    assert isinstance((facts.get("cpu") or {}).get("xml"), (str, type(None)))
+
+
+def read_templated(answer: Answer) -> None:
+    template_decision.report("web1", "web", "hv2", {"hv2": answer}, "", check=False)
+    seen = clone.fleet({"hv2": GOOD["clone_look"]}, None, [])
+    new = clone.decide("web3", "web1", None, seen, "01234567")
+    clone.wanted("web3", "web1", new, seen, {"hv2": answer}, {})
+
+
+def read_clone_look(answer: Answer) -> None:
+    seen = clone.fleet({"hv2": answer}, None, [])
+    for name in ("web2", "web3"):
+        with contextlib.suppress(FleetVirtError):
+            found = clone.decide(name, "web1", None, seen, "01234567", ["xml"])
+            clone.wanted(name, "web1", found, seen, {"hv2": GOOD["templated"]}, {})
+
+
+READERS: dict[str, t.Callable[[Answer], t.Any]] = {
+    "domains": read_domains,
+    "host_info": lambda answer: shown("host_info", "host", answer),
+    "images": lambda answer: shown("images", "images", answer),
+    "made": read_made,
+    "waited": lambda answer: read_made(GOOD["made"], answer),
+    "placing": read_placing,
+    "claims": lambda answer: [vm["failed"] or vm["refused"] for vm in answer["vms"]],
+    "compared": read_compared,
+    "consoles": lambda answer: screens_report.consoles_text(
+        screens_report.read_consoles("hv2", answer), {}
+    ),
+    "console_look": lambda answer: console.choose(["web1"], {"hv2": answer}, {}, "browser"),
+    "screens": read_screens,
+    "adopt_look": read_adopt_look,
+    "adopted": lambda answer: adopt_decision.report(
+        {"hv2": ["web1"]}, {"hv2": answer}, [], check=False
+    ),
+    "rename_look": lambda answer: rename_decision.decide(
+        "web1", "web2", rename_decision.fleet({"hv1": {"defined": []}, "hv2": answer}, None, [])
+    ),
+    "renamed": lambda answer: rename_decision.report(
+        "web1", "web2", "hv2", {"hv2": answer}, "", check=False
+    ),
+    "snapshot_look": read_snapshot_look,
+    "snapshot": lambda answer: snapshot_decision.report(
+        {"hv2": ["web1"]}, {"hv2": answer}, check=False
+    ),
+    "template_look": lambda answer: template_decision.decide(
+        "web1", "other", template_decision.fleet({"hv2": answer}, None, [])
+    ),
+    "templated": read_templated,
+    "clone_look": read_clone_look,
+    "state_look": read_state_look,
+    "brought": lambda answer: state_decision.report(
+        state_decision.tell({"hv2": ["web1"]}, {"hv2": answer}, state_decision.Told()),
+        "",
+        check=False,
+    ),
+    "purge_look": read_purge,
+    "pools": read_pools,
+    "purged": lambda answer: purge_report.report(
+        ["web1"], {"hv2": ["web1"]}, {"hv2": answer}, check=False
+    ),
+    "migrate_look": read_migration,
+    "moved": lambda answer: [
+        migration_report.report([], SHARES, {"hv2": answer}, check=check) for check in (False, True)
+    ],
+    "named": lambda answer: {(vm["name"], vm.get("address")) for vm in answer["vms"]},
+    "wait": read_wait,
+    "facts": lambda answer: read_facts(answer["facts"]),
+    "baseline": lambda answer: read_facts(GOOD["facts"]["facts"], answer["baseline"]),
+    "keys": read_keys,
+    "platform": lambda answer: packages.platform(
+        {f"ansible_{key}": value for key, value in answer["platform"].items()}
+    ),
+    "packages": lambda answer: packages.missing(["bash", "tree"], answer),
+}
+
+# JSON as Python reads it has numbers of any size, and those that are none
+NO_NUMBERS = (10**400, -(10**400), float("inf"), float("nan"))
+WRONG: tuple[t.Any, ...] = (
+    *(None, "", "text", 7, -1, 2.5, True, [], {}, [None], ["x"], [[]], [{}]),
+    *NO_NUMBERS,
+    *("9" * 5000, [f"pc-q35-{'9' * 5000}.2"]),
+)
+MISSING = object()
+
+
+def _places(value: t.Any, path: tuple[t.Any, ...] = ()) -> t.Iterator[tuple[t.Any, ...]]:
+    if path:
+        yield path
+    if isinstance(value, dict):
+        for key in value:
+            yield from _places(value[key], (*path, key))
+    elif isinstance(value, list):
+        for number, one in enumerate(value):
+            yield from _places(one, (*path, number))
+
+
+def _spoilt(answer: Answer, path: tuple[t.Any, ...], value: t.Any) -> Answer:
+    found = copy.deepcopy(answer)
+    inner: t.Any = found
+    for key in path[:-1]:
+        inner = inner[key]
+    if value is MISSING:
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = copy.deepcopy(value)
+    return found
+
+
+@pytest.mark.parametrize("kind", GOOD)
+def test_a_good_answer_is_good(kind: str) -> None:
+    assert answer_shapes.problem(GOOD[kind], kind) is None
+    READERS[kind](copy.deepcopy(GOOD[kind]))
+
+
+@pytest.mark.parametrize("kind", GOOD)
+def test_what_is_read_has_its_shape(kind: str) -> None:
+    keys = answer_shapes.SHAPES[kind]
+    refused = 0
+    for path in _places(GOOD[kind]):
+        for value in (MISSING, *WRONG):
+            answer = _spoilt(GOOD[kind], path, value)
+            if answer_shapes.problem(answer, kind) is not None:
+                refused += 1
+                continue
+            if any(answer.get(key) is None for key in keys):
+                continue  # no answer, which the reader sees
+            try:
+                READERS[kind](answer)
+            except FleetVirtError:
+                pass
+            except Exception as error:
+                pytest.fail(f"{path} = {value!r} is read: {error!r}")
+    assert refused > 10
+
+
+def test_there_is_a_reader_for_every_kind() -> None:
+    assert set(GOOD) == set(READERS) == set(answer_shapes.SHAPES)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ({"domains": [{"name": "x"}]}, "domains[0].state is missing"),
+        ({"domains": "x"}, "domains is text"),
+        ({"domains": [DOMAIN, 3]}, "domains[1] is a number"),
+        ({"domains": [{**DOMAIN, "name": None}]}, "domains[0].name is null"),
+        (
+            {"domains": [{**DOMAIN, "nics": [{**NIC, "addresses": [1]}]}]},
+            "domains[0].nics[0].addresses[0] is a number",
+        ),
+        ({"domains": [{**DOMAIN, "vcpus": True}]}, "domains[0].vcpus is a boolean"),
+        ({"msg": "no"}, None),
+        ({"domains": []}, None),
+    ],
+)
+def test_words(answer: Answer, expected: str | None) -> None:
+    assert answer_shapes.problem(answer, "domains") == expected

@@ -1,0 +1,68 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The types of the snapshot are what the modules document that they return."""
+
+from __future__ import annotations
+
+import sys
+import types
+import typing as t
+
+import pytest
+import yaml
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import snapshot
+from ansible_collections.fleet.virt.plugins.modules import virt_host_info, virt_query
+
+Documented = dict[str, dict[str, t.Any]]
+_WORDS = {str: "str", int: "int", bool: "bool", list: "list", dict: "dict"}
+
+
+def returned(module: types.ModuleType, key: str) -> Documented:
+    contains: Documented = yaml.safe_load(module.RETURN)[key]["contains"]
+    return contains
+
+
+def without_none(hint: t.Any) -> t.Any:
+    """Of ``X | None`` the X."""
+    if t.get_origin(hint) in (t.Union, types.UnionType):
+        (hint,) = (one for one in t.get_args(hint) if one is not types.NoneType)
+    return hint
+
+
+def compared(kind: t.Any, documented: Documented) -> t.Iterator[tuple[str, object, object]]:
+    """Of each key where it is, what its type is, and what the documentation says."""
+    hints = t.get_type_hints(kind)
+    keys = sorted(hints)
+    yield kind.__name__, keys, sorted(documented)
+    for key in hints.keys() & documented.keys():
+        where, said = f"{kind.__name__}.{key}", documented[key]
+        hint = without_none(hints[key])
+        origin, inner = t.get_origin(hint) or hint, t.get_args(hint)
+        if t.is_typeddict(hint):
+            yield where, "dict", said["type"]
+            yield from compared(hint, said["contains"])
+            continue
+        yield where, _WORDS[origin], said["type"]
+        if origin is list and t.is_typeddict(inner[0]):
+            yield where, "dict", said["elements"]
+            yield from compared(inner[0], said["contains"])
+        elif origin is list:
+            yield where, _WORDS[inner[0]], said["elements"]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 10), reason="3.9 cannot evaluate X | None")
+@pytest.mark.parametrize(
+    ("kind", "module", "key"),
+    [
+        (snapshot.DomainEntry, virt_query, "domains"),
+        (snapshot.PlacementEntry, virt_host_info, "host"),
+    ],
+)
+def test_a_type_is_what_its_module_returns(kind: type, module: types.ModuleType, key: str) -> None:
+    found = [
+        (where, expected, said)
+        for where, expected, said in compared(kind, returned(module, key))
+        if expected != said
+    ]
+    assert not found

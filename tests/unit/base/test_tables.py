@@ -1,0 +1,214 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Tables for people: what they show and what they never do to a terminal."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import tables
+
+SILENT = {"name": "hv9", "answered": False, "error": "no route to host", "host": None}
+
+
+def host(**changes: t.Any) -> dict[str, t.Any]:
+    counts = {"total": 4, "running": 2, "defined": 3}
+    facts: dict[str, t.Any] = {
+        "maintenance": False,
+        "domain_types": ["kvm", "qemu"],
+        "cpu": counts,
+        "memory_mib": {**counts, "free": 1},
+        "domains": {"running": 2, "shutoff": 5, "crashed": 1},
+        "pools": [
+            {"name": "base", "state": "running", "available_mib": 2048},
+            {"name": "cold", "state": "inactive", "available_mib": 0},
+        ],
+    }
+    return {"name": "hv1", "answered": True, "error": None, "host": {**facts, **changes}}
+
+
+def domain(**changes: t.Any) -> dict[str, t.Any]:
+    return {
+        "name": "web1",
+        "state": "running",
+        "reason": "booted",
+        "vcpus": 2,
+        "memory_mib": 1024,
+        "graphics": [],
+        "disks": [],
+        "nics": [],
+        "error": None,
+        **changes,
+    }
+
+
+def hypervisor(*domains: dict[str, t.Any]) -> dict[str, t.Any]:
+    return {"name": "hv1", "answered": True, "error": None, "domains": list(domains)}
+
+
+def test_columns_are_aligned_and_numbers_to_the_right() -> None:
+    text = tables.table(["NAME", "N"], [["a", 1], ["longer", 200], ["x", None]])
+    assert text.splitlines() == ["NAME      N", "a         1", "longer  200", "x         -"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({}, ["hv1", "ready", "kvm/qemu", "4", "2", "3", "4", "1", "2", "3", "3", "5"]),
+        ({"maintenance": True}, ["hv1", "maintenance"]),
+        ({"maintenance": None}, ["hv1", "base", "pool?"]),
+        ({"memory_mib": dict.fromkeys(("total", "free", "running", "defined"))}, ["hv1", "ready"]),
+    ],
+)
+def test_host_info(facts: dict[str, t.Any], words: list[str]) -> None:
+    lines = tables.host_info([host(**facts), SILENT]).splitlines()
+    assert lines[2].split()[: len(words)] == words
+    assert lines[2].endswith("base:2.0G")
+    assert lines[3].split()[:3] == ["hv9", "no", "answer"]
+    assert lines[-1] == "hv9: no answer: no route to host"
+
+
+def test_host_info_says_what_is_counted_and_how_much_there_is() -> None:
+    unknown = {"total": 4, "running": 2, "defined": 3, "free": None}
+    found = [host(), host(memory_mib=unknown), SILENT]
+    above, heads, *rows = tables.host_info(found).splitlines()
+    assert [above.index(word) for word in ("CPUS", "MEMORY MIB", "DOMAINS")] == [
+        heads.index(word) for word in ("TOTAL", "TOTAL  FREE", "ACTIVE")
+    ]
+    total = "TOTAL 2 of 3 - 8 4 6 8 - 4 6 6 10 -"
+    assert re.sub(r" +", " ", rows[3]) == total
+    assert "TOTAL" not in "".join(tables.host_info([host()]).splitlines()[2:])
+    assert re.sub(r" +", " ", tables.host_info([SILENT, SILENT]).splitlines()[4]) == (
+        "TOTAL 0 of 2 " + " ".join("-" * 11)
+    )
+
+
+def test_listing() -> None:
+    silent = {**SILENT, "domains": []}
+    found = [hypervisor(domain(), domain(name="b", error="odd")), silent]
+    assert tables.listing(found).splitlines() == [
+        "HYPERVISOR  NAME  STATE    REASON",
+        "hv1         web1  running  booted",
+        "hv1         b     running  booted",
+        "hv1: b: odd",
+        "hv9: no answer: no route to host",
+        "1 of 2 hypervisors answered; VMs on hv9 are not shown",
+    ]
+    assert tables.query(found).splitlines()[-1] == (
+        "1 of 2 hypervisors answered; VMs on hv9 are not shown"
+    )
+    assert tables.listing([hypervisor()]) == "hv1: no domains\n"
+
+
+@pytest.mark.parametrize(
+    ("graphics", "line"),
+    [
+        ({"type": "vnc", "port": 5900}, "    Graphics: vnc - hv1:5900"),
+        ({"type": "vnc", "port": None}, "    Graphics: vnc - hv1:no port while it is off"),
+        ({"type": "spice", "port": None, "tls_port": 5901}, "    Graphics: spice - hv1:5901"),
+        ({"type": "vnc", "port": None, "socket": "/run/x"}, "    Graphics: vnc - hv1:/run/x"),
+    ],
+)
+def test_graphics(graphics: dict[str, t.Any], line: str) -> None:
+    assert line in tables.query([hypervisor(domain(graphics=[graphics]))]).splitlines()
+
+
+def test_query_has_the_known_fields() -> None:
+    disk = {"target": "vda", "size_mib": 2048, "source": "/x.qcow2", "format": "qcow2"}
+    nic = {"mac": "52:54:00:00:00:01", "source": "br0", "type": "bridge", "addresses": ["a", "b"]}
+    text = tables.query([hypervisor(domain(disks=[disk], nics=[nic], error="odd")), hypervisor()])
+    assert text.splitlines() == [
+        "hv1:",
+        "  web1",
+        "    CPU: 2",
+        "    Memory: 1024 MiB",
+        "    State: running (booted)",
+        "    Disk - vda:",
+        "      Size: 2.0G",
+        "      File: /x.qcow2",
+        "      File Format: qcow2",
+        "    Nic - 52:54:00:00:00:01:",
+        "      Source: br0",
+        "      Type: bridge",
+        "      Addresses: a b",
+        "    Error: odd",
+        "hv1:",
+        "  no domains",
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["\x1b[2Jclear", "a\nb", "\x9b31m", "right\u202eleft", "\x00", "tab\t"]
+)
+def test_control_characters_are_shown_not_sent(name: str) -> None:
+    entry = hypervisor(domain(name=name, error=name, graphics=[{"type": name, "port": 1}]))
+    for view in (tables.listing, tables.query):
+        text = view([entry])
+        assert name not in text
+        assert all(c.isprintable() or c == "\n" for c in text)
+    assert "ünïcode" in tables.listing([hypervisor(domain(name="ünïcode"))])
+
+
+def test_images() -> None:
+    image = {
+        "name": "debian12.qcow2",
+        "digest": "0123456789abcdef" * 4,
+        "format": "qcow2",
+        "size_mib": 2048,
+        "allocated_mib": 400,
+        "intact": None,
+        "users": [],
+    }
+    used = {**image, "name": "x", "intact": False, "users": ["domain 'web1'", "domain 'db1'"]}
+    text = tables.render(
+        "images",
+        [
+            {"name": "hv1", "answered": True, "error": None, "images": [image, used]},
+            {"name": "hv2", "answered": True, "error": None, "images": []},
+            {"name": "hv3", "answered": False, "error": "timed out", "images": None},
+        ],
+    )
+    lines = [re.sub(r" +", " ", line) for line in text.splitlines()]
+    assert lines == [
+        "HYPERVISOR IMAGE DIGEST FORMAT MIB ON DISK CONTENT USED BY",
+        "hv1 debian12.qcow2 0123456789ab qcow2 2048 400 - none",
+        "hv1 x 0123456789ab qcow2 2048 400 DAMAGED domain 'web1', domain 'db1'",
+        "hv2: no images",
+        "hv3: no answer: timed out",
+    ]
+
+
+def test_maintenance() -> None:
+    marks = {"hv1": True, "hv2": False, "hv3": None}
+    found = [{"name": name, "maintenance": mark} for name, mark in marks.items()]
+    assert [line.split() for line in tables.render("maintenance", found).splitlines()] == [
+        ["HYPERVISOR", "STATE"],
+        ["hv1", "maintenance"],
+        ["hv2", "ready"],
+        ["hv3", "failed"],
+    ]
+
+
+def placed(name: str, *hosts: str, existing: t.Sequence[str] = ()) -> dict[str, t.Any]:
+    ranking = [{"host": host, "score": 1.5, "notes": ["odd"]} for host in hosts]
+    rejected = [{"host": f"hv{i}", "filter": "memory", "reason": "full"} for i in range(30)]
+    return {"name": name, "existing": existing, "ranking": ranking, "rejected": rejected}
+
+
+def test_placements_have_a_line_for_each_vm_and_all_hypervisors_only_if_asked() -> None:
+    found = [placed("a", "x", "y"), placed("b"), placed("c", existing=["z"])]
+    lines = [re.sub(r" +", " ", line) for line in tables.placements(found).splitlines()]
+    assert lines == [
+        "VM HYPERVISOR PLACE WHY",
+        "a x chosen, 1.500 odd",
+        "b - nowhere -",
+        "c z exists already -",
+    ]
+    every = tables.placements(found, every=True)
+    assert len(every.splitlines()) == 1 + 2 + 30 + 1 + 30 + 1
+    assert "possible, 1.500" in every
+    assert "no: memory" in every

@@ -1,0 +1,71 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Pools by their folders: what is there is used, what is in the way is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused, SpecError
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.pools import plan as pool_plan
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.pools.plan import (
+    AUTOSTART,
+    DEFINE,
+    IDENTIFY,
+    START,
+    ExistingPool,
+    Wanted,
+)
+
+BASE = Wanted("base", "/srv/base")
+
+
+@pytest.mark.parametrize(
+    ("pools", "identified", "name", "steps"),
+    [
+        ([], False, "base", [DEFINE, START, AUTOSTART, IDENTIFY]),
+        ([], True, "base", [DEFINE, START, AUTOSTART]),
+        ([ExistingPool("base", "dir", "/srv/base", True, True)], True, "base", []),
+        ([ExistingPool("isos", "dir", "/srv/base", True, True)], False, "isos", [IDENTIFY]),
+        ([ExistingPool("isos", "netfs", "/srv/base", False, True)], True, "isos", [START]),
+        (
+            [ExistingPool("base", "dir", "/srv/base", False, False)],
+            True,
+            "base",
+            [START, AUTOSTART],
+        ),
+        ([ExistingPool("x", "dir", "/srv", True, True)], True, "base", [DEFINE, START, AUTOSTART]),
+    ],
+)
+def test_plan(pools: list[ExistingPool], identified: bool, name: str, steps: list[str]) -> None:
+    assert pool_plan.plan(BASE, pools, identified) == (name, steps)
+
+
+def test_a_pool_in_the_way_is_named() -> None:
+    with pytest.raises(PlanRefused, match="pool base is at /mnt, not at /srv/base"):
+        pool_plan.plan(BASE, [ExistingPool("base", "dir", "/mnt", True, True)], False)
+    with pytest.raises(PlanRefused, match="of type logical"):
+        pool_plan.plan(BASE, [ExistingPool("vg", "logical", "/srv/base", True, True)], False)
+
+
+def test_validate() -> None:
+    asked = [{"name": "base", "path": "/srv/base/"}, {"name": "x", "path": "/srv/x"}]
+    assert pool_plan.validate(asked) == [BASE, Wanted("x", "/srv/x")]
+
+
+@pytest.mark.parametrize(
+    ("pools", "wanted"),
+    [
+        ([{"name": "a", "path": "srv"}], r"pools\[0\].path: 'srv' is not an absolute"),
+        ([{"name": "a", "path": "/srv/../etc"}], r"pools\[0\].path"),
+        ([{"name": "", "path": "/srv"}], r"pools\[0\].name"),
+        ([{"name": "a/b", "path": "/srv"}], r"pools\[0\].name"),
+        ([{"name": "a", "path": "/s"}, {"name": "b", "path": "/s/"}], r"pools\[1\].path: .*twice"),
+        ([{"name": "a", "path": "/s"}, {"name": "a", "path": "/t"}], r"pools\[1\].name: .*twice"),
+    ],
+)
+def test_validate_refuses(pools: list[dict[str, Any]], wanted: str) -> None:
+    with pytest.raises(SpecError, match=wanted):
+        pool_plan.validate(pools)

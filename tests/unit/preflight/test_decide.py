@@ -1,0 +1,292 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Every kind of finding: what brings it about, and what does not."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from pathlib import Path
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import findings, tables
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight.decide import (
+    Answer,
+    judge,
+    summary,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight.decide_host import Limits
+
+ANY = "0.0.0.0"  # noqa: S104 - read, not bound
+NOW = 1_800_000_000
+DAY = 86400
+GOOD_KVM = {"device": True, "tried": True, "problem": None, "offered": True}
+UPLINK = {"name": "eth0", "guest": False, "active": True}
+TAP = {"name": "vnet0", "guest": True, "active": True}
+POOL = {
+    "name": "default",
+    "state": "running",
+    "error": None,
+    "capacity_mib": 204800,
+    "available_mib": 102400,
+    "autostart": True,
+}
+CERT = {"path": "/etc/pki/c.pem", "kind": "cert", "subject": "CN=hv1", "days": 365}
+CRL = {"path": "/etc/pki/crl.pem", "kind": "crl", "subject": "CN=ca", "days": 30}
+KEY = {"path": "/etc/pki/k.pem", "kind": "key", "mode": 0o600}
+BASELINE = {"model": "EPYC", "xml": "<cpu/>", "runs": True, "error": None}
+TLS: dict[str, t.Any] = {"missing": [], "anonymous": False, "peers": []}
+
+
+def facts(**more: t.Any) -> dict[str, t.Any]:
+    """A hypervisor that there is nothing to say about."""
+    return {
+        "errors": {},
+        "time": NOW,
+        "uuid": "u1",
+        "arch": "x86_64",
+        "libvirt_version": "9.0.0",
+        "hypervisor_version": "7.2.0",
+        "machines": ["pc-q35-7.2", "pc-q35-7.1"],
+        "cpu": {"model": "EPYC", "xml": "<cpu/>"},
+        "baseline": BASELINE,
+        "clock": {"offset": 0.01, "uncertainty": 0.02},
+        "kvm": GOOD_KVM,
+        "iommu": True,
+        "bridges": [{"name": "br0", "exists": True, "up": True, "ports": [UPLINK, TAP]}],
+        "bridge_filter": [],
+        "listeners": [
+            {"address": ANY, "port": 22, "process": "sshd"},
+            {"address": "::", "port": 16514, "process": "libvirtd"},
+            {"address": "127.0.0.1", "port": 5900, "process": "qemu-system-x86"},
+            {"address": "::", "port": 49152, "process": "qemu-system-x86"},
+        ],
+        "tls": {**TLS, "peers": [{"name": "hv2", "address": "198.51.100.2", "error": None}]},
+        "pools": [POOL],
+        "keys": [{**CERT, "until": NOW + 90 * DAY}, {**CRL, "until": NOW + 5 * DAY}, KEY],
+        **more,
+    }
+
+
+def found(*answers: Answer, expected: t.Sequence[str] = ()) -> list[findings.Finding]:
+    return judge(answers, expected, Limits())
+
+
+def one(**more: t.Any) -> list[tuple[str, str]]:
+    return [(entry.id, entry.message) for entry in found(Answer("hv1", facts(**more)))]
+
+
+def two(first: dict[str, t.Any], second: dict[str, t.Any]) -> list[findings.Finding]:
+    return found(Answer("hv1", facts(**first)), Answer("hv2", facts(**{"uuid": "u2", **second})))
+
+
+def bridge(**more: t.Any) -> dict[str, t.Any]:
+    whole = {"name": "br0", "exists": True, "up": True, "ports": [UPLINK]}
+    return {"bridges": [{**whole, **more}]}
+
+
+def listener(address: str, port: int, process: str) -> dict[str, t.Any]:
+    return {"listeners": [{"address": address, "port": port, "process": process}]}
+
+
+def peer(error: str) -> dict[str, t.Any]:
+    return {"tls": {**TLS, "peers": [{"name": "hv2", "address": "192.0.2.2", "error": error}]}}
+
+
+# facts of one hypervisor that differ, the finding's id and words of its message
+ONE: list[tuple[dict[str, t.Any], str, str]] = [
+    ({"errors": {"libvirt": "cannot connect: refused"}}, "libvirt_silent", "cannot connect"),
+    ({"errors": {"keys": "openssl failed"}}, "check_failed", "keys: openssl failed"),
+    ({"kvm": {**GOOD_KVM, "device": False, "tried": False}}, "kvm_missing", "no /dev/kvm"),
+    ({"kvm": {**GOOD_KVM, "problem": "it crashed"}}, "kvm_crashes", "it crashed"),
+    (
+        {"kvm": {**GOOD_KVM, "problem": "it crashed", "offered": False}},
+        "kvm_missing",
+        "it crashed",
+    ),
+    ({"kvm": {**GOOD_KVM, "offered": False}}, "kvm_not_offered", "offers emulation only"),
+    (
+        {"kvm": {**GOOD_KVM, "tried": False, "problem": "no trial for arm"}},
+        "kvm_not_tried",
+        "no trial for arm",
+    ),
+    ({"iommu": False}, "iommu_off", "iommu_groups is empty"),
+    (bridge(exists=False, up=False, ports=[]), "bridge_missing", "there is no bridge br0"),
+    (bridge(up=False), "bridge_down", "bridge br0 is down"),
+    (bridge(ports=[]), "bridge_no_uplink", "br0 has no uplink"),
+    (bridge(ports=[TAP]), "bridge_no_uplink", "br0 has no uplink"),
+    (
+        bridge(ports=[TAP, {**UPLINK, "active": False}]),
+        "bridge_uplink_down",
+        "no uplink is active (eth0)",
+    ),
+    ({"bridge_filter": ["the chain X"]}, "bridge_filtered", "to the chain X, which drops"),
+    (listener("127.0.0.1", 16509, "libvirtd"), "libvirt_plain", "libvirtd on 127.0.0.1:16509"),
+    (listener("::", 16509, "systemd"), "libvirt_plain", "systemd on [::]:16509"),
+    (listener(ANY, 9999, "virtproxyd"), "libvirt_plain", f"virtproxyd on {ANY}:9999"),
+    ({"tls": {**TLS, "anonymous": True}}, "libvirt_unverified", "without a certificate"),
+    (listener(ANY, 5900, "qemu-system-x86"), "qemu_exposed", f"{ANY}:5900"),
+    (listener("192.0.2.1", 10809, "qemu-nbd"), "qemu_exposed", "qemu-nbd on 192.0.2.1:10809"),
+    (listener("::", 49152, "qemu-storage-da"), "qemu_exposed", "[::]:49152"),
+    ({"tls": {**TLS, "missing": ["/x/key.pem"]}}, "tls_keys_missing", "/x/key.pem"),
+    (peer("no answer"), "tls_not_known", "hv1 is not accepted by hv2 (no answer)"),
+    ({"pools": [{**POOL, "state": None, "autostart": None}]}, "pool_missing", "no pool default"),
+    ({"pools": [{**POOL, "state": "inactive"}]}, "pool_inactive", "pool default is inactive"),
+    ({"pools": [{**POOL, "state": None, "error": "hangs"}]}, "pool_unreadable", "hangs"),
+    ({"pools": [{**POOL, "autostart": False}]}, "pool_no_autostart", "does not start at boot"),
+    (
+        {"pools": [{**POOL, "available_mib": 10239}]},
+        "pool_low",
+        "10.0G free of 200.0G, less than 10.0G",
+    ),
+    ({"keys": [{**CERT, "until": NOW - 2 * DAY}]}, "key_expired", "expired 2 days ago"),
+    ({"keys": [{**CERT, "until": NOW + 29 * DAY}]}, "key_expires", "expires in 29 days"),
+    ({"keys": [{**KEY, "mode": 0o640}]}, "key_readable", "has mode 0640"),
+    ({"keys": [{**CRL, "until": NOW - DAY}]}, "crl_expired", "expired 1 days ago"),
+    ({"keys": [{**CRL, "until": NOW + 2 * DAY}]}, "crl_expires", "expires in 2 days"),
+    ({"clock": {"offset": -5.0, "uncertainty": 0.1}}, "clock_differs", "-5.000 s (+/- 0.100 s)"),
+    ({"clock": {"offset": 100.0, "uncertainty": 0.1}}, "clock_wrong", "+100.000 s"),
+    ({"baseline": {**BASELINE, "error": "none"}}, "cpu_incompatible", "according to hv1: none"),
+    ({"baseline": {**BASELINE, "runs": False}}, "cpu_incompatible", "hv1 does not support"),
+    (
+        {"baseline": None, "not_compared": "its module returned no result"},
+        "cpu_not_compared",
+        "not compared with the others': its module returned no result",
+    ),
+]
+
+# what differs on the second, the finding's id and words of its message
+TWO: list[tuple[dict[str, t.Any], str, str]] = [
+    ({"uuid": "u1"}, "uuid_duplicate", "hv1 and hv2 have the host UUID u1"),
+    ({"arch": "aarch64"}, "arch_differs", "aarch64: hv2; x86_64: hv1"),
+    (
+        {"cpu": {"model": "Haswell", "xml": "<cpu/>"}},
+        "cpu_differs",
+        "EPYC: hv1; Haswell: hv2. All support EPYC",
+    ),
+    ({"libvirt_version": "11.3.0"}, "versions_differ", "libvirt: 9.0.0: hv1; 11.3.0: hv2"),
+    ({"hypervisor_version": "10.0.1"}, "versions_differ", "qemu: 7.2.0: hv1; 10.0.1: hv2"),
+    ({"machines": ["pc-q35-10.0"]}, "machines_apart", "hv1: pc-q35-7.2; hv2: pc-q35-10.0"),
+    (peer("refused"), "tls_failed", "TLS to hv2 (192.0.2.2:16514): refused"),
+]
+
+
+def test_a_good_hypervisor_has_no_finding() -> None:
+    assert one() == []
+    assert two({}, {}) == []
+
+
+@pytest.mark.parametrize(("more", "kind", "words"), ONE, ids=[f"{r[1]}-{r[2]}" for r in ONE])
+def test_one_hypervisor(more: dict[str, t.Any], kind: str, words: str) -> None:
+    ((id_, message),) = one(**more)
+    assert id_ == kind
+    assert words in message
+
+
+@pytest.mark.parametrize(("more", "kind", "words"), TWO, ids=[f"{r[1]}-{r[2]}" for r in TWO])
+def test_two_hypervisors(more: dict[str, t.Any], kind: str, words: str) -> None:
+    (finding,) = two({}, more)
+    assert finding.id == kind
+    assert words in finding.message
+    assert set(finding.hosts) <= {"hv1", "hv2"}
+
+
+def test_the_guide_lists_every_kind() -> None:
+    guide = Path(__file__).parents[3] / "docs" / "docsite" / "rst" / "preflight.rst"
+    shown = re.findall(r"^``(\w+)`` +(error|warning|info) ", guide.read_text(), re.MULTILINE)
+    assert shown == [(kind, severity) for kind, (severity, _remedy) in findings.KINDS.items()]
+
+
+def test_every_kind_is_tested() -> None:
+    tested = {kind for _more, kind, _words in (*ONE, *TWO)} | {"host_silent", "host_not_asked"}
+    assert tested == set(findings.KINDS)
+
+
+@pytest.mark.parametrize(
+    ("more"),
+    [
+        bridge(ports=[{**UPLINK, "active": False}, UPLINK]),
+        {"iommu": None},
+        {"kvm": {**GOOD_KVM, "offered": None}},
+        listener("::ffff:127.0.0.1", 5900, "qemu-system-x86"),
+        {"clock": {"offset": 3.0, "uncertainty": 2.5}},
+        {"clock": None},
+        {"keys": [{**CERT, "until": NOW + 31 * DAY}, {**CRL, "until": NOW + 4 * DAY}]},
+        {"pools": [{**POOL, "available_mib": None}]},
+        {"baseline": None, "cpu": None},
+    ],
+)
+def test_what_is_no_finding(more: dict[str, t.Any]) -> None:
+    assert one(**more) == []
+
+
+def test_nothing_is_known_of_a_hypervisor_without_libvirt() -> None:
+    bare = {"errors": {"libvirt": "not installed"}, "time": NOW}
+    assert [entry.id for entry in found(Answer("hv1", bare))] == ["libvirt_silent"]
+
+
+def test_a_cpu_that_libvirt_does_not_describe_is_not_compared() -> None:
+    """That it is silent is the finding."""
+    silent = {
+        "errors": {"libvirt": "refused"},
+        "cpu": None,
+        "baseline": {**BASELINE, "error": "no"},
+    }
+    assert [(entry.id, entry.hosts) for entry in two({}, silent)] == [("libvirt_silent", ("hv2",))]
+
+
+def test_silent_and_not_asked() -> None:
+    got = found(Answer("hv1", None, "unreachable"), expected=["hv1", "hv2", "hv3"])
+    assert [(entry.id, entry.hosts) for entry in got] == [
+        ("host_silent", ("hv1",)),
+        ("host_not_asked", ("hv2", "hv3")),
+    ]
+    assert "unreachable" in got[0].message
+    assert summary(got) == {"error": 1, "warning": 0, "info": 1}
+
+
+def test_limit_names_those_that_do_not_know_a_new_one() -> None:
+    peers = [
+        {"name": name, "address": name, "error": error}
+        for name, error in (("hv1", "no answer within 5 s"), ("hv2", None), ("hv3", "refused"))
+    ]
+    new = facts(tls={**TLS, "peers": peers})
+    unknown, not_asked = found(Answer("hv4", new), expected=["hv1", "hv2", "hv3", "hv4"])
+    assert (unknown.id, unknown.hosts) == ("tls_not_known", ("hv4", "hv1", "hv3"))
+    assert "hv1 (no answer within 5 s); hv3 (refused)" in unknown.message
+    assert (not_asked.id, not_asked.hosts) == ("host_not_asked", ("hv1", "hv2", "hv3"))
+
+
+def test_clocks_are_compared_among_hypervisors_too() -> None:
+    """Each within the limit of the controller's clock, and yet too far apart."""
+    (finding,) = two(
+        {"clock": {"offset": 0.9, "uncertainty": 0.01}},
+        {"clock": {"offset": -0.9, "uncertainty": 0.01}},
+    )
+    assert (finding.id, finding.hosts) == ("clock_differs", ("hv1", "hv2"))
+    assert "+1.800 s (+/- 0.020 s)" in finding.message
+    unsure = {"clock": {"offset": -0.9, "uncertainty": 0.9}}
+    assert two({"clock": {"offset": 0.9, "uncertainty": 0.01}}, unsure) == []
+
+
+def test_what_hosts_have_in_common_is_one_finding() -> None:
+    (finding,) = two({"iommu": False}, {"iommu": False})
+    assert finding.hosts == ("hv1", "hv2")
+
+
+def test_errors_come_first() -> None:
+    got = found(
+        Answer("hv1", facts(iommu=False, **bridge(up=False), kvm={**GOOD_KVM, "device": 0}))
+    )
+    assert [entry.severity for entry in got] == ["error", "warning", "info"]
+
+
+def test_table() -> None:
+    finding = findings.Finding("iommu_off", ("hv1", "hv2"), "no\x1bIOMMU").as_dict()
+    lines = tables.findings([finding]).splitlines()
+    assert lines[0] == "INFO  hv1, hv2  [iommu_off]"
+    assert lines[1] == "  no\\x1bIOMMU"
+    assert lines[2].startswith("  > needed only to pass")
+    assert lines[3] == "0 error, 0 warning, 1 info"

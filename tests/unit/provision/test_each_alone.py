@@ -1,0 +1,161 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What goes wrong with one VM, whatever it is, is that VM's failure and nobody else's."""
+
+from __future__ import annotations
+
+import errno
+import typing as t
+from collections.abc import Iterator
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused, error_message
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
+    Connection,
+    connect,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.steps import Plan, Step
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
+    effects as migration,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import types
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.effects_jobs import (
+    Job,
+    Settings,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.types import Destination
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import (
+    effects_creation as creation,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import (
+    plan_creation as creation_steps,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.effects_batch import Host
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.effects_batch import (
+    Job as CreationJob,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import effects as purge
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import plan as purge_plan
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.plan import (
+    DomainFacts,
+    Options,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import many
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import effects as state
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.plan import Wanted
+
+_FULL = OSError(errno.ENOSPC, "No space left on device", "/var/x")
+_FAULTS = {
+    "refused": (PlanRefused("it is so"), "it is so"),
+    "disk full": (_FULL, "/var/x: No space left on device"),
+    "defect": (ValueError("what"), "unexpected ValueError: what; this is a bug in fleet.virt"),
+}
+
+
+@pytest.fixture
+def connection() -> Iterator[Connection]:
+    with connect("test:///default", 10) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("name", _FAULTS)
+def test_what_is_said(name: str) -> None:
+    error, text = _FAULTS[name]
+    assert error_message(error) == text
+
+
+@pytest.mark.parametrize("name", _FAULTS)
+def test_moving(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    error, text = _FAULTS[name]
+
+    def move(self: t.Any) -> None:
+        if self.name == "bad":
+            raise error
+        self.job.changed = True
+
+    monkeypatch.setattr(migration._Mover, "move", move)
+    # libvirt's test driver serves as the hypervisor's own; neither end is asked for anything
+    monkeypatch.setattr(migration, "connect", lambda *_a: connect("test:///default", 10))
+    jobs = [Job(one, Destination("hv2", "192.0.2.2")) for one in ("bad", "good")]
+    here = Connection(None, "qemu:///system", 10)
+    result = migration.run(here, jobs, Settings("hv1", "base", types.Options()), check=False)
+    assert [(one["changed"], one["failed"], one["msg"]) for one in result["vms"]] == [
+        (False, True, text),
+        (True, False, None),
+    ]
+    assert result["failed"]
+
+
+@pytest.mark.parametrize("name", _FAULTS)
+def test_starting(name: str, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    error, text = _FAULTS[name]
+    bad = connection.conn.defineXML(
+        "<domain type='test'><name>bad</name><memory>131072</memory><os><type>hvm</type></os>"
+        "</domain>"
+    )
+    real = state._step
+
+    def step(opened: Connection, job: t.Any, *rest: t.Any) -> t.Any:
+        if job.dom.name() == "bad":
+            raise error
+        yield from real(opened, job, *rest)
+
+    monkeypatch.setattr(state, "_step", step)
+    connection.conn.lookupByName("test").destroy()
+    result = state.run(connection, ["bad", "test"], Wanted(state="running"), check=False)
+    assert [(one["failed"], one["msg"]) for one in result["vms"]] == [(True, text), (False, None)]
+    assert connection.conn.lookupByName("test").isActive()
+    bad.undefine()  # the driver's default node is one for all
+
+
+@pytest.mark.parametrize("name", _FAULTS)
+def test_removing(name: str, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    error, text = _FAULTS[name]
+
+    def fail(*_arguments: object) -> None:
+        raise error
+
+    monkeypatch.setitem(purge._DO, "mark", fail)
+    job = purge._Job(connection, "bad", purge.Settings(Options()))
+    domain = DomainFacts("bad", "u", "shutoff", False, True, None)
+    job.steps = purge_plan.steps(purge_plan.Removals(), domain)
+    purge._carry_out([job])
+    assert (job.failed, job.msg) == (True, text)
+
+
+@pytest.mark.parametrize("name", _FAULTS)
+def test_creating(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    error, text = _FAULTS[name]
+
+    def begin(work: creation.Work, _step: object) -> None:
+        if work.name == "bad":
+            raise error
+
+    done, undone = [], []
+    kinds = ("begin", "volume", "define")
+    stages = creation_steps.MAKE, creation_steps.MAKE, creation_steps.BOOT
+    steps = [
+        Step[creation_steps.Facts](kind, kind, lambda before: before, stage=stage)
+        for kind, stage in zip(kinds, stages)
+    ]
+    monkeypatch.setitem(creation._DO, "begin", begin)
+    for kind in kinds[1:]:
+        monkeypatch.setitem(
+            creation._DO, kind, lambda work, step: done.append((work.name, step.kind))
+        )
+    monkeypatch.setattr(creation.Work, "undo", lambda work, _step: undone.append(work.name))
+    jobs = [_job(name, steps) for name in ("bad", "good")]
+    host = Host.__new__(Host)
+    host.connection = t.cast("t.Any", None)
+    creation.finish(host, jobs, "run")
+    assert [(one.state, one.msg) for one in jobs] == [("failed", text), ("new", None)]
+    assert undone == ["bad"]
+    assert done == [("good", "volume"), ("good", "define")]
+
+
+def _job(name: str, steps: t.Sequence[Step[creation_steps.Facts]]) -> CreationJob:
+    (domain,), problems = many([{"name": name, "seed": False}])
+    assert problems == []
+    return CreationJob(domain, plan=Plan(tuple(steps)))

@@ -1,0 +1,88 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is refused when VMs are placed, because a VM of the fleet has it already."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.hosts import (
+    DefinedVm,
+    PlacementHost,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.types import (
+    Placement,
+    Policy,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import (
+    Domain,
+    from_options,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _placing
+
+_MAC = "52:54:00:aa:bb:cc"
+
+
+def _domain(name: str, mac: str) -> Domain:
+    options = {"name": name, "seed": False, "nic_profile": "none"}
+    domain, problems = from_options(
+        {**options, "nics": [{"name": "lan", "bridge": "br0", "mac": mac}]}
+    )
+    assert not problems, problems
+    assert domain is not None
+    return domain
+
+
+def _answers(*macs: str) -> dict[str, dict[str, Any]]:
+    return {
+        "hv1": {"host": {"vms": []}},
+        "hv2": {"host": {"vms": [{"name": "old", "macs": list(macs)}]}},
+        "hv3": {"msg": "silent, and declared lost"},
+    }
+
+
+@pytest.mark.parametrize("mac", [_MAC, _MAC.upper()])
+def test_a_mac_address_of_the_fleet(mac: str) -> None:
+    placed = [Placement("new", "hv1", (), ())]
+    with pytest.raises(PlanRefused) as raised:
+        _placing.require_own_macs([_domain("new", mac)], placed, _answers("52:54:00:00:00:01", mac))
+    assert str(raised.value) == (
+        f"new: MAC address {_MAC} of 'lan' is already used by 'old' on hv2; give the NIC another"
+    )
+
+
+def test_mac_addresses_that_are_free_or_its_own() -> None:
+    domains = [_domain("new", _MAC), _domain("old", "52:54:00:00:00:01")]
+    placed = [Placement("new", "hv1", (), ()), Placement("old", None, (), (), ("hv2",))]
+    _placing.require_own_macs(domains, placed, _answers("52:54:00:00:00:01"))
+
+
+@pytest.mark.parametrize(
+    ("phases", "words"),
+    [
+        ((None, "creating"), "being created on hv2 by another run"),
+        (("creating", "creating"), "being created on hv1 and hv2 by another run"),
+        ((None, None), "defined on hv1 and hv2; a VM may exist only once"),
+    ],
+)
+def test_a_claim_of_another_controller_is_no_duplicate(
+    phases: tuple[str | None, str | None], words: str
+) -> None:
+    hosts = [
+        PlacementHost(name, vms=(DefinedVm("new", name, phase=phase),))
+        for name, phase in zip(("hv1", "hv2"), phases)
+    ]
+    with pytest.raises(PlanRefused, match=words) as raised:
+        _placing.place([_domain("new", _MAC)], {}, hosts, Policy())
+    assert ("remove the other" in str(raised.value)) == ("only once" in words)
+
+
+def test_a_vm_in_a_move_is_no_duplicate() -> None:
+    hosts = [PlacementHost(name, vms=(DefinedVm("new", "u"),)) for name in ("hv1", "hv2")]
+    with pytest.raises(
+        PlanRefused, match="on hv1 and hv2 with the same UUID, so it is being moved"
+    ):
+        _placing.place([_domain("new", _MAC)], {}, hosts, Policy())

@@ -1,0 +1,299 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which steps lead from every state libvirt knows to the one that is wanted."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import states
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.steps import (
+    interrupted,
+    predict,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.options import require_sound
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.plan import (
+    Facts,
+    Wanted,
+    is_reached,
+    plan,
+)
+
+ACTIVE = ("running", "blocked", "paused", "shutdown", "pmsuspended", "crashed")
+
+
+def facts(state: str, reason: str = "unknown", **more: t.Any) -> Facts:
+    more.setdefault("active", state in ACTIVE)
+    return Facts("web1", state, reason, **more)
+
+
+def kinds(now: Facts, wanted: Wanted) -> list[str]:
+    found = plan(now, wanted)
+    assert not found.refusals
+    return [step.kind for step in found.steps]
+
+
+def refused(now: Facts, wanted: Wanted) -> str:
+    found = plan(now, wanted)
+    assert not found.steps
+    (text,) = found.refusals
+    return text
+
+
+# state, reason, steps to running, steps to shutoff; text: a part of why not
+TABLE: list[tuple[str, str, list[str] | str, list[str] | str]] = [
+    ("running", "booted", [], ["shutdown"]),
+    ("blocked", "unknown", [], ["shutdown"]),
+    ("shutoff", "shutdown", ["start"], []),
+    ("shutoff", "crashed", ["start"], []),
+    ("shutdown", "user", ["await_off", "start"], ["await_off"]),
+    ("crashed", "panicked", ["destroy_crashed", "start"], ["destroy_crashed"]),
+    ("pmsuspended", "unknown", ["wake"], ["wake", "shutdown"]),
+    ("nostate", "unknown", "cannot say whether it runs", "cannot say whether it runs"),
+    ("unknown", "unknown", "cannot say whether it runs", "cannot say whether it runs"),
+    ("paused", "user", ["resume"], ["resume", "shutdown"]),
+    ("paused", "unknown", ["resume"], ["resume", "shutdown"]),
+    ("paused", "ioerror", ["resume"], ["resume", "shutdown"]),
+    ("paused", "watchdog", ["resume"], ["resume", "shutdown"]),
+    ("paused", "from_snapshot", ["resume"], ["resume", "shutdown"]),
+    ("paused", "api_error", ["resume"], ["resume", "shutdown"]),
+    ("paused", "crashed", ["destroy_crashed", "start"], ["destroy_crashed"]),
+    ("paused", "starting_up", ["await_running"], ["await_running", "shutdown"]),
+    ("paused", "shutting_down", ["await_off", "start"], ["await_off"]),
+    ("paused", "migration", "being migrated", "being migrated"),
+    ("paused", "postcopy", "being migrated", "being migrated"),
+    ("paused", "postcopy_failed", "failed halfway", "failed halfway"),
+    ("paused", "save", "being saved", "being saved"),
+    ("paused", "dump", "being dumped", "being dumped"),
+    ("paused", "snapshot", "snapshot of it", "snapshot of it"),
+]
+
+
+@pytest.mark.parametrize(("state", "reason", "to_running", "to_off"), TABLE)
+def test_every_state_has_a_way_or_a_reason(
+    state: str, reason: str, to_running: list[str] | str, to_off: list[str] | str
+) -> None:
+    for wanted, expected in (("running", to_running), ("shutoff", to_off)):
+        now = facts(state, reason)
+        if isinstance(expected, str):
+            assert expected in refused(now, Wanted(wanted))
+            continue
+        steps = plan(now, Wanted(wanted)).steps
+        assert [step.kind for step in steps] == expected
+        assert all(step.text for step in steps)
+        assert predict(now, steps).state == (wanted if expected else state)
+
+
+def test_the_table_has_every_state_and_every_reason_for_a_pause() -> None:
+    there = {(state, reason) for state, reason, _, _ in TABLE}
+    assert {state for state, _ in there} >= set(states.STATES)
+    paused = {states.reason_name("paused", number) for number in range(15)}
+    assert {reason for state, reason in there if state == "paused"} == paused
+
+
+def test_saved_memory_is_restored_and_never_thrown_away() -> None:
+    saved = facts("shutoff", "saved", managed_save=True)
+    steps = plan(saved, Wanted("running")).steps
+    assert [step.kind for step in steps] == ["restore"]
+    assert "saved memory" in steps[0].text
+    assert kinds(saved, Wanted("shutoff")) == []
+
+
+def test_autostart_is_left_alone_unless_asked_for() -> None:
+    for now in (True, False):
+        assert kinds(facts("running", autostart=now), Wanted("running")) == []
+    assert kinds(facts("running"), Wanted(autostart=True)) == ["autostart"]
+    assert kinds(facts("running", autostart=True), Wanted(autostart=False)) == ["no_autostart"]
+    assert kinds(facts("shutoff"), Wanted("running", autostart=True)) == ["autostart", "start"]
+    assert kinds(facts("paused", autostart=True), Wanted(autostart=True)) == []
+
+
+@pytest.mark.parametrize("phase", ["creating", "migrating", "purging", "of-a-later-version"])
+def test_a_phase_keeps_everybody_away(phase: str) -> None:
+    for now, wanted in [
+        (facts("shutoff", phase=phase), Wanted("running")),
+        (facts("running", phase=phase), Wanted("shutoff")),
+        (facts("shutoff", phase=phase), Wanted(autostart=True)),
+    ]:
+        assert f"'web1' is in phase {phase}" in refused(now, wanted)
+    assert kinds(facts("running", phase=phase), Wanted("running")) == []
+
+
+def test_a_transient_domain_is_not_lost() -> None:
+    transient = facts("running", persistent=False)
+    assert "would disappear" in refused(transient, Wanted("shutoff"))
+    assert "define it first" in refused(transient, Wanted(autostart=True))
+    assert kinds(facts("paused", "user", persistent=False), Wanted("running")) == ["resume"]
+
+
+def test_a_domain_that_is_gone_is_not_destroyed_again() -> None:
+    """Not every driver keeps a process for a crashed domain."""
+    gone = facts("crashed", "panicked", active=False)
+    assert kinds(gone, Wanted("running")) == ["start"]
+    assert kinds(gone, Wanted("shutoff")) == []
+
+
+def test_steps_say_how_long_and_whether_by_force() -> None:
+    running = facts("running")
+    assert plan(running, Wanted("shutoff", shutdown_timeout=90.0)).steps[0].text == (
+        "shut down, within 90 s"
+    )
+    assert plan(running, Wanted("shutoff", force=True)).steps[0].text == (
+        "shut down, within 120 s or by force"
+    )
+
+
+def test_a_seed_medium_that_has_done_its_work_goes_first() -> None:
+    now = facts("running", seed_medium="web1_seed.iso")
+    assert kinds(now, Wanted("shutoff")) == ["seed_medium", "shutdown"]
+    steps = plan(now, Wanted("running")).steps
+    assert [step.text for step in steps] == ["remove the seed medium"]
+    assert predict(now, steps) == facts("running")
+    assert "in phase migrating" in refused(
+        facts("running", seed_medium="web1_seed.iso", phase="migrating"), Wanted()
+    )
+
+
+@pytest.mark.parametrize("wanted", ["running", "shutoff"])
+def test_whatever_is_left_by_a_kill_leads_there_all_the_same(wanted: str) -> None:
+    """Before, within and after every step: another plan, with which it is as wanted."""
+    seen = 0
+    for state, reason, *_ in TABLE:
+        for saved in (True, False):
+            now = facts(
+                state, reason, managed_save=saved and state == "shutoff", seed_medium="seed.iso"
+            )
+            asked = Wanted(wanted, autostart=True)
+            for when, left in interrupted(now, plan(now, asked).steps):
+                again = plan(left, asked)
+                assert not again.refusals, when
+                after = predict(left, again.steps)
+                assert is_reached(after, wanted), when
+                assert after.autostart, when
+                assert (after.seed_medium, after.managed_save) == (
+                    (None, False) if wanted == "running" else (None, now.managed_save)
+                ), when
+                seen += 1
+    assert seen > 100
+
+
+def test_a_reset_is_for_what_runs() -> None:
+    assert kinds(facts("running"), Wanted(reset=True)) == ["reset"]
+    assert predict(facts("running"), plan(facts("running"), Wanted(reset=True)).steps).resets == 1
+    assert kinds(facts("shutoff"), Wanted("running", reset=True)) == ["start"]
+    assert kinds(facts("paused", "user"), Wanted("running", reset=True)) == ["resume", "reset"]
+    saved = facts("shutoff", "saved", managed_save=True)
+    assert kinds(saved, Wanted("running", reset=True)) == ["restore", "reset"]
+    assert "only a running domain can be reset" in refused(facts("shutoff"), Wanted(reset=True))
+    assert "in phase purging" in refused(facts("running", phase="purging"), Wanted(reset=True))
+
+
+# state, reason, steps to paused, steps to saved; text: a part of why not
+KEEPING: list[tuple[str, str, list[str] | str, list[str] | str]] = [
+    ("running", "booted", ["suspend"], ["save"]),
+    ("blocked", "unknown", ["suspend"], ["save"]),
+    ("paused", "user", [], ["save"]),
+    ("paused", "ioerror", [], ["save"]),
+    ("paused", "starting_up", ["await_running", "suspend"], ["await_running", "save"]),
+    (
+        "paused",
+        "shutting_down",
+        "only a running domain can be paused",
+        "only a running domain can be saved",
+    ),
+    (
+        "paused",
+        "crashed",
+        "only a running domain can be paused",
+        "only a running domain can be saved",
+    ),
+    ("paused", "migration", "being migrated", "being migrated"),
+    ("paused", "save", "being saved", "being saved"),
+    ("pmsuspended", "unknown", ["wake", "suspend"], ["wake", "save"]),
+    (
+        "shutoff",
+        "shutdown",
+        "only a running domain can be paused",
+        "only a running domain can be saved",
+    ),
+    (
+        "shutdown",
+        "user",
+        "only a running domain can be paused",
+        "only a running domain can be saved",
+    ),
+    (
+        "crashed",
+        "panicked",
+        "only a running domain can be paused",
+        "only a running domain can be saved",
+    ),
+    (
+        "nostate",
+        "unknown",
+        "only a running domain can be paused",
+        "only a running domain can be saved",
+    ),
+]
+
+
+@pytest.mark.parametrize(("state", "reason", "to_paused", "to_saved"), KEEPING)
+def test_memory_is_kept_of_what_has_some(
+    state: str, reason: str, to_paused: list[str] | str, to_saved: list[str] | str
+) -> None:
+    for wanted, expected in (("paused", to_paused), ("saved", to_saved)):
+        now = facts(state, reason)
+        if isinstance(expected, str):
+            assert expected in refused(now, Wanted(wanted))
+            continue
+        assert kinds(now, Wanted(wanted)) == expected
+        assert is_reached(predict(now, plan(now, Wanted(wanted)).steps), wanted)
+
+
+def test_what_is_saved_stays_so_and_a_transient_domain_is_not_saved() -> None:
+    assert kinds(facts("shutoff", "saved", managed_save=True), Wanted("saved")) == []
+    assert "libvirt saves no memory" in refused(facts("running", persistent=False), Wanted("saved"))
+    assert kinds(facts("running", persistent=False), Wanted("paused")) == ["suspend"]
+
+
+REBOOTS: list[tuple[Facts, list[str]]] = [
+    (facts("running", "booted"), ["shutdown", "boot"]),
+    (facts("paused", "user"), ["resume", "shutdown", "boot"]),
+    (facts("paused", "shutting_down"), ["await_off", "boot"]),
+    (facts("shutoff", "shutdown"), ["start"]),
+    (facts("shutoff", "saved", managed_save=True), ["restore", "shutdown", "boot"]),
+    (facts("crashed", "panicked"), ["destroy_crashed", "boot"]),
+]
+
+
+@pytest.mark.parametrize(("now", "expected"), REBOOTS)
+def test_a_reboot_ends_running_from_wherever_it_was_cut_off(
+    now: Facts, expected: list[str]
+) -> None:
+    asked = Wanted(reboot=True)
+    assert kinds(now, asked) == expected
+    for when, left in interrupted(now, plan(now, asked).steps):
+        again = plan(left, asked)
+        assert not again.refusals, when
+        assert is_reached(predict(left, again.steps), "running"), when
+
+
+@pytest.mark.parametrize(
+    ("wanted", "part"),
+    [
+        (Wanted(), "nothing is requested"),
+        (Wanted("shutoff", reset=True), "reset: this restarts a domain"),
+        (Wanted("saved", reboot=True), "reboot: this shuts a domain down"),
+        (Wanted(reset=True, reboot=True), "and reset does not"),
+        (Wanted("shutoff", shutdown_timeout=-1), "shutdown_timeout: -1 is no time to wait"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(wanted: Wanted, part: str) -> None:
+    with pytest.raises(PlanRefused, match=part):
+        require_sound(wanted)
+    require_sound(Wanted("running", reset=True))
+    require_sound(Wanted("running", reboot=True))
