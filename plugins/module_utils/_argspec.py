@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Argument specifications as values that compose, and the frame that every module runs in.
-
-This file is private to the collection.
-"""
+"""Argument specifications as values that compose, and the frame that every module runs in."""
 
 from __future__ import annotations
 

@@ -8,8 +8,6 @@ Python caches what it compiles of files in a folder, but not of files in an arch
 those twice, first to say where they are. A module that imports fifty would spend a quarter of its
 time on that. This cache is in the folder of the locks, which only its user can enter. Its files are
 named after a digest of all that their content depends on, so none is ever out of date.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

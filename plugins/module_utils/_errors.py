@@ -6,8 +6,6 @@
 
 Helpers raise them; only a module's ``main()``, an action plugin or the inventory plugin turns one
 into a result. Each message names the value, the rule it breaks and what to do about it.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

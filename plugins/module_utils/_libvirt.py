@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The guarded import of libvirt's binding, and the conversion of its errors to ours.
-
-This file is private to the collection.
-"""
+"""The guarded import of libvirt's binding, and the conversion of its errors to ours."""
 
 from __future__ import annotations
 

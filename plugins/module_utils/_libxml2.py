@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The lock between lxml and libvirt, which share libxml2 in one process.
-
-This file is private to the collection.
-"""
+"""The lock between lxml and libvirt, which share libxml2 in one process."""
 
 from __future__ import annotations
 

@@ -7,8 +7,6 @@
 Domain XML comes from any user who may define a domain, and metadata from any user who may write
 it: it is untrusted. Entities are never expanded, nothing is fetched, a document type is refused,
 depth and size are limited.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Sizes: bare numbers are MiB, strings may carry a unit.
-
-This file is private to the collection.
-"""
+"""Sizes: bare numbers are MiB, strings may carry a unit."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Detection of hypervisors that stop responding, whatever the user has configured.
-
-This file is private to the collection.
-"""
+"""Detection of hypervisors that stop responding, whatever the user has configured."""
 
 from __future__ import annotations
 

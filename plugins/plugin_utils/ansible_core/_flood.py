@@ -7,8 +7,6 @@
 Connection plugins collect all output without a limit. How much this process has read, where the
 system tells, and how its memory has grown is checked while it works; a waiting process is not
 disturbed.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@ Ansible parses all imports of a module to pack it, once in each run, and the fir
 playbook waits for that. It packs into a folder that is removed with the run; this stores the
 packed modules below ``ANSIBLE_HOME`` and puts them back into that folder in the next run, as long
 as no file that they may contain has changed. Ansible packs whatever is not in the cache as usual.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@
 A result is checked for the shape of its kind (:mod:`answer_shapes`) before it gets one of these
 types; a unit test compares both. Any top-level key may be missing or None; values of type
 ``object`` are not checked.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@
 To Ansible a module's result is more than that. Its ``ansible_facts`` become variables of the play,
 other keys add hosts, groups and statistics. No module of this collection returns such keys, so a
 result that has them is not from that module.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

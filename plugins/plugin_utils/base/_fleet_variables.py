@@ -5,8 +5,6 @@
 """The variables of the fleet and of a hypervisor, templated.
 
 Without those of VMs (``_batch.py``), which load everything that describes a VM.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Output to the screen or a file, as a table or in a machine-readable format.
-
-This file is private to the collection.
-"""
+"""Output to the screen or a file, as a table or in a machine-readable format."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The results that the hosts of a play have registered.
-
-This file is private to the collection.
-"""
+"""The results that the hosts of a play have registered."""
 
 from __future__ import annotations
 

@@ -6,8 +6,6 @@
 
 Ansible ignores an extra variable that nothing reads, so a typo would do something else than
 requested.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

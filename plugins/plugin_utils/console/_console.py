@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Starting the helper that holds a console open, and waiting for its end.
-
-This file is private to the collection.
-"""
+"""Starting the helper that holds a console open, and waiting for its end."""
 
 from __future__ import annotations
 

@@ -7,8 +7,6 @@
 It runs in any Python of the controller with the standard library and, for the browser, websockify.
 Its first line of input is its order; it exits when its input ends, so with the process that started
 it, however that dies. Its output is lines of JSON.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

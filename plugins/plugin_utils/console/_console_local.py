@@ -6,8 +6,6 @@
 
 The viewer reads port and password from a file in remote-viewer's format that only its user can
 read.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@
 anywhere else.
 
 The guest's clipboard and desktop name are ignored. The page shows the server's messages.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

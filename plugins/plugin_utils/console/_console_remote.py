@@ -5,8 +5,6 @@
 """The controller's side of a program on a hypervisor: one SSH connection each.
 
 Part of the console helper, which has only Python's standard library.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

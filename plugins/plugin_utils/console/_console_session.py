@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""One console from opening to closing, with all its viewers: the helper's state.
-
-This file is private to the collection.
-"""
+"""One console from opening to closing, with all its viewers: the helper's state."""
 
 from __future__ import annotations
 

@@ -6,8 +6,6 @@
 
 Requests without the path's token, with another host name, or from another site's page are refused.
 websockify handles the WebSocket, noVNC is served as installed.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

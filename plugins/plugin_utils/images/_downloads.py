@@ -6,8 +6,6 @@
 
 They are in the user's cache folder under their checksum, complete or not at all, and can be removed
 at any time.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@
 
 Ansible has a process for each hypervisor. They coordinate through a small file per run in the
 user's cache folder, which a later run removes once its own run has ended.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

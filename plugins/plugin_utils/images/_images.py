@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Images on the controller, and their transfer to a hypervisor.
-
-This file is private to the collection.
-"""
+"""Images on the controller, and their transfer to a hypervisor."""
 
 from __future__ import annotations
 

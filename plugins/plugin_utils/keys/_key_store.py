@@ -11,8 +11,6 @@
     client                link to client.v<n>: the controller's own certificate (a pkipath)
 
 Private files are 0600 from the moment they exist, and every change is a rename.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

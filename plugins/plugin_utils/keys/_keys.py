@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The controller's part of the fleet's keys, before any hypervisor gets new ones.
-
-This file is private to the collection.
-"""
+"""The controller's part of the fleet's keys, before any hypervisor gets new ones."""
 
 from __future__ import annotations
 

@@ -5,8 +5,6 @@
 """The VMs that a playbook requests, from options or from the ``vm_*`` and ``virt_*`` variables.
 
 Modules do not see variables: profiles, keys and images of the controller are resolved here.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

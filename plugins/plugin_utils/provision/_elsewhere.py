@@ -5,8 +5,6 @@
 """Check that no other hypervisor has a VM, for a task that runs on one.
 
 The controller reads the others itself, in parallel, as the inventory plugin does.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

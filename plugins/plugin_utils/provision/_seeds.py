@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Seeds from variables, converted for hypervisors without YAML and without exposing secrets.
-
-This file is private to the collection.
-"""
+"""Seeds from variables, converted for hypervisors without YAML and without exposing secrets."""
 
 from __future__ import annotations
 

@@ -6,8 +6,6 @@
 
 Titles and descriptions are arbitrary text from a hypervisor: text that looks like a template is
 marked unsafe, so that Ansible does not evaluate it.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

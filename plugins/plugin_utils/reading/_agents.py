@@ -6,8 +6,6 @@
 
 libvirt's client loses wake-ups when several threads wait on one connection (seen with 9.0), so each
 thread has its own. The hypervisor's first connection serves the first thread.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@ An agent, a console and ARP replies are a guest's own claim; a lease comes from 
 address from the VM's creator. If a guest claimed the address of another machine, its commands would
 run there: on any machine that accepts the same key, and on a hypervisor as root. A pinned host key
 would refuse the other machine; VMs that were not seeded have none.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

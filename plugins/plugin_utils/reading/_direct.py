@@ -6,8 +6,6 @@
 
 A hypervisor's variable ``virt_inventory_uri`` enables that. Only the inventory determines what is
 opened, never a result from a hypervisor.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

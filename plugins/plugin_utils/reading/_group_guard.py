@@ -6,8 +6,6 @@
 
 Any user who may define domains on one hypervisor controls their metadata. A play for hypervisors
 must not run on such a guest, nor one for a host that has the name of a group.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@
 
 """SSH options for a guest: only with its own host key, over connections that no other host shares,
 and through its hypervisor where necessary.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@
 
 Hypervisors are asked for their addresses, and for the owners of addresses that guests claim, only
 if a guest claims an address and no host key identifies the machine there.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@
 Ansible gets no output of a module before its end. So the source hypervisor is queried over a
 separate SSH connection, as for a console. Without a connection or output nothing is shown, and
 nothing waits for it: only the module moves VMs.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

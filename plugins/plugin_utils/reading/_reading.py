@@ -5,8 +5,6 @@
 """Reading hypervisors for the inventory: guests with all their known addresses.
 
 The result is plain data that can be cached.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@
 The password is sent through the input of the command, before what the command itself reads. Here
 it is in memory only (memfd_create(2)), which the program that starts ssh reads; it is no argument,
 in no environment and in no file, on neither machine.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@
 ssh finds a persistent connection by the path of its socket, which Ansible derives from address,
 port and user. Two guests at one address would share it, or a guest and a hypervisor, and the host
 key of the second would not be checked. So a guest's path is derived from the guest's identity.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@ A guest without an agent and without a lease of libvirt can be found in the hype
 table, after a query to all machines on its bridge, and in cloud-init's output on its console.
 libvirt reports neither. So a program is sent, made of the files that do the same for ``virt_wait``;
 it needs only Python there, and leaves nothing behind.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@
 
 They are sent through the input of the command that starts them: nothing is left there, and no
 argument contains a secret.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@ Over SSH libvirt connects through a program (its ``ext`` transport): a small scr
 ``ssh`` with exactly the options that Ansible would use (port, key, jump host, known hosts), and
 becomes root on the other side if Ansible would. So any user who can run a module there can read
 there.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@
 """Decide from all hypervisors' answers which VMs are adopted where, or why one is not.
 
 Names, UUIDs and MAC addresses are unique in the fleet, so all hypervisors must answer.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@
 """Adopting domains of a hypervisor: reading them, and writing our metadata.
 
 Nothing of a domain is changed but our metadata, which are written in one call.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

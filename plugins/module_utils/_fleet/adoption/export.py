@@ -8,8 +8,6 @@ It goes through the tables of settings: whatever a row reads from the definition
 specification, and stays if the reader accepts it and the result is what exists. Then everything
 that is a default is left out. What no row covers is listed, so that nobody takes the specification
 for the complete VM.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

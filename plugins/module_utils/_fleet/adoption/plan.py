@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Adopt VMs made by other means: reasons to refuse, and which disks become their own.
-
-This file is private to the collection.
-"""
+"""Adopt VMs made by other means: reasons to refuse, and which disks become their own."""
 
 from __future__ import annotations
 

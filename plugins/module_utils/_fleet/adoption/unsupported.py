@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a domain has beyond its specification: what a VM made from it would not have.
-
-This file is private to the collection.
-"""
+"""What a domain has beyond its specification: what a VM made from it would not have."""
 
 from __future__ import annotations
 

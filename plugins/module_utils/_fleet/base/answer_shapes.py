@@ -7,8 +7,6 @@
 A shape is one type or several; ``[shape]`` is a list of such values, ``[]`` an empty list; a
 mapping of keys to shapes is a mapping that has these keys (``key?`` may be missing); for
 :class:`Every` and :class:`NotEmpty` see there. Any other keys are ignored.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@
 
 In its own files, libvirt uses the first of two assignments; a shell uses the last. So our block is
 at the top of the former and at the bottom of the latter, and takes effect whatever else they say.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The message about a VM name that several hypervisors have.
-
-This file is private to the collection.
-"""
+"""The message about a VM name that several hypervisors have."""
 
 from __future__ import annotations
 

@@ -6,8 +6,6 @@
 
 A working hypervisor enforces its own limits, which end the task earlier and report why. These are
 for a hypervisor that does not respond at all.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

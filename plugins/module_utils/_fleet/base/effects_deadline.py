@@ -10,8 +10,6 @@ that exceeds the limit of its item is abandoned and replaced, and the item becom
 error. Nothing waits for an abandoned thread, not even the end of the process.
 
 Once a call hangs, more calls run in parallel, so that several hanging calls time out together.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

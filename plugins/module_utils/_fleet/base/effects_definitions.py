@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Changing domain definitions: the only module that calls libvirt for that.
-
-This file is private to the collection.
-"""
+"""Changing domain definitions: the only module that calls libvirt for that."""
 
 from __future__ import annotations
 

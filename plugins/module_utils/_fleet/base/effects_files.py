@@ -6,8 +6,6 @@
 
 The only module that renames files. New content is written beside its destination, readable by its
 owner only whatever its final mode, flushed, and renamed into place in one step.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@
 
 Their files are in a directory that no other user may enter: in /run/lock, any user could hold a
 lock file for ever, or replace it with a link.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

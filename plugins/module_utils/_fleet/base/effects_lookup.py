@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Finding domains by name, and reading and writing our metadata in them.
-
-This file is private to the collection.
-"""
+"""Finding domains by name, and reading and writing our metadata in them."""
 
 from __future__ import annotations
 

@@ -6,8 +6,6 @@
 
 The only module that starts programs. ``run`` and ``attempt`` are for system programs, regardless
 of the session's search path; ``execute`` finds a program as the session does.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""systemd units: those of libvirt, their error messages, and units of our own.
-
-This file is private to the collection.
-"""
+"""systemd units: those of libvirt, their error messages, and units of our own."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The possible findings of preflight: each kind with its stable id, severity and remedy.
-
-This file is private to the collection.
-"""
+"""The possible findings of preflight: each kind with its stable id, severity and remedy."""
 
 from __future__ import annotations
 

@@ -9,8 +9,6 @@ and such an address would end up in files and command lines unchanged. A zone is
 machine and means nothing to another, so an address with a zone is refused.
 
 The inventory sends this file to hypervisors, so it imports nothing of ours.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -10,8 +10,6 @@ Either is checked with ``isinstance``, or with the readers here, before it is us
 Anyone who may define domains can write the JSON that is kept in their metadata. Python reads more:
 NaN and infinite numbers, integers of any length, and lists so deep that reading, comparing or
 writing them fails; :func:`stored_problem` says what makes such a text unusable.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The key files of a hypervisor: the paths that libvirt and QEMU read by default.
-
-This file is private to the collection.
-"""
+"""The key files of a hypervisor: the paths that libvirt and QEMU read by default."""
 
 from __future__ import annotations
 

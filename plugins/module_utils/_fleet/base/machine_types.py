@@ -7,8 +7,6 @@
 A name without a version (``q35``) means a different machine on each version of QEMU, and a VM that
 was started on a newer one cannot migrate to an older one. So a VM gets a versioned type
 (``pc-q35-7.2``) that all hypervisors support.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -10,8 +10,6 @@ write it: a value that is too long or contains control characters is left out wh
 key with a line break must not become two lines of a known_hosts file) and refused when writing, so
 that whatever is written is read back exactly. What was left out is in ``broken``: nothing changes
 such a VM, and what could be read of it still counts.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

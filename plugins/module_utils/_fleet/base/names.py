@@ -6,8 +6,6 @@
 
 A VM's name is a libvirt domain name, part of file names, an Ansible inventory name, and,
 unless the seed says otherwise, the guest's host name. The strictest of these rules decides.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

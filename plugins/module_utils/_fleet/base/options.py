@@ -7,8 +7,6 @@
 Values come from YAML, from a module's arguments and from ``-e name=value``, where each is a
 string: ``"2"`` is the number, ``"no"`` the boolean, and JSON text a list or mapping. Anything
 else is a problem that names the value, the rule and the remedy. ``None`` means not given.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

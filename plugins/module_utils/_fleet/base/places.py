@@ -7,8 +7,6 @@
 A place is the path of an element (``serial``) or of an attribute (``driver/@cache``, ``@device``).
 One that is only read or cleared may select among elements (``timer[@name='rtc']/@track``).
 A setting without such a place is a ``Pair`` of functions.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@
 """How much may be read from one hypervisor, and until when: every answer of libvirt is counted.
 
 A thread that is no longer waited for ends with its next call.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

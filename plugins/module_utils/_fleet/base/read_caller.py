@@ -7,8 +7,6 @@
 Killing a play does not end what runs for it: its modules keep running on the hypervisors, and its
 own processes on the controller. Long-running work that only reads, or writes a file without a name
 yet, checks here and ends.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

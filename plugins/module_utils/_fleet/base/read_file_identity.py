@@ -6,8 +6,6 @@
 
 An inode number is reused, often immediately, when its file is gone. Its generation differs then,
 on file systems that have one.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Processes of this machine, as the kernel lists them in /proc/PID/stat (proc(5)).
-
-This file is private to the collection.
-"""
+"""Processes of this machine, as the kernel lists them in /proc/PID/stat (proc(5))."""
 
 from __future__ import annotations
 

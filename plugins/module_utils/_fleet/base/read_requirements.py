@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Missing dependencies of this machine, with the package names of its distribution.
-
-This file is private to the collection.
-"""
+"""Missing dependencies of this machine, with the package names of its distribution."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading a sparse file, whose holes may be much larger than its data.
-
-This file is private to the collection.
-"""
+"""Reading a sparse file, whose holes may be much larger than its data."""
 
 from __future__ import annotations
 

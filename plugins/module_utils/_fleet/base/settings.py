@@ -12,8 +12,6 @@ compared with it; ``fields_of`` turns it into a field if nothing else is done wi
 
 Defaults in an argument spec are for the documentation. Ansible never fills them into a VM: action
 plugins pass VMs on as plain mappings, so that explicit values stay distinct from defaults.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

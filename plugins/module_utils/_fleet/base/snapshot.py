@@ -7,8 +7,6 @@
 Readers fill it, results show it unchanged (``RETURN`` of ``virt_query`` and ``virt_host_info``
 documents each key), placement and planners use it. Every key is always present; unknown values are
 None. Keys that only some readers add are in a class of their own, ``total=False``.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

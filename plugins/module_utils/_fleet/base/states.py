@@ -7,8 +7,6 @@
 Source: enum virDomainState and the virDomain*Reason enums, virStoragePoolState
 (include/libvirt/libvirt-domain.h, libvirt-storage.h); the words are those ``virsh domstate
 --reason`` uses, which are the constants' own.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

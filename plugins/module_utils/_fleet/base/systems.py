@@ -7,8 +7,6 @@
 The defaults of settings suit Linux (virtio, a random number generator), so only what differs from
 that is here. The names are those of libosinfo's database, in which a system has
 an identifier (``http://debian.org/debian/12``) and a short one (``debian12``).
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What was read from a fleet, as text tables for people.
-
-This file is private to the collection.
-"""
+"""What was read from a fleet, as text tables for people."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A definition that libvirt itself refuses to start, for any caller.
-
-This file is private to the collection.
-"""
+"""A definition that libvirt itself refuses to start, for any caller."""
 
 from __future__ import annotations
 

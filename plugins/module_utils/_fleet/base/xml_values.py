@@ -7,8 +7,6 @@
 They look at direct children only and use no path language: a listing reads hundreds of
 documents, and iterating over children costs a fraction of what ``find`` or ``xpath`` cost.
 An absent or invalid value is None, never an exception.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

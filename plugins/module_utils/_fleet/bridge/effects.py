@@ -6,8 +6,6 @@
 
 The first plans, arms the rollback and starts the switch; the second, over a new connection, checks
 that everything is as required, and confirms.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@
 
 A file's name is the state: C(armed) from the moment the rollback can happen, then C(confirmed) or
 C(rolling-back) and C(rolled-back). Renaming that file decides, so it can never be both.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Debian's ifupdown: the uplink's stanzas in /etc/network/interfaces become the bridge's.
-
-This file is private to the collection.
-"""
+"""Debian's ifupdown: the uplink's stanzas in /etc/network/interfaces become the bridge's."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""netplan: the uplink's addressing moves to a new bridge, in the same files.
-
-This file is private to the collection.
-"""
+"""netplan: the uplink's addressing moves to a new bridge, in the same files."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""systemd-networkd: three files of our own, sorted before the uplink's, which stays as it is.
-
-This file is private to the collection.
-"""
+"""systemd-networkd: three files of our own, sorted before the uplink's, which stays as it is."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""NetworkManager: the uplink's profile becomes the port's, a new one of the bridge takes its IP.
-
-This file is private to the collection.
-"""
+"""NetworkManager: the uplink's profile becomes the port's, a new one of the bridge takes its IP."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The plan, from facts and requested bridges, and what is missing in the facts afterwards.
-
-This file is private to the collection.
-"""
+"""The plan, from facts and requested bridges, and what is missing in the facts afterwards."""
 
 from __future__ import annotations
 

@@ -5,8 +5,6 @@
 """Reading a machine's network: interfaces, routes, and what manages them.
 
 Detection is by what manages the interface now, not by what is installed.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

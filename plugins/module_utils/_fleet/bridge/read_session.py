@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Determining when this SSH connection was opened.
-
-This file is private to the collection.
-"""
+"""Determining when this SSH connection was opened."""
 
 from __future__ import annotations
 

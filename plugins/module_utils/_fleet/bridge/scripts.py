@@ -6,8 +6,6 @@
 
 They are shell scripts, so that they need nothing of Ansible, which has ended by then. Renaming one
 file decides between them: C(armed) becomes C(rolling-back) or C(confirmed), never both.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Types that the parts of the bridge plan share.
-
-This file is private to the collection.
-"""
+"""Types that the parts of the bridge plan share."""
 
 from __future__ import annotations
 

@@ -6,8 +6,6 @@
 
 The copy is a VM like any other: its disks are created from base images, and the rest is requested
 as in its source's definition, without what identifies the source.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

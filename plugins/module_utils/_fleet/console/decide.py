@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which console of which VM is opened, based on the answers of all hypervisors.
-
-This file is private to the collection.
-"""
+"""Which console of which VM is opened, based on the answers of all hypervisors."""
 
 from __future__ import annotations
 

@@ -8,8 +8,6 @@ Its first line of input is the request, and its first line of output the reply. 
 password on the screen for as long as its input is open; ``screen`` and ``serial`` connect its input
 and output to the graphics server or to the serial console. It writes no file, and ends with its
 input, and so with the controller.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

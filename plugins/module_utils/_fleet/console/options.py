@@ -4,8 +4,6 @@
 
 """The options of ``virt_screenshot`` and ``virt_console_log``, for the modules and their action
 plugins.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

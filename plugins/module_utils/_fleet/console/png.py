@@ -8,8 +8,6 @@ A picture is guest content that comes from a hypervisor. Only the parts that eve
 and only if the picture has its stated size.
 
 Source: W3C PNG specification; netpbm's ppm(5).
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

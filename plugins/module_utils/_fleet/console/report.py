@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The screens and consoles of a fleet, as text and as one page of pictures to look at.
-
-This file is private to the collection.
-"""
+"""The screens and consoles of a fleet, as text and as one page of pictures to look at."""
 
 from __future__ import annotations
 

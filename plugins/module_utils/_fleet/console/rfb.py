@@ -10,8 +10,6 @@ an invalid message ends the connection. A viewer is offered only encodings whose
 parsed here.
 
 Source: RFC 6143; the community's rfbproto for the pseudo-encodings; QEMU's ui/vnc.c.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@ A terminal can be told to do more than show text: to answer (and so to type), se
 titles, write files, download. So only what is listed here passes; the rest is left out.
 
 Source: ECMA-48; xterm's ctlseqs.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

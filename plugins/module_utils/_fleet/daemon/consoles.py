@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Screens (VNC) that can be reached from other machines, and whether they lose TLS.
-
-This file is private to the collection.
-"""
+"""Screens (VNC) that can be reached from other machines, and whether they lose TLS."""
 
 from __future__ import annotations
 

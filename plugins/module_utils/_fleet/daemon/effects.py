@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""libvirt's daemons on this machine: reading and correcting their units and files.
-
-This file is private to the collection.
-"""
+"""libvirt's daemons on this machine: reading and correcting their units and files."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The kernel setting for post-copy: unprivileged QEMU receives memory while the guest runs.
-
-This file is private to the collection.
-"""
+"""The kernel setting for post-copy: unprivileged QEMU receives memory while the guest runs."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The lines we write to qemu.conf and to the other files that libvirt reads.
-
-This file is private to the collection.
-"""
+"""The lines we write to qemu.conf and to the other files that libvirt reads."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Packages of a hypervisor: the arguments of Ansible's own modules, and reading their results.
-
-This file is private to the collection.
-"""
+"""Packages of a hypervisor: the arguments of Ansible's own modules, and reading their results."""
 
 from __future__ import annotations
 

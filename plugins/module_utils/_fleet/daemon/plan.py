@@ -7,8 +7,6 @@
 libvirt can be set up in three ways: one daemon for which systemd opens the sockets (V(sockets)),
 one daemon that opens them itself (``--listen``, V(listen)), and a daemon for each driver with a
 proxy for the network (V(modular)). A machine's units show which one it has.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

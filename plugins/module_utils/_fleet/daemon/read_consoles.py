@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The domains on this machine with remotely reachable screens, even if libvirt is not running.
-
-This file is private to the collection.
-"""
+"""The domains on this machine with remotely reachable screens, even if libvirt is not running."""
 
 from __future__ import annotations
 

@@ -8,8 +8,6 @@ Several plans take turns in one thread: with several threads on one connection, 
 occasionally does not wake the one whose reply has arrived (seen with 9.0, not with 11.3). A step is
 a generator that yields while it waits. Where steps have stages, all plans finish one before any
 begins the next.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@
 An owner is a process of this host, or a run that is between two of its steps (its claim belongs to
 no process then). The lease of a dead owner may be taken over. A run between two steps counts as
 dead once its claim has not changed for a while, as seen from here; no clocks are compared.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

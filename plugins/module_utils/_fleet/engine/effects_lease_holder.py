@@ -6,8 +6,6 @@
 
 A process is identified by the host's boot ID, its PID and its start time, so that neither a reboot
 nor a reused PID makes a dead owner look alive. No wall clocks are compared.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@
 
 A task with ``failed_when: false`` registers no failure, whatever happened to its module. So only
 the content of a result counts: a name without an outcome in it has failed.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

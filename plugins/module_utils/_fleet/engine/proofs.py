@@ -6,8 +6,6 @@
 
 ``PROOFS`` is the only place that decides whether a silent hypervisor prevents an action, and the
 guide shows it. Code that needs answers calls :func:`missing`.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@ A planner is a pure function of a snapshot and a request. It is called again whe
 have changed since: planning again is the check, so there is no second list of preconditions. Check
 mode applies the effects of the steps; the executor does the steps; tests of crashes start from
 every snapshot that a kill may leave, and plan again.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

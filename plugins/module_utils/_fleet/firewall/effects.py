@@ -5,8 +5,6 @@
 """Admitting peers through the active firewall of this machine, whichever it is.
 
 Only accept rules are added, and only our own rules are removed, so no connection is cut.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@ A table of our own cannot do that: a packet must be accepted by every table, and
 final. So the chain that drops gets one more rule at its head: a jump into a chain of ours beside
 it. The same is written to a file that the distribution's ruleset includes in its last line. The
 ruleset is never reloaded for that: rules that programs have added since would be lost.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@ A verdict of another table cannot undo a drop, so opening a port requires knowin
 drop its packets. A rule matches certainly, certainly not, or depending on what is not known here
 (addresses, interfaces, sets, marks). An uncertain match decides nothing, except for a jump into a
 chain that drops: opening a chain unnecessarily does no harm.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@
 """The rules that let peers reach libvirt, in the syntax of each firewall, and their changes.
 
 Every rule carries a mark, by which a later run distinguishes its own rules from the site's.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A domain's entry while only its own XML is known, and its snapshots.
-
-This file is private to the collection.
-"""
+"""A domain's entry while only its own XML is known, and its snapshots."""
 
 from __future__ import annotations
 

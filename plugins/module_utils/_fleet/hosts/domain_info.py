@@ -7,8 +7,6 @@
 What the document does not state is None, or the default in libvirt's format documentation.
 Unknown elements and attributes are ignored. Disks, NICs, graphics and consoles come in the
 document's order.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

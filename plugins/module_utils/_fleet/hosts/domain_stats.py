@@ -5,8 +5,6 @@
 """libvirt's flat statistics (``block.0.name``, ``net.1.rx.bytes``) as records.
 
 Source: virConnectGetAllDomainStats in libvirt's API documentation.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@
 """The maintenance mark of a hypervisor: an empty volume in the pool of base images.
 
 libvirt stores it, so that every reader of the hypervisor sees it, by any transport.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What was on each hypervisor when VMs were placed, in a form that is fast to compare later.
-
-This file is private to the collection.
-"""
+"""What was on each hypervisor when VMs were placed, in a form that is fast to compare later."""
 
 from __future__ import annotations
 

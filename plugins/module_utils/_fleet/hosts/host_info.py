@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A host's capabilities XML (virConnectGetCapabilities) as the facts that results show.
-
-This file is private to the collection.
-"""
+"""A host's capabilities XML (virConnectGetCapabilities) as the facts that results show."""
 
 from __future__ import annotations
 

@@ -6,8 +6,6 @@
 
 On its destination there are a claim, which reserves its place, and the incoming VM, which is
 defined only after it has arrived.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

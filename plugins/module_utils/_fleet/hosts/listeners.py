@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""TCP sockets (``/proc/net/tcp``), and listening ones of libvirt or QEMU that should not be.
-
-This file is private to the collection.
-"""
+"""TCP sockets (``/proc/net/tcp``), and listening ones of libvirt or QEMU that should not be."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""XML of virtual networks and host interfaces (virNetworkGetXMLDesc, virInterfaceGetXMLDesc).
-
-This file is private to the collection.
-"""
+"""XML of virtual networks and host interfaces (virNetworkGetXMLDesc, virInterfaceGetXMLDesc)."""
 
 from __future__ import annotations
 

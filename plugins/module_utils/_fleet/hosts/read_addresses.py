@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The addresses of a running guest.
-
-This file is private to the collection.
-"""
+"""The addresses of a running guest."""
 
 from __future__ import annotations
 

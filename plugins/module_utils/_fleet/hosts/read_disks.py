@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The actual state of domains' disks: their volume, sizes, backing file, and problems.
-
-This file is private to the collection.
-"""
+"""The actual state of domains' disks: their volume, sizes, backing file, and problems."""
 
 from __future__ import annotations
 

@@ -6,8 +6,6 @@
 
 The cost is a constant number of calls for the host (lists, one bulk statistics call, one listing
 per pool) and one description per domain.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

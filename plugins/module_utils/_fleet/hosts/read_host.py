@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading a hypervisor: what ``virt_host_info`` returns.
-
-This file is private to the collection.
-"""
+"""Reading a hypervisor: what ``virt_host_info`` returns."""
 
 from __future__ import annotations
 

@@ -5,8 +5,6 @@
 """Which MAC address has which IP address on this machine's networks: the kernel's ARP table.
 
 Only IPv4: the kernel has no file with a table of IPv6 neighbours.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@
 """What VMs may need of a hypervisor beyond libvirt's own data: devices, memory, helpers.
 
 Each is None where it is unknown, as for a hypervisor that is read remotely.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What placement and claims need to know of a hypervisor beyond ``virt_host_info``'s summary.
-
-This file is private to the collection.
-"""
+"""What placement and claims need to know of a hypervisor beyond ``virt_host_info``'s summary."""
 
 from __future__ import annotations
 

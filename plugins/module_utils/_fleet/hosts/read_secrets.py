@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Secrets that libvirt stores: their UUIDs and usages. Their values are never read.
-
-This file is private to the collection.
-"""
+"""Secrets that libvirt stores: their UUIDs and usages. Their values are never read."""
 
 from __future__ import annotations
 

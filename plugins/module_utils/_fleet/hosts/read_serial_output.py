@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What guests wrote to their serial consoles, where libvirt logs it.
-
-This file is private to the collection.
-"""
+"""What guests wrote to their serial consoles, where libvirt logs it."""
 
 from __future__ import annotations
 

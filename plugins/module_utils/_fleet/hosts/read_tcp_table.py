@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The TCP sockets of this machine, as the kernel lists them (proc(5)).
-
-This file is private to the collection.
-"""
+"""The TCP sockets of this machine, as the kernel lists them (proc(5))."""
 
 from __future__ import annotations
 

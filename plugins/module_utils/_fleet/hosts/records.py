@@ -6,8 +6,6 @@
 
 Columns are only ever added. A hypervisor that did not answer has a record of its own, with the
 reason as its ``error``.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@
 """A guest's serial console output: its end as text, and the addresses cloud-init reports.
 
 Everything here comes from the guest, which may write anything.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The work of ``virt_image`` on the hypervisor: ensure that an image is a base image.
-
-This file is private to the collection.
-"""
+"""The work of ``virt_image`` on the hypervisor: ensure that an image is a base image."""
 
 from __future__ import annotations
 

@@ -6,8 +6,6 @@
 
 It is written without a name (O_TMPFILE), so a process that dies leaves nothing. On file systems
 without such files (NFS), it has a hidden name that identifies its owner until it is complete.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

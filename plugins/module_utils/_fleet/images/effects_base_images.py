@@ -6,8 +6,6 @@
 
 The base pool is a folder of files ``<sha256>-<name>.qcow2`` (or ``.raw``), which are always
 complete. Apart from libvirt calls, this module works on files of the machine it runs on.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@
 
 The cache is a convenience and may vanish or be damaged at any time. A file is identified by
 device, inode, size, modification and change time: replacing or writing it changes one of them.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Downloading a file over https only: verified server, within limits, checksum checked at the end.
-
-This file is private to the collection.
-"""
+"""Downloading over https only: verified server, within limits, checksum checked at the end."""
 
 from __future__ import annotations
 

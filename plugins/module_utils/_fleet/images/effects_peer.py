@@ -6,8 +6,6 @@
 
 Received data is trusted no more than any other source: it must have the digest, and becomes a base
 image in the same way. Holes are transferred as holes.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@
 A download is identified by its checksum, a base image by its content. For an uncompressed file
 with a SHA-256 checksum the two are the same; for others, the mapping is cached, and if the cache
 entry is lost the file is downloaded once more.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

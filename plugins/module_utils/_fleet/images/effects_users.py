@@ -8,8 +8,6 @@ A base image is used by any overlay on it in any pool, attached to a VM or not, 
 creation. A creation claims its image before it creates anything from it, and under the host's lock:
 an image that is checked and removed under that lock is either seen as claimed, or gone before the
 claim, and then that creation fails with an error and creates nothing.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The limits for fetching an image, and the hypervisors it is requested from.
-
-This file is private to the collection.
-"""
+"""The limits for fetching an image, and the hypervisors it is requested from."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Checking an image file on this machine: its header ourselves, its structure with qemu-img.
-
-This file is private to the collection.
-"""
+"""Checking an image file on this machine: its header ourselves, its structure with qemu-img."""
 
 from __future__ import annotations
 

@@ -5,8 +5,6 @@
 """Unpacking compressed images while reading: within a limit, without an intermediate file.
 
 xz and gzip are unpacked by Python's own modules, zstd by its library, which QEMU needs anyway.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

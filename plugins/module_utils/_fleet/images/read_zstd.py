@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Unpacking zstd with the ubiquitous C library, as Python only supports it since 3.14.
-
-This file is private to the collection.
-"""
+"""Unpacking zstd with the ubiquitous C library, as Python only supports it since 3.14."""
 
 from __future__ import annotations
 

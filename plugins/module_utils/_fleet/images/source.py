@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The source of a disk's content, as the user writes it: one string, four kinds.
-
-This file is private to the collection.
-"""
+"""The source of a disk's content, as the user writes it: one string, four kinds."""
 
 from __future__ import annotations
 

@@ -6,8 +6,6 @@
 
 Times are seconds since the epoch. A CA is identified by the SHA-256 of its certificate, a key by
 that of its public key.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

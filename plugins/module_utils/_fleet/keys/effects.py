@@ -7,8 +7,6 @@
 All files of a state are in one folder, a version; the paths that libvirt and qemu read are links
 through ``current``, itself a link to a version. So renaming one link activates a complete new state
 at once. Everything before that can be interrupted and repeated.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@ libvirt frees the old credentials at once, even while a connection that uses the
 handshake; when that handshake continues, the daemon crashes (seen with 9.0 and 11.3). So for a
 moment no client is admitted: with a limit of one client, which is us, new connections wait in the
 kernel's queue, and handshakes in progress finish. Then the files are read and the limits restored.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

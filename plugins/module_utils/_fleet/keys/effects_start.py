@@ -5,8 +5,6 @@
 """Starting daemons that failed for lack of valid keys, once new ones are deployed.
 
 systemd gives up on a unit that fails a few times, and on its sockets; nothing starts it then.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

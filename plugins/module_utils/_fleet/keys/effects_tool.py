@@ -6,8 +6,6 @@
 
 A private key goes from the program straight into a file that only its owner may read; it never
 appears in an argument, an environment variable or any other output.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The hypervisors whose keys a run could not update, for the end of that run.
-
-This file is private to the collection.
-"""
+"""The hypervisors whose keys a run could not update, for the end of that run."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Base images that back VMs' disks and are missing on the VMs' destinations.
-
-This file is private to the collection.
-"""
+"""Base images that back VMs' disks and are missing on the VMs' destinations."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Decide for the whole fleet: where the VMs to move are, and where each of them goes.
-
-This file is private to the collection.
-"""
+"""Decide for the whole fleet: where the VMs to move are, and where each of them goes."""
 
 from __future__ import annotations
 

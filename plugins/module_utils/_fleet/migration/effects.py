@@ -11,8 +11,6 @@ is shut off is started paused for that, so that its guest never runs meanwhile: 
 ensures that only one endpoint has it. Which endpoint has it afterwards is read from both, whatever
 the call returned. Only then are the source's volumes removed, and the marks last: a call that is
 killed leaves what the next one needs to finish.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@
 
 virsh runs in the unit, and libvirt continues the move even if virsh is killed. So the move survives
 this module and the controller, and the next run finds it.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

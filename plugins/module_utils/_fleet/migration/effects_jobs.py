@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The VMs that one call moves, and the result of each.
-
-This file is private to the collection.
-"""
+"""The VMs that one call moves, and the result of each."""
 
 from __future__ import annotations
 

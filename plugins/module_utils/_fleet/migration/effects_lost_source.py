@@ -5,8 +5,6 @@
 """Finishing or undoing, on the destination, a move whose source is declared lost.
 
 :mod:`._fleet.migration.lost_source` decides what to do; this file reads the facts and does it.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@
 
 No step is undone on its own. Whatever happens once the VM is marked, both endpoints are checked,
 and the move is finished or undone.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@
 A module reports nothing before its end. So it writes its last line to a file that lasts until the
 next boot, and a program that the controller sends (:func:`main`) reads it, and writes no file. That
 program ends with its input, and so with the controller.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

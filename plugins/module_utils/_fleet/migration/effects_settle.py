@@ -5,8 +5,6 @@
 """After a move, however it ended: reading which endpoint has the VM, and cleaning up.
 
 ``_fleet/migration/settling.py`` decides what to do in which case; this file reads and does it.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@
 A claim is a domain on the destination that reserves the VM's capacity under another name and UUID
 and that libvirt refuses to start. It is defined once no file is found in the way of its volumes,
 and before the first of them is created: whatever has those names comes from moving this VM.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

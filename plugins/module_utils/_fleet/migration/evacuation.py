@@ -5,8 +5,6 @@
 """Evacuate a hypervisor and return its VMs: which VMs move, and where each of them goes.
 
 All are placed at once, the largest first. One that cannot move is a problem and stops no other.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@
 No VM is started. One that libvirt has defined there, or that runs there, has arrived complete, with
 its disks. If it has not arrived, the copies on the destination may be all that is left, so none
 with content is removed: it cannot be determined there how much of a disk it holds.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a move does with a VM's disks: which volumes are created for them, and reasons to refuse.
-
-This file is private to the collection.
-"""
+"""What a move does with a VM's disks: which volumes are created for them, and reasons to refuse."""
 
 from __future__ import annotations
 

@@ -7,8 +7,6 @@
 First come those up to libvirt's own move (:func:`begin`). What follows is planned when it has
 ended, from what both ends have then: :func:`finish` if the VM has arrived, :func:`undo` if it is
 still on the source (:mod:`.settling` decides which). Check mode derives both from its prediction.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading both endpoints of a move: the VM on this host, the destination through its libvirt.
-
-This file is private to the collection.
-"""
+"""Reading both endpoints of a move: the VM on this host, the destination through its libvirt."""
 
 from __future__ import annotations
 

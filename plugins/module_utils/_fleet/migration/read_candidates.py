@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading what the choice of a destination needs of a hypervisor and of the VMs to move.
-
-This file is private to the collection.
-"""
+"""Reading what the choice of a destination needs of a hypervisor and of the VMs to move."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The endpoints of a move: what source and destination have of the VM.
-
-This file is private to the collection.
-"""
+"""The endpoints of a move: what source and destination have of the VM."""
 
 from __future__ import annotations
 

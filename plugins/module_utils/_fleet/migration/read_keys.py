@@ -6,8 +6,6 @@
 
 libvirt reports only that its peer's certificate was not verified, and QEMU reports it when volumes
 have been created already.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

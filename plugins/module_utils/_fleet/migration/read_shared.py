@@ -7,8 +7,6 @@
 The pools have the same id in a file. A folder that was copied or restored has that too, so an empty
 file with a random name is created in the destination's pool, and must show up on the source. Check
 mode creates nothing and relies on the id.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@
 
 libvirt's daemon opens one for each move, and does not report which. So moves start one after the
 other on a host, and a new connection belongs to the move that has just started.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

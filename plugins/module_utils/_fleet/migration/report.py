@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Report on VMs that were to move, or whose moves were to be repaired.
-
-This file is private to the collection.
-"""
+"""Report on VMs that were to move, or whose moves were to be repaired."""
 
 from __future__ import annotations
 

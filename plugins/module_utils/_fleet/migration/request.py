@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Read the options of a migration, and report everything that is wrong with them.
-
-This file is private to the collection.
-"""
+"""Read the options of a migration, and report everything that is wrong with them."""
 
 from __future__ import annotations
 

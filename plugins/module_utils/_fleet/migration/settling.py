@@ -6,8 +6,6 @@
 
 libvirt defines the VM on the destination when it has been transferred completely, and not before.
 So a definition there is the VM, and is never removed.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is known of both ends of a migration, and what has to be done.
-
-This file is private to the collection.
-"""
+"""What is known of both ends of a migration, and what has to be done."""
 
 from __future__ import annotations
 

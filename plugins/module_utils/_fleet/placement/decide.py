@@ -28,8 +28,6 @@ emulation
 Ties go to the name that sorts first, and no sum depends on the order of the hosts, so the same
 snapshot gives the same answer. Nothing is normalised over the current candidates: that would
 inflate a tiny difference to the full range, and make scores of two runs incomparable.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

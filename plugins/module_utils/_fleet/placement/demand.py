@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a VM's specification demands of its hypervisor, for placement.
-
-This file is private to the collection.
-"""
+"""What a VM's specification demands of its hypervisor, for placement."""
 
 from __future__ import annotations
 

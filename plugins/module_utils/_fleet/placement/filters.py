@@ -8,8 +8,6 @@ Two kinds: properties of a hypervisor (``fixed_rejection``; the same for every V
 demands, so it is evaluated once for a batch) and its remaining capacity (``load_rejection``,
 ``storage_rejection``, ``name_rejection``; evaluated for every placement). Both return the first
 filter that fails.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

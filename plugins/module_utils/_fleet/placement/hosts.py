@@ -6,8 +6,6 @@
 
 Missing or invalid values are never guessed: such a host is included, with a ``problem`` that says
 what is not known, and placement rejects it for that reason.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@
 With the sums, the evenness of the fleet, and the effect of one more VM on it, take only a few
 multiplications, however many hypervisors there are. Placement adds; evacuation and rebalance
 remove a VM from one hypervisor and add it to another with the same two calls.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

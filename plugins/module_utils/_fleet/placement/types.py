@@ -5,8 +5,6 @@
 """The input and output of placement: requests, policy, rankings, rejections.
 
 Memory and disk are MiB throughout. Everything here is immutable.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Ensuring directory pools on this machine, each with an id that identifies it.
-
-This file is private to the collection.
-"""
+"""Ensuring directory pools on this machine, each with an id that identifies it."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The steps to set up a directory pool, which is found by its directory, whatever its name.
-
-This file is private to the collection.
-"""
+"""The steps to set up a directory pool, which is found by its directory, whatever its name."""
 
 from __future__ import annotations
 

@@ -5,8 +5,6 @@
 """From the facts of one hypervisor (``_host.preflight``) to findings.
 
 A check that could not be made has an entry in ``errors`` and no facts.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The facts of one hypervisor that preflight checks, as in its answer.
-
-This file is private to the collection.
-"""
+"""The facts of one hypervisor that preflight checks, as in its answer."""
 
 from __future__ import annotations
 

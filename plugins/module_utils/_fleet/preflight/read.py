@@ -5,8 +5,6 @@
 """The facts of one hypervisor that preflight evaluates (``_fleet.preflight.decide_host``).
 
 Each check is independent: one that cannot be performed leaves an entry in ``errors``.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

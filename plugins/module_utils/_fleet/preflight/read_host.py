@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Preflight facts of the machine itself: KVM, IOMMU, bridges, filters, listeners.
-
-This file is private to the collection.
-"""
+"""Preflight facts of the machine itself: KVM, IOMMU, bridges, filters, listeners."""
 
 from __future__ import annotations
 

@@ -7,8 +7,6 @@
 Names are verified as libvirt does: the certificate must contain the name connected to. In TLS 1.3
 the client's handshake completes before the server has checked its certificate; libvirt then sends
 one byte to signal that the client is admitted.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

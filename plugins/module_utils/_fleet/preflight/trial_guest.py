@@ -9,8 +9,6 @@ instructions, for example with incomplete nested virtualization. Only a trial sh
 boots like a boot loader and a kernel (real mode, protected mode, page tables, long mode, a return
 from an interrupt in both), counts for a while, and ends QEMU with a specific exit status; it takes
 a quarter of a second. kvm-pvm, for example, goes through all modes and cannot return.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@
 """A VM's definition with the requested settings, and nothing else changed.
 
 Only the elements of the settings that differ are touched; what no row owns stays as it is.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

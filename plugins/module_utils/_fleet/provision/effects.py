@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What ``virt_init`` does on a hypervisor, stage by stage, and what it returns.
-
-This file is private to the collection.
-"""
+"""What ``virt_init`` does on a hypervisor, stage by stage, and what it returns."""
 
 from __future__ import annotations
 

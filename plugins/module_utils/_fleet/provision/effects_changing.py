@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Changing an existing VM: its current state, and the changes it needs.
-
-This file is private to the collection.
-"""
+"""Changing an existing VM: its current state, and the changes it needs."""
 
 from __future__ import annotations
 

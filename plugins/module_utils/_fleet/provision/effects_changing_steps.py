@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Changing existing VMs: how each step is done and rolled back.
-
-This file is private to the collection.
-"""
+"""Changing existing VMs: how each step is done and rolled back."""
 
 from __future__ import annotations
 

@@ -14,8 +14,6 @@ the CPU time that the rest of the work needs.
 Whatever fails, exactly what this call created is removed; a call that is killed leaves a claim
 whose owner is dead, which the next run of the same request removes and creates again, or a complete
 VM that is yet to be started, which it starts.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Creating VMs: removing what was created of a VM that is given up, and nothing else.
-
-This file is private to the collection.
-"""
+"""Creating VMs: removing what was created of a VM that is given up, and nothing else."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Starting existing VMs whose request says that they run, as ``virt_state`` would.
-
-This file is private to the collection.
-"""
+"""Starting existing VMs whose request says that they run, as ``virt_state`` would."""
 
 from __future__ import annotations
 

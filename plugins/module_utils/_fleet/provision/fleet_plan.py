@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The fleet compared with the request: what is to be created, what differs, what is surplus.
-
-This file is private to the collection.
-"""
+"""The fleet compared with the request: what is to be created, what differs, what is surplus."""
 
 from __future__ import annotations
 

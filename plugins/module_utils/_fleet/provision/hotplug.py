@@ -6,8 +6,6 @@
 
 libvirt adds ports and controllers when a VM is started, never while it runs. Where the live
 definition lists no PCI controller it is not that of a running QEMU, and nothing is known.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@
 
 A request has only some of the settings of a VM that exists. The rules are those of a new VM
 (:mod:`..domain.rules`), on values that the rows read from the definition.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

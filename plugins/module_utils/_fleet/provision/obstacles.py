@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Why a difference cannot be removed in the running VM, and so waits for the next start.
-
-This file is private to the collection.
-"""
+"""Why a difference cannot be removed in the running VM, and so waits for the next start."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The options of ``virt_init``, apart from what reads them: some of its stages need no more.
-
-This file is private to the collection.
-"""
+"""The options of ``virt_init``, apart from what reads them: some of its stages need no more."""
 
 from __future__ import annotations
 

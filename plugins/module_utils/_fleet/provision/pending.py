@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which settings wait for the next start: the live definition compared with the stored one.
-
-This file is private to the collection.
-"""
+"""Which settings wait for the next start: the live definition compared with the stored one."""
 
 from __future__ import annotations
 

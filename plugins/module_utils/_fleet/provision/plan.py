@@ -7,8 +7,6 @@
 The running VM is changed first, the definition last: until it is written, the next run finds the
 same differences and finishes what was begun. What cannot be undone (growing a disk, removing a
 volume) comes after it.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@
 Its name is claimed first, with a definition that cannot be started. Its volumes are created under
 the claim, which records the progress of each. Then the definition is replaced by the final one, and
 the VM is started. What an interrupted run left is removed; if it was complete, it is started.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

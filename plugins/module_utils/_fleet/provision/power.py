@@ -6,8 +6,6 @@
 
 Only ``start`` that was written counts: its default concerns the creation of a VM, and a VM that was
 shut down since stays off. Nothing is ever stopped, and what a user has paused stays paused.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@
 
 libvirt turns a definition into QEMU's command line without defining or starting anything
 (virConnectDomainXMLToNative), with the checks that it makes of a definition.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@
 """Creating VMs, first half: the steps to do on this hypervisor, and what prevents them.
 
 Nothing is changed here. Every problem of every VM of a batch is found before the first is changed.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

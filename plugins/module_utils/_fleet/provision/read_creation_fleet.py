@@ -7,8 +7,6 @@
 If it is, claims aside, placement has seen all that could conflict with the claims, and the
 controller need not check again. The hypervisor with the claims reads the others itself, over
 libvirt's verified TLS, as a migration does.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@
 """Creating VMs: whether other hypervisors use a dead run's leftovers on shared storage.
 
 They are read over libvirt's verified TLS, as for a migration.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

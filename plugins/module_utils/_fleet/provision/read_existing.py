@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Comparing an existing VM with its specification.
-
-This file is private to the collection.
-"""
+"""Comparing an existing VM with its specification."""
 
 from __future__ import annotations
 

@@ -6,8 +6,6 @@
 
 libvirt may accept a definition and keep another value. What it rounds or leaves out is in the rows
 of the settings (``same``, ``absent``), so that the comparison of any run knows it.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

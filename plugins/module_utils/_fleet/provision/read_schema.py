@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Definitions with a user's XML fragment: libvirt's schema, and whether libvirt keeps it.
-
-This file is private to the collection.
-"""
+"""Definitions with a user's XML fragment: libvirt's schema, and whether libvirt keeps it."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Existing disks that the VM does not own: whether they are there, and who uses them.
-
-This file is private to the collection.
-"""
+"""Existing disks that the VM does not own: whether they are there, and who uses them."""
 
 from __future__ import annotations
 

@@ -5,8 +5,6 @@
 """VMs that are up to date, found while the hypervisor is read for placement.
 
 A batch without changes needs nothing else. Doubtful cases are left to the claim stage.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@
 
 Whether a step was undone is not concluded from what the calls returned: libvirt may have done what
 it reported as failed, and the reverse. Only what is read again counts.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

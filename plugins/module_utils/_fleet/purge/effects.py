@@ -8,8 +8,6 @@ Everything is checked before anything is changed. Then the domain is marked: pha
 this process as the owner, and a drive that cannot be opened, so that it can no longer be started.
 Then it is checked once more, its volumes are removed, and last its definition, which names them: a
 call that is killed leaves what the next one needs to finish.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

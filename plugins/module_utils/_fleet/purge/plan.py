@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is removed with a domain, what is kept and why, and reasons to refuse the removal.
-
-This file is private to the collection.
-"""
+"""What is removed with a domain, what is kept and why, and reasons to refuse the removal."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Decide from all hypervisors' answers where a VM is renamed, or why not.
-
-This file is private to the collection.
-"""
+"""Decide from all hypervisors' answers where a VM is renamed, or why not."""
 
 from __future__ import annotations
 

@@ -5,8 +5,6 @@
 """Renaming a domain, with the files that are named after it.
 
 Its volumes keep their names unless requested: a definition names them, and no new VM gets them.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

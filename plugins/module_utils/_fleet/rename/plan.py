@@ -8,8 +8,6 @@ Files named after it come first: the console log gets the new name, the firmware
 from the VM's UUID, since libvirt uses whatever exists under the name of a new VM; on request, its
 own volumes are renamed too. Each file has both names until the definition uses the new one. Then
 libvirt renames the domain, in one call. What exists shows how far a run came.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@
 
 They are JSON, which YAML parsers accept: no quoting rules are needed, and a hypervisor needs no
 YAML library.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

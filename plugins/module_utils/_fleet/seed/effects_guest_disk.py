@@ -6,8 +6,6 @@
 
 The hypervisor itself mounts nothing: a malicious file system or link of a guest only affects a
 small VM of its own, which has no network.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

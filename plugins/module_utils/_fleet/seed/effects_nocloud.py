@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Creating a NoCloud seed medium and the host key on it.
-
-This file is private to the collection.
-"""
+"""Creating a NoCloud seed medium and the host key on it."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Seeding offline: the seed is written into the VM's own disk before its first boot.
-
-This file is private to the collection.
-"""
+"""Seeding offline: the seed is written into the VM's own disk before its first boot."""
 
 from __future__ import annotations
 

@@ -7,8 +7,6 @@
 An SSH server answers long before packages are installed and commands have run. So a guest with
 either reports that it has started on its seed, and at the end cloud-init's own result. Both are
 lines on the console; their content comes from the guest, and concerns only that guest.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

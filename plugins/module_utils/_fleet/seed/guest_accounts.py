@@ -5,8 +5,6 @@
 """Users in a guest's disk: the texts of passwd(5), shadow(5), group(5), sudoers(5).
 
 Does what useradd and usermod would do, without running any program of the guest.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@
 """A seed as changes to a guest's own disk: files, folders, links, and removals.
 
 A seed produces the same guest as with the documents that cloud-init reads (``documents``).
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The first boot of a guest without cloud-init: a unit that runs once and removes itself.
-
-This file is private to the collection.
-"""
+"""The first boot of a guest without cloud-init: a unit that runs once and removes itself."""
 
 from __future__ import annotations
 

@@ -6,8 +6,6 @@
 
 Every NIC is matched by its MAC address, which also identifies its DHCP client: the default is the
 machine id, with which a VM recreated with the same address would get a different lease.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

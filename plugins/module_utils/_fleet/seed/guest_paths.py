@@ -7,8 +7,6 @@
 Nothing in a guest can lead to the hypervisor: its disk is mounted only by an appliance. But a link
 that leads out of the guest's own tree, or to nothing, is not a place for a guest's identity: what
 is written there would not be found, or would belong to something else.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The network configuration in a seed: options, checks against the VM's NICs.
-
-This file is private to the collection.
-"""
+"""The network configuration in a seed: options, checks against the VM's NICs."""
 
 from __future__ import annotations
 

@@ -5,8 +5,6 @@
 """Reading the less common options of a seed.
 
 No message shows values that may be secret: password hashes, file content, commands, user-data.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Public SSH keys as people write them, and the problems of invalid ones.
-
-This file is private to the collection.
-"""
+"""Public SSH keys as people write them, and the problems of invalid ones."""
 
 from __future__ import annotations
 

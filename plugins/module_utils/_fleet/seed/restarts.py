@@ -7,8 +7,6 @@
 Judged are the commands that are run and the keys of cloud-init that restart, not words: a comment,
 a file's content or a text that is printed may say "reboot". What a script of the guest does is not
 known.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

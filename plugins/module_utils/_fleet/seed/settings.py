@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The settings of a seed, one row each, in the order of the documentation.
-
-This file is private to the collection.
-"""
+"""The settings of a seed, one row each, in the order of the documentation."""
 
 from __future__ import annotations
 

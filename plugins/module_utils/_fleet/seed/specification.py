@@ -6,8 +6,6 @@
 
 Less common options are read in ``options`` and ``network``, which are imported only when needed.
 The documents that cloud-init reads are built in ``documents``.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 # Copyright (c) 2026 Fleet Virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Seeding an existing VM: the work of ``virt_seed`` on a hypervisor.
-
-This file is private to the collection.
-"""
+"""Seeding an existing VM: the work of ``virt_seed`` on a hypervisor."""
 
 from __future__ import annotations
 

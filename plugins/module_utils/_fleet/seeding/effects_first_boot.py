@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The outcome of a guest's first boot, recorded while a call waits for it.
-
-This file is private to the collection.
-"""
+"""The outcome of a guest's first boot, recorded while a call waits for it."""
 
 from __future__ import annotations
 

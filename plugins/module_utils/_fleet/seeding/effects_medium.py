@@ -7,8 +7,6 @@
 It holds secrets (the guest's private host key), and a migration fails with it. So it is removed as
 soon as the guest has proved that it applied its seed: its SSH server presents the host key that was
 generated for it, which cloud-init installs after it has read and stored everything.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -13,8 +13,6 @@ While its disk is written to, the VM cannot be started: its definition has phase
 drive whose medium never exists. A killed call leaves that state, with a record of what it was to
 write; only the same call may run again, and rewrites all of it: another seed would leave parts of
 this one.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -11,8 +11,6 @@ address to another machine. A VM that was seeded with a host key must present it
 been applied, and the medium is removed.
 
 When waiting for an address only, none is tried: a known address is enough.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""One VM that a call waits for: what libvirt, its agent and its console report about it.
-
-This file is private to the collection.
-"""
+"""One VM that a call waits for: what libvirt, its agent and its console report about it."""
 
 from __future__ import annotations
 

@@ -1,10 +1,7 @@
 # Copyright (c) 2026 Fleet Virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The seed medium in the definition of an existing domain, and the record of its seed.
-
-This file is private to the collection.
-"""
+"""The seed medium in the definition of an existing domain, and the record of its seed."""
 
 from __future__ import annotations
 

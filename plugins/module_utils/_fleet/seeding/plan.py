@@ -7,8 +7,6 @@
 The metadata name every medium from before it is created until after it is removed, so the next call
 removes what a killed one left. The medium is complete before a single definition puts it into the
 drive and its host key into the metadata. A VM whose disk is written to cannot be started meanwhile.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

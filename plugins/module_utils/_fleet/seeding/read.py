@@ -6,8 +6,6 @@
 
 How the VM would be seeded is read only if it will be: its disk is inspected for that, which takes
 half a minute.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 # Copyright (c) 2026 Fleet Virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checking without waiting whether a running VM no longer needs its seed medium.
-
-This file is private to the collection.
-"""
+"""Checking without waiting whether a running VM no longer needs its seed medium."""
 
 from __future__ import annotations
 

@@ -7,8 +7,6 @@
 ``ssh`` itself checks that, and ends after the key exchange, before any login. Unlike
 ``ssh-keyscan``, which prints any key that is presented, it verifies the signature (RFC 4253, 8): a
 public key is not secret, so presenting it proves nothing.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

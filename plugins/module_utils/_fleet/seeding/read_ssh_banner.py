@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Checking whether an SSH server responds at an address by connecting and reading the banner only.
-
-This file is private to the collection.
-"""
+"""Checking whether an SSH server responds at an address, by the banner that it sends."""
 
 from __future__ import annotations
 

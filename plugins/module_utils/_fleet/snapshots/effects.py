@@ -7,8 +7,6 @@
 Each step is one call of libvirt, which locks the domain meanwhile; runs of ours wait for each
 other. Nothing is written to the definition, as the snapshot would include it. libvirt finishes the
 work of a run that dies; the next run waits for it.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

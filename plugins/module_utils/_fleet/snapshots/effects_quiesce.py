@@ -5,8 +5,6 @@
 """Doing something while a guest's file systems are frozen by its agent.
 
 They thaw even if this process dies: a systemd unit that is started before ensures it.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

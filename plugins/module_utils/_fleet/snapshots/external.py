@@ -8,8 +8,6 @@ The old file stays as it is, and the VM continues in a new overlay of it. Deleti
 that overlay into its backing file, which libvirt can do for running VMs and those that are off
 since 9.0. From the first byte on, the snapshot's contents are no longer usable; that is recorded in
 it first, so that no run reverts to it.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The facts about a VM and its snapshots, and the request.
-
-This file is private to the collection.
-"""
+"""The facts about a VM and its snapshots, and the request."""
 
 from __future__ import annotations
 

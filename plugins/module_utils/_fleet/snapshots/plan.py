@@ -11,8 +11,6 @@ External ones are in ``files``.
 
 No step writes into the VM's definition: what is in it while a snapshot is taken would return with a
 revert. A step is one call to libvirt; a kill leaves the state before it or after it.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

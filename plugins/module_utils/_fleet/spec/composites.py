@@ -6,8 +6,6 @@
 
 A row names its two functions. The specification that is written already contains the hypervisor's
 decisions (machine type, architecture, domain type).
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

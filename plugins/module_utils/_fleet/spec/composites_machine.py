@@ -5,8 +5,6 @@
 """Write and read settings of machine and devices that are more than a single value.
 
 A place in the XML that depends only on the setting (the timer's name) is an argument here.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

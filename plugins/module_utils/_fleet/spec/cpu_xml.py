@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The CPU a hypervisor can give its guests, from libvirt's domain capabilities.
-
-This file is private to the collection.
-"""
+"""The CPU a hypervisor can give its guests, from libvirt's domain capabilities."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Sets of CPUs and of NUMA nodes as libvirt writes them: ``0-3,^2,8``.
-
-This file is private to the collection.
-"""
+"""Sets of CPUs and of NUMA nodes as libvirt writes them: ``0-3,^2,8``."""
 
 from __future__ import annotations
 

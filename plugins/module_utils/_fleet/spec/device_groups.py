@@ -6,8 +6,6 @@
 
 A group is read, written and compared by its rows. ``check`` refuses what rows cannot; ``decide``
 writes what is the same in each of its elements, or depends on the machine.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

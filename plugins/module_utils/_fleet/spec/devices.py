@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The devices of a VM specification: disks, NICs, console, CPU, watchdog.
-
-This file is private to the collection.
-"""
+"""The devices of a VM specification: disks, NICs, console, CPU, watchdog."""
 
 from __future__ import annotations
 

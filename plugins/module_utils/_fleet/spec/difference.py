@@ -7,8 +7,6 @@
 What libvirt knows is compared with its persistent definition, the one used at the next start: a
 change made by other means is a change of the VM. What only the creation knew (image, seed) is
 compared with the request stored with the VM. Options that were not written are not compared.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

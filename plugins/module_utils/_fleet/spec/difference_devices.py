@@ -6,8 +6,6 @@
 
 A disk is identified by the volume that was created for it, else by its target; a NIC by its MAC
 address. Additional devices, attached by other means, are not a difference.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

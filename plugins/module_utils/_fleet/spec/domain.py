@@ -7,8 +7,6 @@
 ``from_options`` reads one, ``many`` a batch; both report every problem at once, each with its
 path. What a host decides (paths, machine type, CPU baseline, UUID) is not here: ``domain_xml``
 takes it as arguments.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@
 
 libvirt: https://libvirt.org/formatdomain.html; every document is checked against the schemas that
 come with libvirt by the tests. All text goes through lxml, which escapes it.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@
 It is a ``<domain>``. Its devices are added to those of the VM. Every other element is merged with
 the one at the same place, or added there; its attributes and its text win. What a setting covers is
 refused, with the name of that setting. Merging a fragment again changes nothing.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@ The table is complete: what no line of it names is refused, like what libvirt ad
 version. A line is about its element or attribute and everything below; of several lines that match
 the longest decides. ``*`` is any element. Conditions in brackets are about an element's attributes
 (``[@type='pci'|'usb']``) or its text (``[text='/dev/random']``, ``[text]`` for any).
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -9,8 +9,6 @@ and text that only the first has is looked up in the table of ``leftover_rules``
 over travels as a ``<domain>`` of its own: an element with the attribute ``set`` (in a namespace of
 ours) is merged into its counterpart, of which only those parts change; any other is added, one with
 ``added`` even if there is another of its kind.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -9,8 +9,6 @@ A disk profile is a list of one-key mappings (``- system: {size: 8192}``), a NIC
 The common mistake of indenting too little (``- system:`` and beneath it, at the same depth as
 ``system``, ``size: 8192``) is read as intended. Disks and NICs given directly are merged over
 those of the profile by name, as in the predecessor.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@
 
 It tells two creations of the same name apart while the VM is being created. An existing VM is
 compared with libvirt's definition (``difference``).
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

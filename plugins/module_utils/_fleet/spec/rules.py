@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Rules across the settings of a VM: report early what libvirt or QEMU would refuse.
-
-This file is private to the collection.
-"""
+"""Rules across the settings of a VM: report early what libvirt or QEMU would refuse."""
 
 from __future__ import annotations
 

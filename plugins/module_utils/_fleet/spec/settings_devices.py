@@ -5,8 +5,6 @@
 """The settings of a VM's devices, one row each: disks, NICs, console, CPU, watchdog.
 
 A place in XML is one below the device's element.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

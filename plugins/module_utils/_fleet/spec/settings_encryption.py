@@ -6,8 +6,6 @@
 
 Only the identity of the secret is handled here. Its value stays with libvirt: this collection
 never reads it.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

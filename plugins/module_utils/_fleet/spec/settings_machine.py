@@ -6,8 +6,6 @@
 and start order.
 
 A place in XML is one below the group's element.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

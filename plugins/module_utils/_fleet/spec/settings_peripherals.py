@@ -5,8 +5,6 @@
 """The settings of a VM's further devices, one row each: video, sound, panic, files, ports.
 
 A place in XML is one below the device's element.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@
 """Existing disks that do not belong to the VM: volumes, block devices, network disks.
 
 Such a disk is neither created nor removed. A disk has at most one of ``KEYS``.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Further settings of disks, NICs and the CPU, one row each: speed, limits, what the guest sees.
-
-This file is private to the collection.
-"""
+"""Further settings of disks, NICs and the CPU, one row each: speed, limits, what the guest sees."""
 
 from __future__ import annotations
 

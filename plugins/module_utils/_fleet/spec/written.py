@@ -6,8 +6,6 @@
 
 Only these are compared with a VM that exists: ``memory``, ``console.type``, ``seed.user``,
 ``disks.data.size``, ``nics.eth0.bridge``. A profile counts as written where it is named.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@
 
 The plan and its outcome are both read from libvirt; nothing is reported that was not verified
 afterwards.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

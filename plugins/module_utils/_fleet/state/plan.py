@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The steps from the state a domain is in to the wanted one, or why there are none.
-
-This file is private to the collection.
-"""
+"""The steps from the state a domain is in to the wanted one, or why there are none."""
 
 from __future__ import annotations
 

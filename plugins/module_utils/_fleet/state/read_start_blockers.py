@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Why libvirt would not start a domain: read before it is tried, so that check mode says it too.
-
-This file is private to the collection.
-"""
+"""Why libvirt would not start a domain: read before it is tried, so that check mode says it too."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Restart the VMs that need it: never two of a group at once, and no more after one failed.
-
-This file is private to the collection.
-"""
+"""Restart the VMs that need it: never two of a group at once, and no more after one failed."""
 
 from __future__ import annotations
 

@@ -5,8 +5,6 @@
 """What a definition needs of its hypervisor in order to start, and what of that is missing.
 
 Only what libvirt itself certainly refuses is listed: a start that may succeed is left to it.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

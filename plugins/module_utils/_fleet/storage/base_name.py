@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Names of base images: the digest of the content (SHA-256), the image's name, the format.
-
-This file is private to the collection.
-"""
+"""Names of base images: the digest of the content (SHA-256), the image's name, the format."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether an image has ever been written to: one that is as created holds no data.
-
-This file is private to the collection.
-"""
+"""Whether an image has ever been written to: one that is as created holds no data."""
 
 from __future__ import annotations
 

@@ -12,8 +12,6 @@ being created when its creator died is recognised by being empty: then there is 
 What is in use always stays: referenced by a definition, backing another image, or locked.
 
 A volume on another hypervisor is proven by what its libvirt tells (:mod:`.owned_elsewhere`).
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

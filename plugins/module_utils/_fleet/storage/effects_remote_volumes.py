@@ -8,8 +8,6 @@ The proof is that of :mod:`.owned`, as far as libvirt tells. It does not tell a 
 metadata record only whether the volume was created. QEMU's lock shows when libvirt has ``qemu-img
 resize`` give a qcow2 image the size that it has. A raw one libvirt would resize by itself, without
 asking for the lock.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Encrypted disks and volumes (LUKS), and the UUID or usage of their libvirt secret.
-
-This file is private to the collection.
-"""
+"""Encrypted disks and volumes (LUKS), and the UUID or usage of their libvirt secret."""
 
 from __future__ import annotations
 

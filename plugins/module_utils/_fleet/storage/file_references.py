@@ -6,8 +6,6 @@
 
 Finding too much is better than finding too little: a name that turns out to mean something else
 costs a question, one that is missed costs somebody's data.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@
 
 An image may come from anyone. A qcow2 header can name other files, which QEMU would open as root
 and expose to the guest, so such headers are refused here, before any QEMU program sees the file.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@ Everything that could refer to data is read: definitions and live state of all d
 snapshots and saved memory, the volumes in other domains' metadata, and the headers of all images in
 the folders of all pools, attached or not, and of their backing files in turn. What cannot be read
 is an error, never an absence.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

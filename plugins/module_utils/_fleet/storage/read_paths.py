@@ -7,8 +7,6 @@
 libvirt reads a disk's header while it holds the domain's or the pool's lock. On a hanging mount
 (a dead NFS server) it never releases that lock, and from then on every listing of that host hangs
 for all clients. A thread of ours that hangs instead does no harm.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading storage pools: one listing per pool, never a refresh.
-
-This file is private to the collection.
-"""
+"""Reading storage pools: one listing per pool, never a refresh."""
 
 from __future__ import annotations
 

@@ -5,8 +5,6 @@
 """Pool and volume XML (virStoragePoolGetXMLDesc, virStorageVolGetXMLDesc) as facts.
 
 MiB are rounded conservatively: existing or free space down, used or promised space up.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Removing a guest's identity from a copy of its disks before it becomes a base image.
-
-This file is private to the collection.
-"""
+"""Removing a guest's identity from a copy of its disks before it becomes a base image."""
 
 from __future__ import annotations
 

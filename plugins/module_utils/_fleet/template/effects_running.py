@@ -7,8 +7,6 @@
 The guest keeps running; QEMU first copies what it is about to overwrite. The guest's file systems
 are frozen only while the job starts. They thaw even if this process dies: a systemd unit that was
 started before ensures it.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -9,8 +9,6 @@ off from being started while its disks are read, and libvirt's job keeps a runni
 moved. They end with the process that holds them. A file being written has a name that identifies
 it, so that the next run finds what an interrupted one left: files, and a backup job into such a
 file.
-
-This file is private to the collection.
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the controller must know of a hypervisor before a VM is copied. Changes nothing.
-
-This file is private to the collection.
-"""
+"""What the controller must know of a hypervisor before a VM is copied. Changes nothing."""
 
 from __future__ import annotations
 
