@@ -139,6 +139,17 @@ def test_what_a_copy_cannot_have_is_refused_with_what_to_request_instead() -> No
         _wanted(_fleet(_source("web1", refused=refused), _copy_of(phase="creating")))
 
 
+@pytest.mark.parametrize("more", [{"refused": ["devices/shmem"]}, {"specification": None}])
+def test_source_that_another_run_changes_is_not_to_be_mended(more: dict[str, t.Any]) -> None:
+    with pytest.raises(PlanRefused, match="'web1' is in phase creating: another run") as caught:
+        _wanted(_fleet(_source("web1", phase="creating", **more)))
+    assert "virsh" not in str(caught.value)
+    # of one whose metadata are broken, that is said
+    broken = _source("web1", phase="unreadable", specification=None, problems=["its metadata"])
+    with pytest.raises(PlanRefused, match="its metadata"):
+        _wanted(_fleet(broken))
+
+
 def test_a_full_copy_keeps_the_format_and_no_image() -> None:
     found = _wanted(_fleet(_source("web1", request={"seed": None})), "full")
     domain, problems = from_options(found.vms[0], defaults=Defaults())

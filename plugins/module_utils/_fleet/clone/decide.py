@@ -19,9 +19,10 @@ from dataclasses import dataclass, field
 from ..._errors import PlanRefused
 from ..._units import MIB
 from ..base.json_values import as_list, as_mapping, as_mappings, as_text
+from ..base.metadata import UNREADABLE
 from ..base.names import require_named
 from ..base.results import GENERATED
-from ..engine import located, proofs
+from ..engine import leases, located, proofs
 from ..engine.outcomes import Answer, outcomes
 from ..spec import leftovers
 from ..spec.settings import VM
@@ -180,10 +181,18 @@ def _source(clone_of: str, seen: Fleet, requested: t.Collection[str]) -> str:
         raise PlanRefused("; ".join(problems))
     host, vm = locations.places[clone_of]
     if vm.source.get("specification") is None:
+        _require_complete(vm)
         why = "; ".join(map(str, as_list(vm.source.get("problems")))) or "it cannot be described"
         raise PlanRefused(f"{clone_of!r} on {host} cannot be copied: {why}")
     _require_copyable(vm, host, requested)
     return host
+
+
+def _require_complete(vm: Vm) -> None:
+    """Raise PlanRefused if another run changes the VM: what its definition lacks or has beyond
+    need not be mended. One that can be copied nevertheless is waited for on its hypervisor."""
+    if vm.phase not in (None, UNREADABLE):
+        raise PlanRefused(leases.in_phase(vm.name, vm.phase, None, ", before the VM is copied"))
 
 
 def _require_copyable(vm: Vm, host: str, requested: t.Collection[str]) -> None:
@@ -198,6 +207,7 @@ def _require_copyable(vm: Vm, host: str, requested: t.Collection[str]) -> None:
         ]
     if not refused:
         return
+    _require_complete(vm)
     names = dict.fromkeys(f"vm_{one}" for one in leftovers.settings_at(refused, VM))
     own = f", or request the copy's own with {' and '.join(names)}" if names else ""
     raise PlanRefused(
