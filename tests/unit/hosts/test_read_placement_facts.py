@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import libvirt
 import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import metadata
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
     Connection,
     connect,
@@ -16,6 +18,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_con
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
     read_placement_facts as placement_facts,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._lxml import tostring
 
 _NETWORKS = {
     "ovs": "<forward mode='bridge'/><bridge name='ovs0'/><virtualport type='openvswitch'/>",
@@ -51,3 +54,17 @@ def test_files_that_are_asked_for_are_absent_unless_they_are_files(
     with connect("test:///default", 5) as connection:
         host = placement_facts.read(connection, "base", "", asked)
     assert host["offers"]["absent_files"] == [str(absent), str(tmp_path)]
+
+
+def test_phase_of_a_running_vm_is_that_of_its_definition() -> None:
+    where = (metadata.PREFIX, metadata.NAMESPACE, libvirt.VIR_DOMAIN_AFFECT_CONFIG)
+    kind = libvirt.VIR_DOMAIN_METADATA_ELEMENT
+    stored = metadata.Metadata(request="{}", phase="changing")
+    with connect("test:///default", 5) as connection:
+        domain = connection.conn.lookupByName("test")
+        element = tostring(metadata.to_plain_element(stored))
+        domain.setMetadata(kind, element, *where)
+        assert "changing" not in domain.XMLDesc(0)
+        entries = placement_facts.defined(connection)
+        domain.setMetadata(kind, None, *where)  # the driver's domains outlive the connection
+    assert [(entry["name"], entry["phase"]) for entry in entries] == [("test", "changing")]

@@ -11,7 +11,7 @@ import typing as t
 from pathlib import Path
 
 from ..._errors import FleetVirtError
-from ..._libvirt import CONNECT_LIST_DOMAINS_ACTIVE, ERR_NO_DOMAIN
+from ..._libvirt import CONNECT_LIST_DOMAINS_ACTIVE, DOMAIN_XML_INACTIVE, ERR_NO_DOMAIN
 from ..._lxml import parse
 from ..base import machine_types as machines
 from ..base import metadata as own_metadata
@@ -189,12 +189,19 @@ def defined(connection: Connection) -> list[DefinedEntry]:
 
 
 def _domains(connection: Connection) -> list[tuple[str, str, list[str], Metadata | None]]:
-    """Name, UUID, MAC addresses and metadata of every domain; raises if one cannot be read."""
+    """Name, UUID, MAC addresses and metadata of every domain; raises if one cannot be read.
+
+    The metadata are those of the definition: a running VM that is being changed, or whose change
+    was interrupted, has its phase there only. Its NICs are those that it has now.
+    """
 
     def describe(domain: VirDomain) -> tuple[str, str, list[str], Metadata | None]:
-        root = parse(domain.XMLDesc(0), f"domain {domain.name()}")
+        what = f"domain {domain.name()}"
+        root = kept = parse(domain.XMLDesc(0), what)
+        if domain.isActive():
+            kept = parse(domain.XMLDesc(DOMAIN_XML_INACTIVE), what)
         macs = [str(mac.get("address")).lower() for mac in root.iterfind("devices/interface/mac")]
-        return str(domain.name()), str(domain.UUIDString()), macs, own_metadata.parse(root)
+        return str(domain.name()), str(domain.UUIDString()), macs, own_metadata.parse(kept)
 
     domains = connection.call("list domains", connection.conn.listAllDomains, 0)
     entries = connection.each_there(
