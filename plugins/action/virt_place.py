@@ -156,12 +156,12 @@ class _Work:
             if domain.name in done:
                 continue
             shares.setdefault(host, []).append(domain.name)
-            wanted = {disk.image.value for disk in domain.disks if disk.image is not None}
+            wanted = _placing.images_of(domain, existing=bool(placed.existing))
             for name in sorted(wanted & set(self.images)):
                 if self.images[name].digest == GENERATED:
                     continue  # in check mode: it is yet to be made
                 absent = host not in self._holders(name)
-                if absent and not placed.existing and name not in copies.setdefault(host, []):
+                if absent and name not in copies.setdefault(host, []):
                     copies[host].append(name)
         return {
             "changed": False,

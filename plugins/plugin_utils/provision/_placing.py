@@ -138,6 +138,17 @@ def require_own_macs(
         raise PlanRefused("; ".join(problems))
 
 
+def images_of(domain: Domain, *, existing: bool) -> set[str]:
+    """The images that a VM needs on its hypervisor, for its disks and in its drives.
+
+    An ``existing`` VM has its first disk already; any other may be a new one.
+    """
+    disks = domain.disks
+    if existing and disks and disks[0].device == "disk":
+        disks = disks[1:]
+    return {disk.image.value for disk in disks if disk.image is not None}
+
+
 def common_machine(answers: Answers) -> str | None:
     """The newest versioned machine type of all responding hypervisors."""
     hosts = [host for answer in answers.values() if (host := answer.get("host")) is not None]

@@ -86,3 +86,17 @@ def test_a_vm_in_a_move_is_no_duplicate() -> None:
         PlanRefused, match="on hv1 and hv2 with the same UUID, so it is being moved"
     ):
         _placing.place([_domain("new", _MAC)], {}, hosts, Policy())
+
+
+def test_an_existing_vm_needs_the_images_of_what_may_be_new() -> None:
+    disks = [
+        {"name": "system", "size": 64, "image": "debian.qcow2"},
+        {"name": "cd", "device": "cdrom", "image": "tools.iso"},
+        {"name": "data", "size": 64, "image": "data.qcow2"},
+    ]
+    domain, problems = from_options({"name": "web1", "seed": False, "disks": disks})
+    assert not problems, problems
+    assert domain is not None
+    more = {"tools.iso", "data.qcow2"}
+    assert _placing.images_of(domain, existing=True) == more
+    assert _placing.images_of(domain, existing=False) == {*more, "debian.qcow2"}
