@@ -39,6 +39,13 @@ class Step(t.Generic[Snapshot]):
     stage: int = 0
 
 
+def step_for(
+    payload: object, text: str, effect: Effect[Snapshot], *, irreversible: bool = False
+) -> Step[Snapshot]:
+    """A step of which the type of ``payload`` is the kind: what is done has a type of its own."""
+    return Step(type(payload).__name__, text, effect, payload=payload, irreversible=irreversible)
+
+
 @dataclass(frozen=True)
 class Plan(t.Generic[Snapshot]):
     """The steps, none if all is as wanted; with ``refusals`` (the reasons) nothing is done."""

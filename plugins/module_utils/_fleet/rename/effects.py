@@ -10,14 +10,13 @@ Its volumes keep their names unless requested: a definition names them, and no n
 from __future__ import annotations
 
 import functools
-import json
 import os
 import typing as t
 import uuid as uuids
 from dataclasses import dataclass, field
 
 from ... import _lxml
-from ..._errors import PlanRefused, error_message
+from ..._errors import PlanRefused
 from ..._libvirt import DOMAIN_XML_INACTIVE, DOMAIN_XML_SECURE
 from ..base import effects_definitions as domains
 from ..base import effects_lookup as lookup
@@ -26,59 +25,54 @@ from ..base.effects_connection import Connection
 from ..base.effects_lookup import find_domain, read_metadata
 from ..base.metadata import Metadata
 from ..base.states import state_name
-from ..engine import effects_executor as executor
-from ..engine import effects_lease as lease
 from ..engine import effects_lease_holder as owners
-from ..engine.effects_executor import Turns
-from ..engine.steps import Plan, Step
+from ..engine import effects_verb as verb
+from ..engine.steps import Plan
 from ..storage import effects_storage as storage
 from ..storage import read_file_users as ownership
 from . import plan as rename_plan
-from .plan import Facts, File
+from .plan import Define, Facts, File, Link, Note, Rename, Unlink
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
 
 _WHOLE = DOMAIN_XML_SECURE | DOMAIN_XML_INACTIVE
-_POLL = 0.25
 
 
 @dataclass
-class _Job:
+class _Job(verb.Job[Facts]):
     """The domain and its result."""
 
-    connection: Connection
-    old: str
-    new: str
-    facts: Facts
-    plan: Plan[Facts]
-    done: list[Step[Facts]] = field(default_factory=list)
-    now: str = ""  # its current name
-    noted: bool = False  # whether it has written ``stored``, its metadata now
-    stored: Metadata | None = None
-    before: str = ""  # the definition before it was changed
+    check: bool
+    now: str = field(default="", init=False)  # its current name
+    noted: bool = field(default=False, init=False)  # whether it has written ``stored``
+    stored: Metadata | None = field(default=None, init=False)  # its metadata now
+    before: str = field(default="", init=False)  # the definition before it was changed
 
-    def do(self, step: Step[Facts]) -> Turns:
-        yield from ()
-        _DO[step.kind](self, step)
-        self.done.append(step)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.now = self.facts.name
 
-    def undo(self, step: Step[Facts]) -> None:
-        file = t.cast("File", step.payload)
-        if step.kind == "link":
-            _remove(file.new, file.old)
-        elif step.kind == "unlink":
-            os.link(file.new, file.old, follow_symlinks=False)
-        elif step.kind == "define":
-            domains.define(self.connection, f"define {self.now}", self.before)
-        elif step.kind == "rename":
-            before, after = t.cast("tuple[str, str]", step.payload)
-            _call(self, after, before)
-        else:
-            _write(self, self.facts.stored)
+    @property
+    def changed(self) -> bool:
+        return bool(self.done) and (not self.problem or self.now != self.facts.name)
 
-    def finish(self) -> None:
-        """Do nothing: libvirt's reply confirms each step."""
+    @property
+    def header(self) -> str:
+        return self.facts.uuid
+
+    def entry(self) -> verb.Shown:
+        kept = [{"path": path, "reason": reason} for path, reason in self.facts.kept]
+        return {"steps": self.steps, "kept": kept}
+
+    def shown(self) -> tuple[verb.Shown, verb.Shown]:
+        own = [file for file in self.facts.files if file.volume]
+        before: dict[str, object] = {"name": self.facts.name}
+        after: dict[str, object] = {"name": self.name if self.check else self.now}
+        if own:
+            before["volumes"] = [file.old for file in own]
+            after["volumes"] = [file.new for file in own]
+        return before, after
 
 
 def look(connection: Connection) -> dict[str, object]:
@@ -102,33 +96,25 @@ def run(
     connection: Connection, old: str, new: str, stage: str, *, check: bool, volumes: bool = False
 ) -> dict[str, object]:
     """Rename ``old``, or do one stage of it, with its own ``volumes``; the module's result."""
-    if not connection.local:
-        raise PlanRefused(
-            f"{connection.uri} is not this machine's hypervisor, and files are renamed where they"
-            " are stored: run this on the hypervisor itself, with uri qemu:///system"
-        )
+    verb.require_local(connection, "files are renamed where they are stored")
     run_id = str(uuids.uuid4())
     # between two stages no process is at work
     owner = owners.reserved(run_id) if stage == "take" else owners.myself(run_id)
-    if not check and stage in ("all", "take"):
-        lease.wait_for_others(connection, [old, new])
-    back = stage == "withdraw"
-    facts = _read(connection, old, new, back=back, volumes=volumes)
-    plan = (
-        rename_plan.withdrawal(facts, old, new)
-        if back
-        else rename_plan.plan(facts, old, new, owner)
-    )
-    steps = plan.steps
-    if stage == "take" and not check:
-        steps = steps[:-1]  # the last one ends it
-    job = _Job(connection, old, new, facts, Plan(steps, plan.refusals), now=facts.name)
-    problem = "; ".join(plan.refusals)
-    if not problem and not check:
-        work = executor.Run(steps, job)
-        executor.carry_out([work])
-        problem = error_message(work.problem) if work.problem is not None else ""
-    return _result(job, check=check, problem=problem)
+
+    def planned() -> list[_Job]:
+        back = stage == "withdraw"
+        facts = _read(connection, old, new, back=back, volumes=volumes)
+        plan = (
+            rename_plan.withdrawal(facts, old, new)
+            if back
+            else rename_plan.plan(facts, old, new, owner)
+        )
+        if stage == "take" and not check:
+            plan = Plan(plan.steps[:-1], plan.refusals)  # the last one ends it
+        return [_Job(connection, new, facts.uuid, facts, plan, check)]
+
+    others = [old, new] if stage in ("all", "take") else []
+    return verb.run(connection, others, planned, _ACTIONS.carry_out, check=check)
 
 
 def _read(connection: Connection, old: str, new: str, *, back: bool, volumes: bool) -> Facts:
@@ -243,8 +229,8 @@ def _files(root: Element, old: str, new: str, uuid: str) -> t.Iterator[File]:
         yield File(before, after, path == before, there[0], there[1], same)
 
 
-def _note(job: _Job, step: Step[Facts]) -> None:
-    ours = t.cast("Metadata | None", step.payload)
+def _note(job: _Job, note: Note) -> None:
+    ours = note.ours
     if ours is not None and ours.phase is None:
         _look_again(job, ours)
     with owners.host_lock():
@@ -253,6 +239,10 @@ def _note(job: _Job, step: Step[Facts]) -> None:
         if dom is None or read_metadata(job.connection, dom) != expected:
             raise PlanRefused(f"{job.now!r} was changed by another run meanwhile; try again")
         _write(job, ours)
+
+
+def _unnote(job: _Job, _note: Note) -> None:
+    _write(job, job.facts.stored)
 
 
 def _look_again(job: _Job, ours: Metadata) -> None:
@@ -278,11 +268,6 @@ def _write(job: _Job, ours: Metadata | None) -> None:
     job.stored, job.noted = ours, True
 
 
-def _rename(job: _Job, step: Step[Facts]) -> None:
-    old, new = t.cast("tuple[str, str]", step.payload)
-    _call(job, old, new)
-
-
 def _call(job: _Job, old: str, new: str) -> None:
     dom = find_domain(job.connection, old)
     if dom is None:
@@ -291,15 +276,14 @@ def _call(job: _Job, old: str, new: str) -> None:
     job.now = new
 
 
-def _link(_job: _Job, step: Step[Facts]) -> None:
-    file = t.cast("File", step.payload)
+def _link(_job: _Job, link: Link) -> None:
     try:
-        os.link(file.old, file.new, follow_symlinks=False)
+        os.link(link.file.old, link.file.new, follow_symlinks=False)
     except OSError as error:
-        raise PlanRefused(f"{file.new}: {error.strerror or error}") from None
+        raise PlanRefused(f"{link.file.new}: {error.strerror or error}") from None
 
 
-def _define(job: _Job, _step: Step[Facts]) -> None:
+def _define(job: _Job, _step: Define) -> None:
     text = _definition(job)
     root = _lxml.parse(text, f"domain {job.now}")
     after = {file.old: file.new for file in job.facts.files}
@@ -322,57 +306,29 @@ def _definition(job: _Job) -> str:
     return str(job.connection.call("read the definition", dom.XMLDesc, _WHOLE))
 
 
-def _unlink(_job: _Job, step: Step[Facts]) -> None:
-    file = t.cast("File", step.payload)
-    _remove(file.old, file.new)
-
-
 def _remove(path: str, other: str) -> None:
     """Remove one of a file's two names."""
     if os.path.lexists(path) and os.path.lexists(other) and os.path.samefile(path, other):
         os.unlink(path)
 
 
-# How each kind of step is done
-_DO: dict[str, t.Callable[[_Job, Step[Facts]], None]] = {
-    "note": _note,
-    "rename": _rename,
-    "link": _link,
-    "define": _define,
-    "unlink": _unlink,
-}
-
-
-def _result(job: _Job, *, check: bool, problem: str) -> dict[str, object]:
-    steps = job.plan.steps if check else job.done
-    changed = bool(steps) if not problem else bool(job.done) and job.now != job.facts.name
-    entry = {
-        "name": job.new,
-        "uuid": job.facts.uuid,
-        "changed": changed,
-        "steps": [step.text for step in steps] if changed else [],
-        "kept": [{"path": path, "reason": reason} for path, reason in job.facts.kept],
-        "failed": bool(problem),
-        "msg": problem or None,
-    }
-    result: dict[str, object] = {"changed": changed, "vms": [entry], "diff": []}
-    if changed:
-        own = [file for file in job.facts.files if file.volume]
-        before: dict[str, object] = {"name": job.facts.name}
-        after: dict[str, object] = {"name": job.new if check else job.now}
-        if own:
-            before["volumes"], after["volumes"] = (
-                [file.old for file in own],
-                [file.new for file in own],
-            )
-        result["diff"] = [
-            {
-                "before_header": job.facts.uuid,
-                "after_header": job.facts.uuid,
-                "before": json.dumps(before, indent=1) + "\n",
-                "after": json.dumps(after, indent=1) + "\n",
-            }
-        ]
-    if problem:
-        result.update(failed=True, msg=problem)
-    return result
+_ACTIONS = (
+    verb.Actions[_Job]()
+    .on(Note, _note, _unnote)
+    .on(
+        Rename,
+        lambda job, step: _call(job, step.present, step.wanted),
+        lambda job, step: _call(job, step.wanted, step.present),
+    )
+    .on(Link, _link, lambda _job, step: _remove(step.file.new, step.file.old))
+    .on(
+        Define,
+        _define,
+        lambda job, _step: domains.define(job.connection, f"define {job.now}", job.before),
+    )
+    .on(
+        Unlink,
+        lambda _job, step: _remove(step.file.old, step.file.new),
+        lambda _job, step: os.link(step.file.new, step.file.old, follow_symlinks=False),
+    )
+)

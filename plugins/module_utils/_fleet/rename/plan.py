@@ -23,7 +23,7 @@ from ..base.metadata import Metadata, Owner, OwnVolume, metadata_problems
 from ..base.names import check_vm_name, playbook_command, snapshot_removal
 from ..engine import leases
 from ..engine.leases import Holder
-from ..engine.steps import Effect, Plan, Step
+from ..engine.steps import Effect, Plan, Step, step_for
 
 PHASE = "renaming"
 LOG_FOLDER = "/var/log/libvirt/qemu"
@@ -71,6 +71,39 @@ class Facts:
     taken: bool = False
     users: tuple[str, ...] = ()
     kept: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Note:
+    """Write our metadata, or remove them."""
+
+    ours: Metadata | None
+
+
+@dataclass(frozen=True)
+class Rename:
+    """Give the domain its other name."""
+
+    present: str
+    wanted: str
+
+
+@dataclass(frozen=True)
+class Link:
+    """Give the file its new name too."""
+
+    file: File
+
+
+class Define:
+    """Use the new names of files in the definition."""
+
+
+@dataclass(frozen=True)
+class Unlink:
+    """Remove the old name of the file."""
+
+    file: File
 
 
 def volume_name(path: str, old: str, new: str) -> str | None:
@@ -141,12 +174,12 @@ def plan(facts: Facts, old: str, new: str, owner: Owner | None = None) -> Plan[F
     if facts.name == old or any(
         file.volume and (file.named or file.old_exists) for file in facts.files
     ):
-        steps.append(Step("note", f"mark {facts.name}", _noted(ours), payload=ours))
+        steps.append(_note(ours, f"mark {facts.name}"))
         steps += _moving(facts)
     if facts.name == old:
         steps.append(_rename(old, new))
     last = dataclasses.replace(ours, phase=None, owner=None, volumes=_volumes(facts, stored))
-    steps.append(Step("note", f"mark {new} as complete", _noted(last), payload=last))
+    steps.append(_note(last, f"mark {new} as complete"))
     return Plan(tuple(steps))
 
 
@@ -161,8 +194,7 @@ def withdrawal(facts: Facts, old: str, new: str) -> Plan[Facts]:
     kept = dataclasses.replace(
         _with_requested_name(stored, old), phase=None, owner=None, renamed_from=None
     )
-    before = kept if kept != Metadata() else None
-    steps.append(Step("note", f"mark {old} as restored", _noted(before), payload=before))
+    steps.append(_note(kept if kept != Metadata() else None, f"mark {old} as restored"))
     return Plan(tuple(steps))
 
 
@@ -182,8 +214,7 @@ def _rename(present: str, wanted: str) -> Step[Facts]:
     def renamed(before: Facts) -> Facts:
         return dataclasses.replace(before, name=wanted)
 
-    text = f"rename {present} to {wanted}"
-    return Step("rename", text, renamed, payload=(present, wanted))
+    return step_for(Rename(present, wanted), f"rename {present} to {wanted}", renamed)
 
 
 def _moving(facts: Facts) -> t.Iterator[Step[Facts]]:
@@ -193,14 +224,14 @@ def _moving(facts: Facts) -> t.Iterator[Step[Facts]]:
     for file in both:
         linked = dataclasses.replace(file, new_exists=True, same=True)
         text = f"link {file.old} as {posixpath.basename(file.new)}"
-        yield Step("link", text, _file(file.old, linked), payload=file)
+        yield step_for(Link(file), text, _file(file.old, linked))
     if any(file.named for file in facts.files):
-        yield Step("define", "use the new names in the definition", _defined)
+        yield step_for(Define(), "use the new names in the definition", _defined)
     for file in facts.files:
         if file.old_exists and (file.same or file in both):
             gone = dataclasses.replace(file, old_exists=False, new_exists=True, named=False)
             gone = dataclasses.replace(gone, same=False)
-            yield Step("unlink", f"remove {file.old}", _file(file.old, gone), payload=file)
+            yield step_for(Unlink(file), f"remove {file.old}", _file(file.old, gone))
 
 
 def _with_requested_name(stored: Metadata, name: str) -> Metadata:
@@ -217,8 +248,8 @@ def _with_requested_name(stored: Metadata, name: str) -> Metadata:
     )
 
 
-def _noted(ours: Metadata | None) -> Effect[Facts]:
-    return lambda before: dataclasses.replace(before, stored=ours)
+def _note(ours: Metadata | None, text: str) -> Step[Facts]:
+    return step_for(Note(ours), text, lambda before: dataclasses.replace(before, stored=ours))
 
 
 def _file(old: str, changed: File) -> Effect[Facts]:

@@ -1,0 +1,200 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Running a verb on the VMs of this hypervisor: what all verbs have in common.
+
+A verb has a planner, a job for each VM, and a table of what each kind of step does; here they are
+waited for, planned, carried out unless this is check mode, and reported.
+"""
+
+from __future__ import annotations
+
+import abc
+import typing as t
+from dataclasses import dataclass, field
+
+from ..._errors import PlanRefused, error_message
+from ..base.effects_connection import Connection
+from ..base.results import json_diff
+from . import effects_executor as executor
+from . import effects_lease as lease
+from .effects_executor import Turns
+from .steps import Plan, Snapshot, Step, predict
+
+Payload = t.TypeVar("Payload")
+Shown = t.Mapping[str, object]
+
+
+@dataclass
+class Job(abc.ABC, t.Generic[Snapshot]):
+    """One VM that a verb works on, the plan for it, and what came of it.
+
+    ``facts`` are what the plan is based on, ``after`` what they are in the end, as far as the verb
+    predicts or reads them. ``note`` tells the user something that is no ``problem``. ``not_tried``:
+    nothing was done, since another job could not be done. ``irreversible`` as for the executor.
+    """
+
+    connection: Connection
+    name: str
+    uuid: str | None
+    facts: Snapshot
+    plan: Plan[Snapshot]
+    after: Snapshot = field(init=False)
+    done: list[Step[Snapshot]] = field(default_factory=list, init=False)
+    problem: str = field(default="", init=False)
+    note: str | None = field(default=None, init=False)
+    not_tried: bool = field(default=False, init=False)
+    irreversible: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self.after = self.facts
+        self.problem = "; ".join(self.plan.refusals)
+
+    @property
+    def changed(self) -> bool:
+        """Whether something was done, or would be in check mode."""
+        return bool(self.done)
+
+    @property
+    def steps(self) -> list[str]:
+        """What was done, for the user."""
+        return [step.text for step in self.done] if self.changed else []
+
+    @property
+    def header(self) -> str:
+        """What a difference is headed with."""
+        return self.name
+
+    def finish(self) -> None:
+        """Read the outcome, also after a failure; without this, replies confirm each step."""
+
+    @abc.abstractmethod
+    def entry(self) -> Shown:
+        """What the verb reports of the VM, besides what every verb does."""
+
+    @abc.abstractmethod
+    def shown(self) -> tuple[Shown, Shown]:
+        """What the user is shown of the VM, before and after; called if it is changed."""
+
+
+AnyJob = t.TypeVar("AnyJob", bound="Job[t.Any]")
+Do = t.Callable[[AnyJob, Payload], t.Optional[Turns]]
+Undo = t.Callable[[AnyJob, Payload], object]
+
+
+@dataclass
+class _Work(t.Generic[AnyJob]):
+    """A job for the executor."""
+
+    job: AnyJob
+    ways: t.Mapping[type, Do[AnyJob, t.Any]]
+    ways_back: t.Mapping[type, Undo[AnyJob, t.Any]]
+
+    def do(self, step: Step[t.Any]) -> Turns:
+        yield from self.ways[type(step.payload)](self.job, step.payload) or ()
+        self.job.done.append(step)
+
+    def undo(self, step: Step[t.Any]) -> None:
+        undo = self.ways_back.get(type(step.payload))
+        if undo is not None:
+            undo(self.job, step.payload)
+
+    def finish(self) -> None:
+        self.job.finish()
+
+
+class Actions(t.Generic[AnyJob]):
+    """How each kind of step is done and undone; the type of its payload is its kind."""
+
+    def __init__(self) -> None:
+        self._do: dict[type, Do[AnyJob, t.Any]] = {}
+        self._undo: dict[type, Undo[AnyJob, t.Any]] = {}
+
+    def on(
+        self,
+        kind: type[Payload],
+        do: Do[AnyJob, Payload],
+        undo: Undo[AnyJob, Payload] | None = None,
+    ) -> Actions[AnyJob]:
+        """Add a kind of step. ``do`` yields while it waits, or is done on return; without ``undo``
+        what was done stays when a later step fails."""
+        self._do[kind] = do
+        if undo is not None:
+            self._undo[kind] = undo
+        return self
+
+    def carry_out(self, jobs: t.Sequence[AnyJob]) -> None:
+        """Carry out the plans of ``jobs`` at the same time; each job has its own problem."""
+        runs = [executor.Run(job.plan.steps, _Work(job, self._do, self._undo)) for job in jobs]
+        executor.carry_out(runs)
+        for job, run in zip(jobs, runs):
+            job.irreversible = run.irreversible
+            if run.problem is not None:
+                job.problem = error_message(run.problem)
+
+
+def run(
+    connection: Connection,
+    names: t.Sequence[str],
+    plan: t.Callable[[], t.Sequence[AnyJob]],
+    work: t.Callable[[t.Sequence[AnyJob]], None],
+    *,
+    check: bool,
+    together: bool = True,
+) -> dict[str, object]:
+    """Wait for others that work on ``names``, ``plan`` the jobs and do their ``work``; the
+    module's result."""
+    if not check:
+        lease.wait_for_others(connection, names)
+    return planned(plan(), work, check=check, together=together)
+
+
+def planned(
+    jobs: t.Sequence[AnyJob],
+    work: t.Callable[[t.Sequence[AnyJob]], None],
+    *,
+    check: bool,
+    together: bool = True,
+) -> dict[str, object]:
+    """Do the ``work`` of ``jobs``, or predict it in check mode; the module's result.
+
+    ``together``: unless all of them can be done, none is.
+    """
+    if together and any(job.problem for job in jobs):
+        for job in jobs:
+            job.not_tried = bool(job.plan.steps) and not job.problem
+    elif check:
+        for job in jobs:
+            job.done = list(job.plan.steps)
+            job.after = predict(job.facts, job.done)
+    else:
+        work([job for job in jobs if not job.problem])
+    return _result(jobs)
+
+
+def _result(jobs: t.Sequence[AnyJob]) -> dict[str, object]:
+    vms = [
+        {
+            "name": job.name,
+            "uuid": job.uuid,
+            "changed": job.changed,
+            **job.entry(),
+            "failed": bool(job.problem),
+            "msg": job.problem or job.note,
+        }
+        for job in jobs
+    ]
+    diff = [json_diff(job.header, *job.shown()) for job in jobs if job.changed]
+    result = {"changed": any(job.changed for job in jobs), "vms": vms, "diff": diff}
+    problems = [job.problem for job in jobs if job.problem]
+    return {**result, "failed": True, "msg": "; ".join(problems)} if problems else result
+
+
+def require_local(connection: Connection, why: str) -> None:
+    """Raise PlanRefused unless ``connection`` is to this machine, and ``why`` it has to be."""
+    if not connection.local:
+        raise PlanRefused(
+            f"{connection.uri} is not this machine's hypervisor, and {why}: run this on the"
+            " hypervisor itself, with uri qemu:///system"
+        )
