@@ -176,9 +176,9 @@ FAULTS = (
     Fault(
         "a purge removes the definition before the volumes",
         "purge/effects.py",
-        "    volumes = {volume.path: volume for volume in job.plan.volumes}\n",
+        "    volumes = {volume.path: volume for volume in job.removals.volumes}\n",
         "    domains.undefine(job.connection, job.dom)\n"
-        "    volumes = {volume.path: volume for volume in job.plan.volumes}\n",
+        "    volumes = {volume.path: volume for volume in job.removals.volumes}\n",
         f"{_PURGE}::test_a_killed_purge_is_finished_by_the_next",
     ),
     Fault(

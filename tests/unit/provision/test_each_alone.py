@@ -39,7 +39,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.effect
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import effects as purge
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import plan as purge_plan
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.plan import (
+    Belongings,
     DomainFacts,
+    Mark,
     Options,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import many
@@ -117,12 +119,13 @@ def test_removing(name: str, connection: Connection, monkeypatch: pytest.MonkeyP
     def fail(*_arguments: object) -> None:
         raise error
 
-    monkeypatch.setitem(purge._DO, "mark", fail)
-    job = purge._Job(connection, "bad", purge.Settings(Options()))
+    monkeypatch.setitem(purge._ACTIONS.ways, Mark, fail)
     domain = DomainFacts("bad", "u", "shutoff", False, True, None)
-    job.steps = purge_plan.steps(purge_plan.Removals(), domain)
+    plan = Plan(purge_plan.steps(purge_plan.Removals(), domain))
+    settings = purge.Settings(Options())
+    job = purge._Job(connection, "bad", "u", Belongings(domain), plan, settings)
     purge._carry_out([job])
-    assert (job.failed, job.msg) == (True, text)
+    assert job.problem == text
 
 
 @pytest.mark.parametrize("name", _FAULTS)

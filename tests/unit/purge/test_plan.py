@@ -25,6 +25,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.plan impor
     DomainFacts,
     Options,
     Removals,
+    Removing,
     VolumeFacts,
     plan,
     steps,
@@ -256,18 +257,20 @@ def test_the_definition_which_names_the_rest_goes_last() -> None:
     facts = domain(managed_save=True, logs=("/log/web1",), nvram="/nvram/web1", nvram_own=True)
     found = steps(go(facts), facts)
     assert [step.kind for step in found] == [
-        "mark",
-        "look_again",
-        "managed_save",
-        "volume",
-        "seed",
-        "log",
-        "undefine",
+        "Mark",
+        "LookAgain",
+        "ForgetMemory",
+        "RemoveVolume",
+        "RemoveVolume",
+        "RemoveLog",
+        "Undefine",
     ]
-    payload = [item for step in found for item in t.cast("tuple[t.Any, ...]", step.payload or ())]
-    assert payload == go(facts).removed
-    irreversible = [step.kind for step in found if step.irreversible]
-    assert irreversible == ["managed_save", "volume", "seed", "log", "undefine"]
+    payloads = [step.payload for step in found if isinstance(step.payload, Removing)]
+    assert len(payloads) == len(found)
+    removed = [[item.kind for item in payload.removed] for payload in payloads]
+    assert removed == [[], [], ["managed_save"], ["volume"], ["seed"], ["log"], ["nvram", "domain"]]
+    assert [item for payload in payloads for item in payload.removed] == go(facts).removed
+    assert [step.irreversible for step in found] == [False, False, True, True, True, True, True]
 
 
 def test_a_removal_that_was_killed_anywhere_is_finished_by_the_next() -> None:

@@ -83,33 +83,12 @@ Do = t.Callable[[AnyJob, Payload], t.Optional[Turns]]
 Undo = t.Callable[[AnyJob, Payload], object]
 
 
-@dataclass
-class _Work(t.Generic[AnyJob]):
-    """A job for the executor."""
-
-    job: AnyJob
-    ways: t.Mapping[type, Do[AnyJob, t.Any]]
-    ways_back: t.Mapping[type, Undo[AnyJob, t.Any]]
-
-    def do(self, step: Step[t.Any]) -> Turns:
-        yield from self.ways[type(step.payload)](self.job, step.payload) or ()
-        self.job.done.append(step)
-
-    def undo(self, step: Step[t.Any]) -> None:
-        undo = self.ways_back.get(type(step.payload))
-        if undo is not None:
-            undo(self.job, step.payload)
-
-    def finish(self) -> None:
-        self.job.finish()
-
-
 class Actions(t.Generic[AnyJob]):
     """How each kind of step is done and undone; the type of its payload is its kind."""
 
     def __init__(self) -> None:
-        self._do: dict[type, Do[AnyJob, t.Any]] = {}
-        self._undo: dict[type, Undo[AnyJob, t.Any]] = {}
+        self.ways: dict[type, Do[AnyJob, t.Any]] = {}
+        self.ways_back: dict[type, Undo[AnyJob, t.Any]] = {}
 
     def on(
         self,
@@ -119,19 +98,39 @@ class Actions(t.Generic[AnyJob]):
     ) -> Actions[AnyJob]:
         """Add a kind of step. ``do`` yields while it waits, or is done on return; without ``undo``
         what was done stays when a later step fails."""
-        self._do[kind] = do
+        self.ways[kind] = do
         if undo is not None:
-            self._undo[kind] = undo
+            self.ways_back[kind] = undo
         return self
 
     def carry_out(self, jobs: t.Sequence[AnyJob]) -> None:
         """Carry out the plans of ``jobs`` at the same time; each job has its own problem."""
-        runs = [executor.Run(job.plan.steps, _Work(job, self._do, self._undo)) for job in jobs]
+        runs = [executor.Run(job.plan.steps, _Work(job, self)) for job in jobs]
         executor.carry_out(runs)
         for job, run in zip(jobs, runs):
             job.irreversible = run.irreversible
             if run.problem is not None:
                 job.problem = error_message(run.problem)
+
+
+@dataclass
+class _Work(t.Generic[AnyJob]):
+    """A job for the executor."""
+
+    job: AnyJob
+    actions: Actions[AnyJob]
+
+    def do(self, step: Step[t.Any]) -> Turns:
+        yield from self.actions.ways[type(step.payload)](self.job, step.payload) or ()
+        self.job.done.append(step)
+
+    def undo(self, step: Step[t.Any]) -> None:
+        undo = self.actions.ways_back.get(type(step.payload))
+        if undo is not None:
+            undo(self.job, step.payload)
+
+    def finish(self) -> None:
+        self.job.finish()
 
 
 def run(

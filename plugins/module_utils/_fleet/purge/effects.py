@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import typing as t
 import uuid as uuids
@@ -30,17 +29,30 @@ from ..base.effects_connection import Connection
 from ..base.effects_lookup import find_domain, read_metadata
 from ..base.metadata import Metadata, Owner, OwnVolume
 from ..base.names import require_named
-from ..engine import effects_executor as executor
-from ..engine import effects_lease as lease
 from ..engine import effects_lease_holder as owners
-from ..engine.effects_executor import Turns
-from ..engine.steps import Step
+from ..engine import effects_verb as verb
+from ..engine.steps import Plan, Step
 from ..storage import effects_storage as storage
 from ..storage import read_file_users as ownership
 from ..storage.read_file_users import References
 from . import plan as purge_plan
 from . import read as belongings
-from .plan import Belongings, DomainFacts, Options, Removal, Removals, VolumeFacts
+from .plan import (
+    Belongings,
+    Destroy,
+    DomainFacts,
+    ForgetMemory,
+    LookAgain,
+    Mark,
+    Options,
+    Removal,
+    Removals,
+    RemoveLog,
+    RemoveVolume,
+    Removing,
+    Undefine,
+    VolumeFacts,
+)
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
@@ -60,23 +72,19 @@ class Settings:
 
 
 @dataclass
-class _Job:
-    """One domain and its result."""
+class _Job(verb.Job[Belongings]):
+    """One domain and its result; ``removals`` is what its plan is made of."""
 
-    connection: Connection
-    name: str
     settings: Settings
     dom: VirDomain | None = None
-    domain: DomainFacts | None = None
-    plan: Removals = field(default_factory=Removals)
-    steps: tuple[Step[Belongings], ...] = ()
-    removed: list[Removal] = field(default_factory=list)
-    destroyed: bool = False
-    failed: bool = False
-    not_tried: bool = False
-    msg: str | None = None
-    me: Owner | None = None
-    original: str = ""  # the definition before it was marked
+    removals: Removals = field(default_factory=Removals)
+    destroyed: bool = field(default=False, init=False)
+    me: Owner | None = field(default=None, init=False)
+    original: str = field(default="", init=False)  # the definition before it was marked
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.note = "not there" if self.dom is None else None
 
     def require_dom(self) -> VirDomain:
         """The domain; raises PlanRefused if it does not exist."""
@@ -85,27 +93,24 @@ class _Job:
         return self.dom
 
     @property
+    def removed(self) -> list[Removal]:
+        """What was removed."""
+        removing = [step.payload for step in self.done if isinstance(step.payload, Removing)]
+        return [item for payload in removing for item in payload.removed]
+
+    @property
     def changed(self) -> bool:
         return bool(self.removed) or self.destroyed
 
-    def fail(self, msg: str) -> None:
-        self.failed, self.msg = True, msg
+    def entry(self) -> verb.Shown:
+        return {**self._shown(self.removed), "not_tried": self.not_tried}
 
-    def do(self, step: Step[Belongings]) -> Turns:
-        yield from ()
-        _DO[step.kind](self, step)
-        self.removed += _removals(step)
+    def shown(self) -> tuple[verb.Shown, verb.Shown]:
+        return self._shown(self.removed), self._shown([])
 
-    def undo(self, step: Step[Belongings]) -> None:
-        if step.kind == "mark":
-            _unmark(self)
-
-    def finish(self) -> None:
-        """Do nothing: each step has verified its removal."""
-
-
-def _removals(step: Step[Belongings]) -> tuple[Removal, ...]:
-    return t.cast("tuple[Removal, ...]", step.payload or ())
+    def _shown(self, removed: t.Iterable[Removal]) -> dict[str, object]:
+        kept = [dict(vars(item)) for item in self.removals.kept]
+        return {"kept": kept, "removed": [dict(vars(item)) for item in removed]}
 
 
 def run(
@@ -114,47 +119,44 @@ def run(
     """Remove the domains ``names``; the module's result. Unless all can go, none is changed."""
     require_named(names)
     _require_local(connection)
-    jobs = [_Job(connection, name, settings) for name in dict.fromkeys(names)]
-    if not check:
-        lease.wait_for_others(connection, [job.name for job in jobs])
-    for job in jobs:
-        job.dom = find_domain(connection, job.name)
-    there = [job for job in jobs if job.dom is not None]
-    if there:
-        references = ownership.read(connection)
-        for job in there:
-            try:
-                job.domain, job.plan = _look(connection, job.require_dom(), settings, references)
-                job.steps = purge_plan.steps(job.plan, job.domain)
-            except Exception as error:
-                job.plan.problems.append(f"{job.name!r}: {error_message(error)}")
-            if job.plan.problems:
-                job.fail("; ".join(job.plan.problems))
-    for job in jobs:
-        if job.dom is None:
-            job.msg = "not there"
-    if any(job.failed for job in jobs):
-        for job in jobs:
-            job.not_tried = job.dom is not None and not job.failed
-    elif check:
-        for job in there:
-            job.removed = [item for step in job.steps for item in _removals(step)]
-    else:
-        _carry_out(there)
-    return _result(jobs)
+    names = list(dict.fromkeys(names))
+
+    def planned() -> list[_Job]:
+        domains = {name: find_domain(connection, name) for name in names}
+        references = ownership.read(connection) if any(domains.values()) else References({})
+        return [_plan(connection, *item, settings, references) for item in domains.items()]
+
+    return verb.run(connection, names, planned, _carry_out, check=check)
+
+
+def _plan(
+    connection: Connection,
+    name: str,
+    dom: VirDomain | None,
+    settings: Settings,
+    references: References,
+) -> _Job:
+    if dom is None:
+        return _Job(connection, name, None, Belongings(None), Plan(), settings)
+    domain, removals = None, Removals()
+    steps: tuple[Step[Belongings], ...] = ()
+    try:
+        domain, removals = _look(connection, dom, settings, references)
+        steps = purge_plan.steps(removals, domain)
+    except Exception as error:
+        removals.problems.append(f"{name!r}: {error_message(error)}")
+    plan = Plan(() if removals.problems else steps, tuple(removals.problems))
+    facts, uuid = Belongings(domain), domain.uuid if domain else None
+    return _Job(connection, name, uuid, facts, plan, settings, dom, removals)
 
 
 def _carry_out(jobs: t.Sequence[_Job]) -> None:
-    runs = [executor.Run(job.steps, job) for job in jobs]
-    executor.carry_out(runs)
-    for job, done in zip(jobs, runs):
-        if done.problem is None:
-            continue
-        job.fail(error_message(done.problem))
-        if done.irreversible:
-            job.fail(
-                f"{job.msg}; {job.name!r} is partly removed and can no longer be started. Fix the"
-                " cause, then remove it again to finish"
+    _ACTIONS.carry_out(jobs)
+    for job in jobs:
+        if job.problem and job.irreversible:
+            job.problem += (
+                f"; {job.name!r} is partly removed and can no longer be started. Fix the cause,"
+                " then remove it again to finish"
             )
 
 
@@ -200,11 +202,7 @@ def _seen_from_elsewhere(
 
 
 def _require_local(connection: Connection) -> None:
-    if not connection.local:
-        raise PlanRefused(
-            f"{connection.uri} is not this machine's hypervisor, and the owner of a file is known"
-            " only where it is stored: run this on the hypervisor itself, with uri qemu:///system"
-        )
+    verb.require_local(connection, "the owner of a file is known only where it is stored")
 
 
 def _look(
@@ -228,19 +226,20 @@ def _look(
     return domain, purge_plan.plan(domain, volumes, settings.options)
 
 
-def _mark(job: _Job, _step: Step[Belongings]) -> None:
+def _mark(job: _Job, _step: Mark) -> None:
     """Mark the domain as being removed by this process, and store its original definition."""
     connection = job.connection
     job.me = owners.myself(str(uuids.uuid4()))
     with owners.host_lock():
         dom = find_domain(connection, job.name)
-        if dom is None or job.domain is None or str(dom.UUIDString()) != job.domain.uuid:
+        domain = job.facts.domain
+        if dom is None or domain is None or str(dom.UUIDString()) != domain.uuid:
             raise PlanRefused(f"{job.name!r} was removed or replaced meanwhile; try again")
         stored = read_metadata(connection, dom)
-        if stored is None or stored != job.domain.metadata:
+        if stored is None or stored != domain.metadata:
             raise PlanRefused(f"{job.name!r} was changed by another run meanwhile; try again")
         original = str(connection.call("read the definition", dom.XMLDesc, _WHOLE))
-        own = tuple(volume for volume in stored.volumes if volume not in job.plan.foreign)
+        own = tuple(volume for volume in stored.volumes if volume not in job.removals.foreign)
         ours = dataclasses.replace(stored, phase="purging", owner=job.me, volumes=own)
         text = unstartable.marked(
             _lxml.parse(original, f"domain {job.name}"),
@@ -256,16 +255,16 @@ def _mark(job: _Job, _step: Step[Belongings]) -> None:
     job.original = original
 
 
-def _unmark(job: _Job) -> None:
+def _unmark(job: _Job, _step: Mark) -> None:
     """Restore the definition, as nothing was removed. Best effort: the first error counts."""
-    before = job.domain.metadata if job.domain else None
+    before = job.facts.domain.metadata if job.facts.domain else None
     if before is None or before.phase is not None:
         return  # leftovers of an earlier run stay marked
     with contextlib.suppress(FleetVirtError):
         domains.define(job.connection, f"define {job.name}", job.original)
 
 
-def _destroy(job: _Job, _step: Step[Belongings]) -> None:
+def _destroy(job: _Job, _step: Destroy) -> None:
     try:
         job.connection.call(
             f"destroy {job.name}", job.require_dom().destroy, seconds=_DESTROY_SECONDS
@@ -276,34 +275,34 @@ def _destroy(job: _Job, _step: Step[Belongings]) -> None:
     job.destroyed = True
 
 
-def _look_again(job: _Job, _step: Step[Belongings]) -> None:
+def _look_again(job: _Job, _step: LookAgain) -> None:
     """Plan again, now that the domain cannot be started; raise PlanRefused if that differs."""
     stopped = dataclasses.replace(
         job.settings, options=dataclasses.replace(job.settings.options, force=False)
     )
     references = ownership.read(job.connection)
-    _domain, plan = _look(job.connection, job.require_dom(), stopped, references, job.me)
-    if plan.problems:
-        raise PlanRefused("; ".join(plan.problems))
-    if (plan.removed, plan.kept) != (job.plan.removed, job.plan.kept):
+    _domain, removals = _look(job.connection, job.require_dom(), stopped, references, job.me)
+    if removals.problems:
+        raise PlanRefused("; ".join(removals.problems))
+    if (removals.removed, removals.kept) != (job.removals.removed, job.removals.kept):
         raise PlanRefused(f"what belongs to {job.name!r} changed meanwhile; try again")
-    job.plan = plan
+    job.removals = removals
 
 
-def _forget_memory(job: _Job, _step: Step[Belongings]) -> None:
+def _forget_memory(job: _Job, _step: ForgetMemory) -> None:
     what = f"remove {job.name}'s saved memory"
     job.connection.call(what, job.require_dom().managedSaveRemove, 0)
 
 
-def _remove_log(_job: _Job, step: Step[Belongings]) -> None:
-    for item in _removals(step):
+def _remove_log(_job: _Job, step: RemoveLog) -> None:
+    for item in step.removed:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(str(item.path))
 
 
-def _remove_volume(job: _Job, step: Step[Belongings]) -> None:
-    volumes = {volume.path: volume for volume in job.plan.volumes}
-    for item in _removals(step):
+def _remove_volume(job: _Job, step: RemoveVolume) -> None:
+    volumes = {volume.path: volume for volume in job.removals.volumes}
+    for item in step.removed:
         _delete(job.connection, volumes[item.path])
 
 
@@ -323,58 +322,21 @@ def _delete(connection: Connection, facts: VolumeFacts) -> None:
         raise PlanRefused(f"{path} still exists, although libvirt has removed it")
 
 
-def _undefine(job: _Job, step: Step[Belongings]) -> None:
+def _undefine(job: _Job, step: Undefine) -> None:
     connection = job.connection
-    own_nvram = any(item.kind == "nvram" for item in _removals(step))
+    own_nvram = any(item.kind == "nvram" for item in step.removed)
     domains.undefine(connection, job.require_dom(), keep_nvram=not own_nvram)
     if find_domain(connection, job.name) is not None:
         raise PlanRefused(f"{job.name!r} still exists, although libvirt has undefined it")
 
 
-# How each kind of step is done
-_DO: dict[str, t.Callable[[_Job, Step[Belongings]], None]] = {
-    "mark": _mark,
-    "destroy": _destroy,
-    "look_again": _look_again,
-    "managed_save": _forget_memory,
-    "volume": _remove_volume,
-    "seed": _remove_volume,
-    "log": _remove_log,
-    "undefine": _undefine,
-}
-
-
-def _result(jobs: t.Sequence[_Job]) -> dict[str, object]:
-    vms = [
-        {
-            "name": job.name,
-            "uuid": job.domain.uuid if job.domain else None,
-            "changed": job.changed,
-            "removed": [dict(vars(item)) for item in job.removed],
-            "kept": [dict(vars(item)) for item in job.plan.kept],
-            "failed": job.failed,
-            "not_tried": job.not_tried,
-            "msg": job.msg,
-        }
-        for job in jobs
-    ]
-    result: dict[str, object] = {
-        "changed": any(job.changed for job in jobs),
-        "vms": vms,
-        "diff": [_diff(job) for job in jobs if job.changed],
-    }
-    if any(job.failed for job in jobs):
-        result["failed"] = True
-        result["msg"] = "; ".join(str(job.msg) for job in jobs if job.failed)
-    return result
-
-
-def _diff(job: _Job) -> dict[str, str]:
-    removed = [dict(vars(item)) for item in job.removed]
-    kept = [dict(vars(item)) for item in job.plan.kept]
-    return {
-        "before_header": job.name,
-        "after_header": job.name,
-        "before": json.dumps({"kept": kept, "removed": removed}, indent=1) + "\n",
-        "after": json.dumps({"kept": kept, "removed": []}, indent=1) + "\n",
-    }
+_ACTIONS = (
+    verb.Actions[_Job]()
+    .on(Mark, _mark, _unmark)
+    .on(Destroy, _destroy)
+    .on(LookAgain, _look_again)
+    .on(ForgetMemory, _forget_memory)
+    .on(RemoveVolume, _remove_volume)
+    .on(RemoveLog, _remove_log)
+    .on(Undefine, _undefine)
+)

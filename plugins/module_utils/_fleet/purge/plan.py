@@ -15,11 +15,9 @@ from ..base.metadata import Metadata, OwnVolume, metadata_problems
 from ..base.names import playbook_command
 from ..engine import leases
 from ..engine.leases import Holder
-from ..engine.steps import Effect, Step
+from ..engine.steps import Effect, Step, step_for
 
 _WHERE = "virsh -c qemu:///system"
-# What is removed separately; the rest is removed with the domain's definition
-_BY_THEMSELVES = ("managed_save", "volume", "seed", "log")
 # Phases that a run on the VM's own host is in, and what it does to the VM
 _AT_WORK = {
     "creating": "created",
@@ -117,6 +115,50 @@ class Belongings:
     volumes: tuple[VolumeFacts, ...] = ()
 
 
+@dataclass(frozen=True)
+class Removing:
+    """What a step removes."""
+
+    removed: tuple[Removal, ...] = ()
+
+
+class Mark(Removing):
+    """Mark the domain, so that it cannot be started."""
+
+
+class Destroy(Removing):
+    """Turn it off."""
+
+
+class LookAgain(Removing):
+    """Plan again."""
+
+
+class ForgetMemory(Removing):
+    """Remove its saved memory."""
+
+
+class RemoveVolume(Removing):
+    """Remove a volume of its own."""
+
+
+class RemoveLog(Removing):
+    """Remove its log."""
+
+
+class Undefine(Removing):
+    """Remove its definition, and what goes with that."""
+
+
+# What is removed separately; the rest is removed with the domain's definition
+_BY_THEMSELVES: dict[str, type[Removing]] = {
+    "managed_save": ForgetMemory,
+    "volume": RemoveVolume,
+    "seed": RemoveVolume,
+    "log": RemoveLog,
+}
+
+
 @dataclass
 class Removals:
     """``removed`` in the order of removal; with ``problems`` nothing is removed at all."""
@@ -160,26 +202,26 @@ def plan(domain: DomainFacts, volumes: t.Sequence[VolumeFacts], options: Options
 
 def steps(removals: Removals, domain: DomainFacts) -> tuple[Step[Belongings], ...]:
     """The steps that remove ``removals``: first the domain is kept from starting; its definition,
-    which names everything else, is removed last. ``payload`` is what a step removes.
+    which names everything else, is removed last.
     """
     name = domain.name
-    first = [Step("mark", f"mark {name}", _marked(removals))]
+    first = [step_for(Mark(), f"mark {name}", _marked(removals))]
     if domain.active:
         off = _domain(lambda facts: dataclasses.replace(facts, state="shutoff", active=False))
-        first.append(Step("destroy", f"destroy {name}", off))
-    first.append(Step("look_again", f"look at {name} again", lambda before: before))
+        first.append(step_for(Destroy(), f"destroy {name}", off))
+    first.append(step_for(LookAgain(), f"look at {name} again", lambda before: before))
     last: list[Removal] = []
     for item in removals.removed:
-        if item.kind in _BY_THEMSELVES:
+        kind = _BY_THEMSELVES.get(item.kind)
+        if kind is not None:
             text = f"remove {item.path or 'its saved memory'}"
-            first.append(Step(item.kind, text, _gone(item), payload=(item,), irreversible=True))
+            first.append(step_for(kind((item,)), text, _gone(item), irreversible=True))
         else:
             last.append(item)  # removed with the definition
-    undefine: Step[Belongings] = Step(
-        "undefine",
+    undefine: Step[Belongings] = step_for(
+        Undefine(tuple(last)),
         f"undefine {name}",
         lambda before: dataclasses.replace(before, domain=None),
-        payload=tuple(last),
         irreversible=True,
     )
     return (*first, undefine)
