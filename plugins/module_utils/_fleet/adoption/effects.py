@@ -9,15 +9,14 @@ Nothing of a domain is changed but our metadata, which are written in one call.
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import typing as t
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ... import _lxml
-from ..._errors import LibvirtFailure, PlanRefused, error_message
+from ..._errors import LibvirtFailure, PlanRefused
 from ..._libvirt import DOMAIN_XML_INACTIVE
 from ..base import effects_deadline as deadline
 from ..base import effects_lookup as lookup
@@ -25,14 +24,11 @@ from ..base import metadata
 from ..base import read_file_identity as identity
 from ..base.effects_connection import Connection
 from ..base.effects_lookup import read_metadata, require_domains
-from ..base.metadata import Metadata, OwnVolume
+from ..base.metadata import OwnVolume
 from ..base.names import require_named
 from ..base.states import reason_name, state_name
-from ..engine import effects_executor as executor
-from ..engine import effects_lease as lease
 from ..engine import effects_lease_holder as owners
-from ..engine.effects_executor import Turns
-from ..engine.steps import Plan, Step
+from ..engine import effects_verb as verb
 from ..hosts import domain_info, host_info
 from ..hosts import read_placement_facts as placement_facts
 from ..migration.read import job_of
@@ -40,7 +36,7 @@ from ..storage import read_file_users as ownership
 from ..storage.read_file_users import PoolPlace, References
 from . import export as described
 from . import plan as adopt_plan
-from .plan import Disk, Facts, Kept, Options
+from .plan import Adopt, Disk, Facts, Kept, Options
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
@@ -59,29 +55,38 @@ class _HostFacts:
 
 
 @dataclass
-class _Job:
-    """One domain and its result."""
+class _Job(verb.Job[Facts]):
+    """One domain, the disks that become its own, and those that do not."""
 
-    connection: Connection
-    dom: VirDomain
-    facts: Facts
-    options: Options
-    plan: Plan[Facts]
-    done: bool = False
-    msg: str | None = None
-    own: list[OwnVolume] = field(default_factory=list)
-    kept: list[Kept] = field(default_factory=list)
+    own: list[OwnVolume]
+    kept: list[Kept]
 
-    def do(self, step: Step[Facts]) -> Turns:
-        yield from ()
-        _mark(self, step)
-        self.done = True
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not adopt_plan.is_candidate(self.facts.stored):
+            self.note = "created by this collection, so there is nothing to adopt"
 
-    def undo(self, step: Step[Facts]) -> None:
-        """Do nothing: the only step is the last."""
+    def entry(self) -> verb.Shown:
+        return {
+            "specification": self.facts.description.options,
+            "undescribed": list(self.facts.description.left),
+            "owned": self._owned(),
+            "kept": [dict(vars(disk)) for disk in self.kept],
+        }
 
-    def finish(self) -> None:
-        """Do nothing: libvirt has confirmed the write."""
+    def shown(self) -> tuple[verb.Shown, verb.Shown]:
+        stored = self.facts.stored
+        before = {"managed": stored is not None and stored.made_here, "own disks": self._before()}
+        return before, {"managed": True, "own disks": self._owned()}
+
+    def _before(self) -> list[str]:
+        stored = self.facts.stored.volumes if self.facts.stored else ()
+        return [volume.path for volume in stored if volume.role == "disk"]
+
+    def _owned(self) -> list[str]:
+        """The disks that it owns in the end."""
+        new = [] if self.plan.refusals else [volume.path for volume in self.own]
+        return [*self._before(), *new]
 
 
 def run(
@@ -90,22 +95,12 @@ def run(
     """Adopt ``names``, or without any all candidates; the module's result."""
     require_named(names)
     _require_local(connection)
-    if not check:
-        lease.wait_for_others(connection, names)
-    jobs = [
-        _plan(connection, dom, host_facts, options)
-        for host_facts in [_host_facts(connection, pool, options)]
-        for dom in _meant(connection, names)
-    ]
-    if check:
-        for job in jobs:
-            job.done = bool(job.plan.steps)
-    else:
-        runs = [executor.Run(job.plan.steps, job) for job in jobs]
-        executor.carry_out(runs)
-        for job, done in zip(jobs, runs):
-            job.msg = error_message(done.problem) if done.problem is not None else job.msg
-    return _result(jobs)
+
+    def planned() -> list[_Job]:
+        host_facts = _host_facts(connection, pool, options)
+        return [_plan(connection, dom, host_facts, options) for dom in _meant(connection, names)]
+
+    return verb.run(connection, names, planned, _ACTIONS.carry_out, check=check, together=False)
 
 
 def look(connection: Connection, names: t.Sequence[str], pool: str) -> dict[str, object]:
@@ -146,11 +141,7 @@ def look(connection: Connection, names: t.Sequence[str], pool: str) -> dict[str,
 
 
 def _require_local(connection: Connection) -> None:
-    if not connection.local:
-        raise PlanRefused(
-            f"{connection.uri} is not this machine's hypervisor, and the owner of a file is known"
-            " only where it is stored: run this on the hypervisor itself, with uri qemu:///system"
-        )
+    verb.require_local(connection, "the owner of a file is known only where it is stored")
 
 
 def _listed(connection: Connection) -> list[VirDomain]:
@@ -180,10 +171,8 @@ def _host_facts(connection: Connection, pool: str, options: Options) -> _HostFac
 
 def _plan(connection: Connection, dom: VirDomain, host_facts: _HostFacts, options: Options) -> _Job:
     facts = _read(connection, dom, host_facts)
-    job = _Job(connection, dom, facts, options, adopt_plan.plan(facts, options))
-    job.msg = "; ".join(job.plan.refusals) or None
-    job.own, job.kept = adopt_plan.sort_disks(facts, options)
-    return job
+    plan, disks = adopt_plan.plan(facts, options), adopt_plan.sort_disks(facts, options)
+    return _Job(connection, facts.name, facts.uuid, facts, plan, *disks)
 
 
 def _read(connection: Connection, dom: VirDomain, host_facts: _HostFacts) -> Facts:
@@ -299,10 +288,9 @@ def _kind(path: str) -> tuple[str, int]:
     return "file" if stat.S_ISREG(status.st_mode) else "other", status.st_nlink
 
 
-def _mark(job: _Job, step: Step[Facts]) -> None:
+def _adopt(job: _Job, adopt: Adopt) -> None:
     """Write the planned metadata, if the domain's are still those that the plan was based on."""
     connection, facts = job.connection, job.facts
-    ours: Metadata = t.cast("Metadata", step.payload)
     with owners.host_lock():
         dom = lookup.find_domain(connection, facts.name)
         if dom is None or str(dom.UUIDString()) != facts.uuid:
@@ -311,61 +299,7 @@ def _mark(job: _Job, step: Step[Facts]) -> None:
             raise PlanRefused(f"{facts.name!r} was changed by another run meanwhile; try again")
         active = bool(connection.call(f"read the state of {facts.name}", dom.isActive))
         flags = lookup.AFFECT_CONFIG | (lookup.AFFECT_LIVE if active else 0)
-        lookup.write_metadata(connection, dom, ours, flags)
+        lookup.write_metadata(connection, dom, adopt.ours, flags)
 
 
-def _result(jobs: t.Sequence[_Job]) -> dict[str, object]:
-    failed = [job for job in jobs if job.msg is not None]
-    vms = [
-        {
-            "name": job.facts.name,
-            "uuid": job.facts.uuid,
-            "specification": job.facts.description.options,
-            "undescribed": list(job.facts.description.left),
-            "owned": _owned(job),
-            "kept": [dict(vars(disk)) for disk in job.kept],
-            "changed": job.done,
-            "failed": job.msg is not None,
-            "msg": job.msg if job.msg is not None else _note(job),
-        }
-        for job in jobs
-    ]
-    result: dict[str, object] = {
-        "changed": any(job.done for job in jobs),
-        "vms": vms,
-        "diff": [_diff(job) for job in jobs if job.done],
-    }
-    if failed:
-        result["failed"] = True
-        result["msg"] = "; ".join(str(job.msg) for job in failed)
-    return result
-
-
-def _owned(job: _Job) -> list[str]:
-    """The disks that it owns in the end."""
-    stored = job.facts.stored.volumes if job.facts.stored else ()
-    before = [volume.path for volume in stored if volume.role == "disk"]
-    return before if job.plan.refusals else [*before, *(volume.path for volume in job.own)]
-
-
-def _note(job: _Job) -> str | None:
-    if adopt_plan.is_candidate(job.facts.stored):
-        return None
-    return "created by this collection, so there is nothing to adopt"
-
-
-def _diff(job: _Job) -> dict[str, str]:
-    stored = job.facts.stored
-    before = {
-        "managed": stored is not None and stored.made_here,
-        "own disks": [volume.path for volume in stored.volumes if volume.role == "disk"]
-        if stored
-        else [],
-    }
-    after = {"managed": True, "own disks": _owned(job)}
-    return {
-        "before_header": job.facts.name,
-        "after_header": job.facts.name,
-        "before": json.dumps(before, indent=1) + "\n",
-        "after": json.dumps(after, indent=1) + "\n",
-    }
+_ACTIONS = verb.Actions[_Job]().on(Adopt, _adopt)

@@ -13,7 +13,7 @@ from ..base.metadata import Metadata, OwnVolume, metadata_problems
 from ..base.names import check_vm_name, playbook_command, valid_vm_name
 from ..engine import leases
 from ..engine.leases import Holder
-from ..engine.steps import Plan, Step
+from ..engine.steps import Plan, step_for
 from ..spec import request
 from ..storage import base_name
 from .export import Description
@@ -84,6 +84,13 @@ class Kept:
     reason: str
 
 
+@dataclass(frozen=True)
+class Adopt:
+    """Write our metadata."""
+
+    ours: Metadata
+
+
 def is_candidate(stored: Metadata | None) -> bool:
     """Whether a domain is included if no name is given: it is unmanaged, or adopted before."""
     return stored is None or not stored.made_here or stored.adopted is not None
@@ -110,7 +117,7 @@ def plan(facts: Facts, options: Options) -> Plan[Facts]:
         return dataclasses.replace(before, live=ours) if before.active else before
 
     torn = (stored, live) if facts.active else ()
-    return Plan((Step("mark", f"adopt {facts.name}", both, torn, payload=ours),))
+    return Plan((step_for(Adopt(ours), f"adopt {facts.name}", both, torn),))
 
 
 def wanted(facts: Facts, options: Options) -> Metadata:

@@ -40,10 +40,16 @@ class Step(t.Generic[Snapshot]):
 
 
 def step_for(
-    payload: object, text: str, effect: Effect[Snapshot], *, irreversible: bool = False
+    payload: object,
+    text: str,
+    effect: Effect[Snapshot],
+    torn: tuple[Effect[Snapshot], ...] = (),
+    *,
+    irreversible: bool = False,
 ) -> Step[Snapshot]:
     """A step of which the type of ``payload`` is the kind: what is done has a type of its own."""
-    return Step(type(payload).__name__, text, effect, payload=payload, irreversible=irreversible)
+    kind = type(payload).__name__
+    return Step(kind, text, effect, torn, payload, irreversible)
 
 
 @dataclass(frozen=True)
