@@ -72,8 +72,8 @@ print(json.dumps(answer))
 _ABOUT = r"""
 import json
 print(json.dumps({
-    "own": neighbours.own_addresses(),
-    "owners": neighbours.ask_for(request["addresses"], request["patience"]),
+    "own": read_neighbours.own_addresses(),
+    "owners": read_neighbours.ask_for(request["addresses"], request["patience"]),
 }))
 """
 

@@ -139,7 +139,7 @@ def test_what_is_no_image_is_refused_before_it_travels(home: Path) -> None:
 
 
 def test_the_default_is_what_the_documentation_says() -> None:
-    module = Path(_images.__file__).parents[1] / "modules" / "virt_image.py"
+    module = Path(_images.__file__).parents[2] / "modules" / "virt_image.py"
     assert f"without that to C({_images.DEFAULT_IMAGE_DIR})" in module.read_text(encoding="utf-8")
 
 

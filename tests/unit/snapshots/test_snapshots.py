@@ -304,8 +304,9 @@ def test_twice_as_many_snapshots_take_about_twice_as_long(shape: str, use: str) 
             times.append(time.process_time() - begun)
         return min(times)
 
-    few = seconds(5_000)
-    assert seconds(10_000) < 3.2 * few + 0.02
+    # sixteen times as many: what is quadratic takes 256 times as long, what is not up to 60 times,
+    # since many do not fit into the processor's caches
+    assert seconds(16_000) < 120 * seconds(1_000) + 0.02
 
 
 @pytest.mark.parametrize("shape", ["chain", "reversed"])
