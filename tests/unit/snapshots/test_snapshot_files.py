@@ -19,6 +19,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.steps imp
     interrupted,
     predict,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import effects
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import external as files
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import parsed, plan
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots.facts import (
@@ -289,3 +290,16 @@ def test_what_libvirt_says_of_one() -> None:
     begun = parsed.snapshot(_XML.format(said="made by fleet.virt; being merged"))
     assert begun == dataclasses.replace(found, merging=True)
     assert not parsed.snapshot(_XML.format(said="of mine")).ours
+
+
+def test_a_snapshot_without_freezing_says_so_in_its_step() -> None:
+    wanted = Wanted("one", disk_only=True)
+    planned = plan.plan(_BARE, wanted)
+    nothing: t.Any = None  # neither libvirt nor the domain is asked
+    job = effects._Job(nothing, "a", "u", _BARE, planned, nothing, wanted)
+    job.done, job.after = list(planned.steps), predict(_BARE, planned.steps)
+    assert job.entry()["steps"] == ["take disk-only snapshot one, its file systems frozen"]
+    job.unfrozen = True
+    assert job.entry()["steps"] == ["take disk-only snapshot one, nothing frozen"]
+    job.after = job.facts
+    assert job.entry()["steps"] == []

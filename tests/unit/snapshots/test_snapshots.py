@@ -98,7 +98,7 @@ def test_what_came_from_the_one_that_goes_comes_from_the_one_before_it() -> None
 def test_going_back_is_done_whenever_it_is_asked_for() -> None:
     wanted, before = Wanted("three", "reverted"), _facts(current="two")
     steps = plan.plan(before, wanted).steps
-    assert [step.kind for step in steps] == ["revert"]
+    assert [step.kind for step in steps] == ["Revert"]
     end = predict(before, steps)
     assert (end.current, end.state, end.active) == ("three", "running", True)
     assert plan.plan(end, wanted).steps
@@ -113,7 +113,7 @@ def test_what_the_vm_owns_is_noted_before_going_back() -> None:
     before = _facts(snapshots=(_snapshot("one", 1, stored=then),), current="one")
     wanted = Wanted("one", "reverted")
     steps = plan.plan(before, wanted).steps
-    assert [step.kind for step in steps] == ["redefine", "revert"]
+    assert [step.kind for step in steps] == ["Record", "Revert"]
     end = predict(before, steps)
     assert end.stored == Metadata(request='{"memory":1}', tags=("then",), volumes=_MADE.volumes)
     for when, left in interrupted(before, steps):

@@ -78,6 +78,15 @@ class Job(abc.ABC, t.Generic[Snapshot]):
         """What the user is shown of the VM, before and after; called if it is changed."""
 
 
+class ComparedJob(Job[Snapshot]):
+    """A job whose outcome is read: it has changed what is shown differently in the end."""
+
+    @property
+    def changed(self) -> bool:
+        before, after = self.shown()
+        return before != after
+
+
 AnyJob = t.TypeVar("AnyJob", bound="Job[t.Any]")
 Do = t.Callable[[AnyJob, Payload], t.Optional[Turns]]
 Undo = t.Callable[[AnyJob, Payload], object]

@@ -17,28 +17,37 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ... import _libvirt, _lxml
-from ..._errors import LibvirtFailure, PlanRefused, error_message
+from ..._errors import LibvirtFailure, PlanRefused
 from ..base import durations, metadata
 from ..base import effects_definitions as domains
 from ..base.effects_connection import Connection
 from ..base.effects_lookup import find_domain, require_domains
-from ..base.results import json_diff
-from ..engine import effects_executor as executor
 from ..engine import effects_lease as lease
 from ..engine import effects_lease_holder as owners
-from ..engine.effects_executor import Turns
-from ..engine.steps import Plan, Step, predict
+from ..engine import effects_verb as verb
 from . import effects_quiesce as quiesce
 from . import external as files
 from . import plan as plans
 from . import read
-from .facts import ABSENT, EXTERNAL, INTERNAL, MADE_BY, MERGING, Facts, Wanted
+from .facts import (
+    ABSENT,
+    EXTERNAL,
+    INTERNAL,
+    MADE_BY,
+    MERGING,
+    Delete,
+    Facts,
+    Mark,
+    Record,
+    Revert,
+    Take,
+    TakeFiles,
+    Wanted,
+)
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain, VirDomainSnapshot
     from ..._lxml import Element
-    from ..base.metadata import Metadata
-    from ..base.results import Diff
 
 _CALL_SECONDS = 300.0  # what a call may take
 _SECONDS_PER_GIB = 60.0  # of memory, in addition
@@ -47,41 +56,44 @@ _WHOLE = _libvirt.DOMAIN_XML_SECURE | _libvirt.DOMAIN_XML_INACTIVE
 
 
 @dataclass
-class _Job:
+class _Job(verb.ComparedJob[Facts]):
     """One domain and the result for its snapshots."""
 
-    connection: Connection
     dom: VirDomain
     wanted: Wanted
-    before: Facts
-    after: Facts
-    plan: Plan[Facts] = field(default_factory=Plan)
-    done: list[str] = field(default_factory=list)
-    reverted: int = 0
-    not_tried: bool = False
-    problem: str = ""
+    reverted: int = field(default=0, init=False)
+    unfrozen: bool = field(default=False, init=False)
 
     @property
     def seconds(self) -> float:
-        merging = durations.transfer(read.merged_bytes(self.connection, self.before))
-        return _CALL_SECONDS + _SECONDS_PER_GIB * self.before.memory_mib / 1024 + merging
-
-    def do(self, step: Step[Facts]) -> Turns:
-        yield from ()
-        self.done.append(_DO[step.kind](self, step) or step.text)
-
-    def undo(self, step: Step[Facts]) -> None:
-        """Do nothing: a snapshot that was taken stays, and its record of the VM's own is true."""
+        merging = durations.transfer(read.merged_bytes(self.connection, self.facts))
+        return _CALL_SECONDS + _SECONDS_PER_GIB * self.facts.memory_mib / 1024 + merging
 
     def finish(self) -> None:
         self.after = read.facts(self.connection, self.dom)
         if self.reverted:
             self.after = dataclasses.replace(self.after, reverted=self.reverted)
 
+    def entry(self) -> verb.Shown:
+        unfrozen = f"take disk-only snapshot {self.wanted.snapshot}, nothing frozen"
+        steps = [
+            unfrozen if self.unfrozen and isinstance(step.payload, TakeFiles) else step.text
+            for step in self.done
+        ]
+        return {
+            "steps": steps if self.changed else [],
+            "snapshots": [snapshot.name for snapshot in self.after.snapshots],
+            "current": self.after.current,
+            "not_tried": self.not_tried,
+        }
+
+    def shown(self) -> tuple[verb.Shown, verb.Shown]:
+        return _shown(self.facts), _shown(self.after)
+
     def find(self, name: str) -> VirDomainSnapshot:
         """libvirt's object for the snapshot ``name``."""
         handle: VirDomainSnapshot = self.connection.call(
-            f"look for snapshot {name} of {self.before.name}",
+            f"look for snapshot {name} of {self.facts.name}",
             self.dom.snapshotLookupByName,
             name,
             0,
@@ -125,30 +137,24 @@ def run(
 
     Unless that is possible for every one of them, none is changed.
     """
-    domains = require_domains(connection, names)
-    if not check:
-        lease.wait_for_others(connection, names)
-        for dom in domains.values():
+    domains = require_domains(connection, names).values()
+
+    def planned() -> list[_Job]:
+        for dom in () if check else domains:
             _wait_for_libvirt(connection, dom)
-    jobs = [_planned(connection, dom, wanted) for dom in domains.values()]
-    if check:
-        for job in jobs:
-            job.after = predict(job.before, job.plan.steps)
-            job.done = [step.text for step in job.plan.steps]
-    if any(job.problem for job in jobs):
-        for job in jobs:
-            job.after, job.done = job.before, []
-            job.not_tried = bool(job.plan.steps) and not job.problem
-    elif not check:
+        return [_planned(connection, dom, wanted) for dom in domains]
+
+    def work(jobs: t.Iterable[_Job]) -> None:
         for job in jobs:
             _carry_out(job)
-    return _result(jobs)
+
+    return verb.run(connection, names, planned, work, check=check)
 
 
 def _planned(connection: Connection, dom: VirDomain, wanted: Wanted) -> _Job:
     facts = read.with_files(connection, read.facts(connection, dom), wanted)
     plan = plans.plan(facts, wanted)
-    return _Job(connection, dom, wanted, facts, facts, plan, problem="; ".join(plan.refusals))
+    return _Job(connection, facts.name, facts.uuid, facts, plan, dom, wanted)
 
 
 def _wait_for_libvirt(connection: Connection, dom: VirDomain) -> None:
@@ -170,51 +176,47 @@ def _wait_for_libvirt(connection: Connection, dom: VirDomain) -> None:
 def _carry_out(job: _Job) -> None:
     """Do the steps under the VM's lock, after planning them again."""
     try:
-        with owners.host_lock(lease.PATIENCE, f"snapshots-{job.before.uuid}"):
+        with owners.host_lock(lease.PATIENCE, f"snapshots-{job.facts.uuid}"):
             _wait_for_libvirt(job.connection, job.dom)
             current = _planned(job.connection, job.dom, job.wanted)
-            job.before, job.after, job.plan = current.before, current.after, current.plan
-            if current.problem:
-                job.problem = current.problem
+            job.facts, job.after, job.plan = current.facts, current.after, current.plan
+            job.problem = current.problem
+            if job.problem:
                 return
-            work = executor.Run(job.plan.steps, job)
-            executor.carry_out([work])
-            if work.problem is not None:
-                job.problem = error_message(work.problem)
+            _ACTIONS.carry_out([job])
     except PlanRefused as error:  # the lock
         job.problem = str(error)
         return
     there = job.after.find(job.wanted.snapshot) is not None
     if not job.problem and there == (job.wanted.state == ABSENT):
         job.problem = (
-            f"snapshot {job.wanted.snapshot} of {job.before.name!r}"
+            f"snapshot {job.wanted.snapshot} of {job.facts.name!r}"
             f" {'still exists' if there else 'does not exist'}, although every step succeeded; see"
             " libvirt's log on its hypervisor"
         )
 
 
-def _create(job: _Job, step: Step[Facts]) -> None:
-    name = str(step.payload)
+def _take(job: _Job, step: Take) -> None:
+    name = step.name
     root = _lxml.new("domainsnapshot")
     _lxml.add(root, "name", {}, name)
     _lxml.add(root, "description", {}, MADE_BY)
     disks = _lxml.add(root, "disks")
-    for disk in job.before.disks:
+    for disk in job.facts.disks:
         # explicit for each disk, so that no version of libvirt creates a file
         kind = INTERNAL if disk.taken else "no"
         _lxml.add(disks, "disk", {"name": disk.target, "snapshot": kind})
     _call(job, f"take snapshot {name}", job.dom.snapshotCreateXML, _lxml.tostring(root), 0)
 
 
-def _create_files(job: _Job, step: Step[Facts]) -> str | None:
-    payload = t.cast("tuple[str, t.Mapping[str, str], bool]", step.payload)
-    name, paths, freeze = payload
+def _take_files(job: _Job, step: TakeFiles) -> None:
+    name, paths = step.name, step.paths
     root = _lxml.new("domainsnapshot")
     _lxml.add(root, "name", {}, name)
     _lxml.add(root, "description", {}, MADE_BY)
     _lxml.add(root, "memory", {"snapshot": "no"})
     disks = _lxml.add(root, "disks")
-    for disk in job.before.disks:
+    for disk in job.facts.disks:
         path = paths.get(disk.target)
         kind = EXTERNAL if path else "no"
         element = _lxml.add(disks, "disk", {"name": disk.target, "snapshot": kind})
@@ -228,14 +230,14 @@ def _create_files(job: _Job, step: Step[Facts]) -> str | None:
     def take() -> None:
         _call(job, f"take snapshot {name}", job.dom.snapshotCreateXML, text, flags)
 
-    if not freeze:
+    if step.freeze:
+        frozen = quiesce.around(job.connection, job.dom, take, job.wanted.quiesce)
+        job.unfrozen = not frozen
+    else:
         take()
-        return None
-    frozen = quiesce.around(job.connection, job.dom, take, job.wanted.quiesce)
-    return None if frozen else f"take disk-only snapshot {name}, nothing frozen"
 
 
-def _mark(job: _Job, step: Step[Facts]) -> None:
+def _mark(job: _Job, step: Mark) -> None:
     def marked(root: Element) -> None:
         for description in root.findall("description"):
             root.remove(description)
@@ -243,18 +245,18 @@ def _mark(job: _Job, step: Step[Facts]) -> None:
         description.text = MADE_BY + MERGING
         root.insert(1, description)
 
-    _change(job, str(step.payload), step.text, marked)
+    _change(job, step.name, step.text, marked)
 
 
-def _revert(job: _Job, step: Step[Facts]) -> None:
-    name = str(step.payload)
-    _call(job, f"revert to snapshot {name}", job.dom.revertToSnapshot, job.find(name), 0)
+def _revert(job: _Job, step: Revert) -> None:
+    action = f"revert to snapshot {step.name}"
+    _call(job, action, job.dom.revertToSnapshot, job.find(step.name), 0)
     job.reverted += 1
 
 
-def _delete(job: _Job, step: Step[Facts]) -> None:
-    name = str(step.payload)
-    snapshot = job.before.find(name)
+def _delete(job: _Job, step: Delete) -> None:
+    name = step.name
+    snapshot = job.facts.find(name)
     if snapshot is not None and snapshot.kind == EXTERNAL:
         _spell_out(job)
     _call(job, f"delete snapshot {name}", job.find(name).delete, 0)
@@ -287,15 +289,13 @@ def _spell_out(job: _Job) -> None:
         domains.define(job.connection, f"define {now.name}", _lxml.tostring(root))
 
 
-def _redefine(job: _Job, step: Step[Facts]) -> None:
-    name, stored = t.cast("tuple[str, Metadata]", step.payload)
-
+def _record(job: _Job, step: Record) -> None:
     def noted(root: Element) -> None:
         for tag in ("domain", "inactiveDomain"):
             for domain in root.iterfind(tag):
-                metadata.put(domain, stored)
+                metadata.put(domain, step.stored)
 
-    _change(job, name, step.text, noted)
+    _change(job, step.name, step.text, noted)
 
 
 def _change(job: _Job, name: str, what: str, change: t.Callable[[Element], None]) -> None:
@@ -313,45 +313,8 @@ Value = t.TypeVar("Value")
 
 def _call(job: _Job, action: str, function: t.Callable[..., Value], *args: object) -> Value:
     """A call that may take long, named in errors with its VM."""
-    what = f"{action} of {job.before.name}"
+    what = f"{action} of {job.facts.name}"
     return job.connection.call(what, function, *args, seconds=job.seconds)
-
-
-# How each kind of step is done
-_DO: dict[str, t.Callable[[_Job, Step[Facts]], str | None]] = {
-    "create": _create,
-    "create_files": _create_files,
-    "mark": _mark,
-    "revert": _revert,
-    "delete": _delete,
-    "redefine": _redefine,
-}
-
-
-def _result(jobs: t.Sequence[_Job]) -> dict[str, object]:
-    failed = [job for job in jobs if job.problem]
-    vms = [
-        {
-            "name": job.before.name,
-            "uuid": job.before.uuid,
-            "changed": _changed(job),
-            "steps": job.done if _changed(job) else [],
-            "snapshots": [snapshot.name for snapshot in job.after.snapshots],
-            "current": job.after.current,
-            "failed": bool(job.problem),
-            "not_tried": job.not_tried,
-            "msg": job.problem or None,
-        }
-        for job in jobs
-    ]
-    result: dict[str, object] = {
-        "changed": any(vm["changed"] for vm in vms),
-        "vms": vms,
-        "diff": [_diff(job) for job in jobs if _changed(job)],
-    }
-    if failed:
-        result.update(failed=True, msg="; ".join(job.problem for job in failed))
-    return result
 
 
 def _shown(facts: Facts) -> dict[str, object]:
@@ -361,9 +324,12 @@ def _shown(facts: Facts) -> dict[str, object]:
     return {**shown, "reverted": facts.reverted} if facts.reverted else shown
 
 
-def _changed(job: _Job) -> bool:
-    return _shown(job.before) != _shown(job.after)
-
-
-def _diff(job: _Job) -> Diff:
-    return json_diff(job.before.name, _shown(job.before), _shown(job.after))
+_ACTIONS = (
+    verb.Actions[_Job]()
+    .on(Take, _take)
+    .on(TakeFiles, _take_files)
+    .on(Mark, _mark)
+    .on(Revert, _revert)
+    .on(Delete, _delete)
+    .on(Record, _record)
+)

@@ -17,8 +17,19 @@ import posixpath
 import typing as t
 
 from ..base.metadata import Metadata, OwnVolume
-from ..engine.steps import Step
-from .facts import ALWAYS, EXTERNAL, INTERNAL, NEVER, Disk, Facts, Snapshot, Wanted
+from ..engine.steps import Step, step_for
+from .facts import (
+    ALWAYS,
+    EXTERNAL,
+    INTERNAL,
+    NEVER,
+    Disk,
+    Facts,
+    Mark,
+    Snapshot,
+    TakeFiles,
+    Wanted,
+)
 
 CAN_REVERT = 9_009_000  # the first version of libvirt that reverts to them
 _LONGEST = 255  # bytes of a file name
@@ -100,7 +111,7 @@ def create(facts: Facts, wanted: Wanted, made: Snapshot) -> Step[Facts]:
     freeze = facts.state == "running" and facts.agent and wanted.quiesce != NEVER
     how = ", its file systems frozen" if freeze else ""
     text = f"take disk-only snapshot {name}{how}"
-    return Step("create_files", text, created, payload=(name, files, freeze))
+    return step_for(TakeFiles(name, files, freeze), text, created)
 
 
 def merge_blockers(facts: Facts, going: t.Sequence[Snapshot]) -> list[str]:
@@ -155,8 +166,8 @@ def mark(snapshot: Snapshot) -> Step[Facts]:
         )
         return dataclasses.replace(before, snapshots=snapshots)
 
-    text = f"mark snapshot {snapshot.name} as being merged"
-    return Step("mark", text, marked, payload=snapshot.name, irreversible=True)
+    payload = Mark(snapshot.name)
+    return step_for(payload, payload.text, marked, irreversible=True)
 
 
 def lowered(facts: Facts, snapshot: Snapshot) -> Facts:

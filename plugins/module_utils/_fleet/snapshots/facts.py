@@ -111,6 +111,62 @@ class Facts:
         return [one for one in ordered(self.snapshots) if one.kind == kind]
 
 
+@dataclass(frozen=True)
+class Take:
+    """Take an internal snapshot."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class TakeFiles:
+    """Take a snapshot of the disks, after which the VM goes on in ``paths``, by target; ``freeze``
+    the guest's file systems meanwhile."""
+
+    name: str
+    paths: t.Mapping[str, str]
+    freeze: bool
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Note in a snapshot that it is being merged."""
+
+    name: str
+
+    @property
+    def text(self) -> str:
+        """What is done."""
+        return f"mark snapshot {self.name} as being merged"
+
+
+@dataclass(frozen=True)
+class Revert:
+    """Revert to a snapshot."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Delete:
+    """Delete a snapshot."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Record:
+    """Record in a snapshot our metadata as they are now."""
+
+    name: str
+    stored: Metadata
+
+    @property
+    def text(self) -> str:
+        """What is done."""
+        return f"record in snapshot {self.name} what the VM owns now"
+
+
 def ordered(snapshots: t.Iterable[Snapshot]) -> tuple[Snapshot, ...]:
     """The oldest first. libvirt stores whole seconds; within one second, a child is newer than its
     parent."""

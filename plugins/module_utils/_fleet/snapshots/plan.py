@@ -22,9 +22,22 @@ import typing as t
 from ..base.metadata import Metadata, metadata_problems
 from ..base.names import playbook_command
 from ..engine import leases
-from ..engine.steps import Plan, Step
+from ..engine.steps import Plan, Step, step_for
 from . import external as files
-from .facts import ABSENT, EXTERNAL, REVERTED, Facts, Snapshot, Wanted, below, ordered
+from .facts import (
+    ABSENT,
+    EXTERNAL,
+    REVERTED,
+    Delete,
+    Facts,
+    Record,
+    Revert,
+    Snapshot,
+    Take,
+    Wanted,
+    below,
+    ordered,
+)
 
 _SPARE_MIB = 64
 
@@ -136,7 +149,7 @@ def _create(facts: Facts, wanted: Wanted) -> Step[Facts]:
         return dataclasses.replace(before, snapshots=snapshots, current=name)
 
     what = "with its memory" if facts.active else "of its disks"
-    return Step("create", f"take snapshot {name} {what}", created, payload=name)
+    return step_for(Take(name), f"take snapshot {name} {what}", created)
 
 
 def _latest(facts: Facts) -> int:
@@ -176,7 +189,7 @@ def _delete(snapshot: Snapshot, keep: int | None = None) -> Step[Facts]:
     why = f", the oldest beyond {keep}" if keep is not None else ""
     how = ", merging its files" if snapshot.kind == EXTERNAL else ""
     text = f"delete snapshot {snapshot.name}{how}{why}"
-    return Step("delete", text, deleted, payload=snapshot.name, irreversible=True)
+    return step_for(Delete(snapshot.name), text, deleted, irreversible=True)
 
 
 def _parent(facts: Facts, name: str) -> str | None:
@@ -223,7 +236,7 @@ def _reverted(facts: Facts, name: str, snapshot: Snapshot | None) -> Plan[Facts]
         )
 
     text = f"revert to snapshot {name} ({state})"
-    steps.append(Step("revert", text, reverted, payload=name, irreversible=True))
+    steps.append(step_for(Revert(name), text, reverted, irreversible=True))
     return Plan(tuple(steps))
 
 
@@ -235,8 +248,8 @@ def _redefine(snapshot: Snapshot, stored: Metadata) -> Step[Facts]:
         )
         return dataclasses.replace(before, snapshots=snapshots)
 
-    text = f"record in snapshot {snapshot.name} what the VM owns now"
-    return Step("redefine", text, noted, payload=(snapshot.name, stored))
+    payload = Record(snapshot.name, stored)
+    return step_for(payload, payload.text, noted)
 
 
 def stored_after(now: Metadata | None, then: Metadata | None) -> Metadata | None:
