@@ -99,7 +99,8 @@ def _backing(disk: Disk, target: Target) -> tuple[str | None, tuple[str, str] | 
         below = ", ".join(one for one, _kind in disk.chain)
         return (
             f"disk {disk.target} is an overlay of {below}, which is no base image named by its"
-            f" digest, so it is unknown whether {where} has the same; flatten it (virsh blockpull)"
+            f" digest, so it is unknown whether {where} has the same; flatten it while the VM runs"
+            f" (virsh blockpull DOMAIN {disk.target} --wait)"
         ), None
     there = [*(one for pool in target.pools if pool.active for one in pool.volumes)]
     there += target.destination.incoming
