@@ -427,3 +427,26 @@ def test_every_answer_of_a_hypervisor_passes_an_action_of_ours() -> None:
     ]
     assert len(plays) >= 14
     assert not [str(path) for path, play in plays if play["gather_facts"] is not False]
+
+
+def test_play_states_connection_and_privileges_for_all_its_tasks() -> None:
+    """A task that states its own could be forgotten, and would ask another libvirt."""
+    defaults = "{{ virt_uri | default(omit) }}"
+    for path in (CHECKOUT / "playbooks").glob("*.yml"):
+        for play in yaml.safe_load(path.read_text()):
+            if any(_includes_role(task) for task in play["tasks"]):
+                continue  # the role's own tasks state them, wherever it is used
+            group = play["module_defaults"]["group/fleet.virt.virt"]
+            assert group == {"uri": defaults}, path.name
+            assert play["become"] == "{{ virt_become | default(true) }}", path.name
+    for path, task in tasks_of_playbooks_and_roles():
+        if path.parts[0] == "playbooks":
+            given = [
+                key for key, value in task.items() if isinstance(value, dict) and "uri" in value
+            ]
+            assert not given, f"{path}: {task['name']}"
+            assert "become" not in task, f"{path}: {task['name']}"
+
+
+def _includes_role(task: dict[str, Any]) -> bool:
+    return "ansible.builtin.include_role" in task
