@@ -19,9 +19,12 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.steps imp
     interrupted,
     predict,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import effects
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import (
+    effects,
+    parsed,
+    plan,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import external as files
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import parsed, plan
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots.facts import (
     Disk,
     Facts,
