@@ -97,14 +97,14 @@ def test_starting(name: str, connection: Connection, monkeypatch: pytest.MonkeyP
         "<domain type='test'><name>bad</name><memory>131072</memory><os><type>hvm</type></os>"
         "</domain>"
     )
-    real = state._step
+    real = state._start
 
-    def step(opened: Connection, job: t.Any, *rest: t.Any) -> t.Any:
+    def start(job: t.Any, kind: str) -> t.Any:
         if job.dom.name() == "bad":
             raise error
-        yield from real(opened, job, *rest)
+        yield from real(job, kind)
 
-    monkeypatch.setattr(state, "_step", step)
+    monkeypatch.setattr(state, "_start", start)
     connection.conn.lookupByName("test").destroy()
     result = state.run(connection, ["bad", "test"], Wanted(state="running"), check=False)
     assert [(one["failed"], one["msg"]) for one in result["vms"]] == [(True, text), (False, None)]

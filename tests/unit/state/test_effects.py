@@ -193,7 +193,7 @@ def test_in_order_and_back(ordered: Connection, monkeypatch: pytest.MonkeyPatch)
     carry_out, names = state._carry_out, ["web1", "any1", "db1"]
 
     def noted(jobs: t.Sequence[state._Job], wanted: Wanted) -> None:
-        did.append([job.before.name for job in jobs])
+        did.append([job.name for job in jobs])
         carry_out(jobs, wanted)
 
     monkeypatch.setattr(state, "_carry_out", noted)
@@ -223,10 +223,10 @@ def test_what_comes_after_a_failure_is_left_and_named(
 ) -> None:
     start = state._start
 
-    def broken(connection: Connection, job: state._Job, kind: str) -> t.Any:
-        if job.before.name == "web1":
+    def broken(job: state._Job, kind: str) -> t.Any:
+        if job.name == "web1":
             raise SpecError("no memory")
-        yield from start(connection, job, kind)
+        yield from start(job, kind)
 
     monkeypatch.setattr(state, "_start", broken)
     monkeypatch.setattr(state.time, "sleep", lambda _seconds: None)

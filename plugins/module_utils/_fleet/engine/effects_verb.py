@@ -93,11 +93,12 @@ Undo = t.Callable[[AnyJob, Payload], object]
 
 
 class Actions(t.Generic[AnyJob]):
-    """How each kind of step is done and undone; the type of its payload is its kind."""
+    """How each kind of step is done and undone: by the type of its payload, or by its word if it
+    has none."""
 
     def __init__(self) -> None:
-        self.ways: dict[type, Do[AnyJob, t.Any]] = {}
-        self.ways_back: dict[type, Undo[AnyJob, t.Any]] = {}
+        self.ways: dict[type | str, Do[AnyJob, t.Any]] = {}
+        self.ways_back: dict[type | str, Undo[AnyJob, t.Any]] = {}
 
     def on(
         self,
@@ -110,6 +111,11 @@ class Actions(t.Generic[AnyJob]):
         self.ways[kind] = do
         if undo is not None:
             self.ways_back[kind] = undo
+        return self
+
+    def word(self, kind: str, do: t.Callable[[AnyJob], Turns | None]) -> Actions[AnyJob]:
+        """Add a kind of step that has no payload."""
+        self.ways[kind] = lambda job, _payload: do(job)
         return self
 
     def carry_out(self, jobs: t.Sequence[AnyJob]) -> None:
@@ -130,16 +136,20 @@ class _Work(t.Generic[AnyJob]):
     actions: Actions[AnyJob]
 
     def do(self, step: Step[t.Any]) -> Turns:
-        yield from self.actions.ways[type(step.payload)](self.job, step.payload) or ()
+        yield from self.actions.ways[_kind(step)](self.job, step.payload) or ()
         self.job.done.append(step)
 
     def undo(self, step: Step[t.Any]) -> None:
-        undo = self.actions.ways_back.get(type(step.payload))
+        undo = self.actions.ways_back.get(_kind(step))
         if undo is not None:
             undo(self.job, step.payload)
 
     def finish(self) -> None:
         self.job.finish()
+
+
+def _kind(step: Step[t.Any]) -> type | str:
+    return step.kind if step.payload is None else type(step.payload)
 
 
 def run(

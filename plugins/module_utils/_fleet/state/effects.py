@@ -17,24 +17,23 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ... import _libvirt
-from ..._errors import DeadlineExceeded, LibvirtFailure, PlanRefused, error_message
+from ..._errors import DeadlineExceeded, LibvirtFailure, PlanRefused
 from ..._libvirt import ERR_OPERATION_INVALID
 from ..base.effects_connection import Connection
 from ..base.effects_lookup import find_domain, is_saved, read_metadata, require_domains
 from ..base.metadata import metadata_problems
-from ..base.results import json_diff
 from ..base.states import reason_name, state_name
-from ..engine import effects_executor as executor
+from ..engine import effects_lease as lease
 from ..engine import effects_lease_holder as owners
+from ..engine import effects_verb as verb
 from ..engine.effects_executor import Turns
-from ..engine.steps import Plan, Step, predict
+from ..engine.steps import Plan
 from . import plan as state_plan
 from . import start_order
 from .plan import Facts, Wanted
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
-    from ..base.results import Diff
 
 _AGAIN = 10.0  # seconds after which a guest is asked again: it ignores requests while it boots
 _POLL = 0.25
@@ -47,36 +46,32 @@ _NEVER = float("inf")
 
 
 @dataclass
-class _Job:
-    """One domain and its result."""
+class _Job(verb.ComparedJob[Facts]):
+    """One domain and its result. Nothing is undone: the state that it has reached is reported, and
+    the next run goes on from there."""
 
-    connection: Connection
     wanted: Wanted
     dom: VirDomain
-    before: Facts
-    after: Facts
-    uuid: str
-    plan: Plan[Facts] = field(default_factory=Plan)
-    msg: str | None = None
-    failed: bool = False
-    not_tried: bool = False
-    asking: threading.Thread | None = None  # a shutdown call that may not have returned
-    problem: str = ""
-    resets: int = 0
-    reboots: int = 0
-
-    def fail(self, msg: str) -> None:
-        self.failed, self.msg = True, msg
-
-    def do(self, step: Step[Facts]) -> Turns:
-        yield from _step(self.connection, self, step, self.wanted)
-
-    def undo(self, step: Step[Facts]) -> None:
-        """Do nothing: the state it has reached is reported, and the next run goes on from there."""
+    asking: threading.Thread | None = field(default=None, init=False)  # that may not have returned
+    refusal: str = field(default="", init=False)  # why the last request to shut down failed
+    resets: int = field(default=0, init=False)
+    reboots: int = field(default=0, init=False)
 
     def finish(self) -> None:
         facts = read_facts(self.connection, self.dom)
         self.after = dataclasses.replace(facts, resets=self.resets, reboots=self.reboots)
+
+    def entry(self) -> verb.Shown:
+        return {
+            "state": self.after.shown_state,
+            "before": self.facts.shown_state,
+            "autostart": self.after.autostart,
+            "steps": [step.text for step in self.plan.steps] if self.changed else [],
+            "not_tried": self.not_tried,
+        }
+
+    def shown(self) -> tuple[verb.Shown, verb.Shown]:
+        return _shown(self.facts), _shown(self.after)
 
 
 def run(
@@ -93,35 +88,25 @@ def run(
     delay of the last is waited for too.
     """
     jobs = [_plan(connection, dom, wanted) for dom in require_domains(connection, names).values()]
-    if not check and any(job.before.phase for job in jobs):
-        from ..engine import effects_lease as lease  # few VMs are being worked on
-
+    if not check and any(job.facts.phase for job in jobs):
         lease.wait_for_others(connection, names)
         jobs = [_plan(connection, job.dom, wanted) for job in jobs]
-    if check:
-        for job in jobs:
-            job.after = predict(job.before, job.plan.steps)
-    if any(job.failed for job in jobs):
-        for job in jobs:
-            job.after, job.not_tried = job.before, bool(job.plan.steps) and not job.failed
-    elif not check:
-        _in_order(jobs, wanted, more)
-    return _result(jobs)
+    return verb.planned(jobs, lambda jobs: _in_order(jobs, wanted, more), check=check)
 
 
 def _in_order(jobs: t.Sequence[_Job], wanted: Wanted, more: bool) -> None:
-    rounds = start_order.rounds(jobs, lambda job: job.before.order, wanted)
+    rounds = start_order.rounds(jobs, lambda job: job.facts.order, wanted)
     for number, round_ in enumerate(rounds, 1):
         _carry_out(round_, wanted)
-        failed = [job.before.name for job in round_ if job.failed]
+        failed = [job.name for job in round_ if job.problem]
         later = [job for after in rounds[number:] for job in after]
         if failed:
             for job in later:
-                job.fail(start_order.not_begun(job.before.name, failed))
+                job.problem = start_order.not_begun(job.name, failed)
                 job.not_tried = True
             return
         if later or more:
-            time.sleep(start_order.delay((job.before, job.plan) for job in round_))
+            time.sleep(start_order.delay((job.facts, job.plan) for job in round_))
 
 
 def look(
@@ -149,16 +134,13 @@ def look(
 
 
 def _carry_out(jobs: t.Sequence[_Job], wanted: Wanted) -> None:
-    runs = [executor.Run(job.plan.steps, job) for job in jobs]
-    executor.carry_out(runs)
-    for job, done in zip(jobs, runs):
-        if done.problem is not None:
-            job.fail(error_message(done.problem))
-        elif not state_plan.is_reached(job.after, wanted.end):
-            job.fail(
-                f"{job.after.name!r} is {job.after.state} ({job.after.reason}) and not"
-                f" {wanted.end}, although every step succeeded; see"
-                f" /var/log/libvirt/qemu/{job.after.name}.log on its hypervisor"
+    _ACTIONS.carry_out(jobs)
+    for job in jobs:
+        if not job.problem and not state_plan.is_reached(job.after, wanted.end):
+            job.problem = (
+                f"{job.name!r} is {job.after.state} ({job.after.reason}) and not {wanted.end},"
+                " although every step succeeded; see"
+                f" /var/log/libvirt/qemu/{job.name}.log on its hypervisor"
             )
 
 
@@ -195,13 +177,10 @@ def read_facts(connection: Connection, dom: VirDomain, *, media: bool = False) -
 
 def _plan(connection: Connection, dom: VirDomain, wanted: Wanted) -> _Job:
     facts = read_facts(connection, dom, media=True)
-    job = _Job(connection, wanted, dom, facts, facts, str(dom.UUIDString()))
-    job.plan = state_plan.plan(facts, wanted)
-    refusals = job.plan.refusals or start_refusals(connection, dom, facts, job.plan)
-    if refusals:
-        job.plan = Plan(refusals=tuple(refusals))
-        job.fail("; ".join(refusals))
-    return job
+    plan = state_plan.plan(facts, wanted)
+    refusals = plan.refusals or start_refusals(connection, dom, facts, plan)
+    plan = Plan(refusals=tuple(refusals)) if refusals else plan
+    return _Job(connection, facts.name, str(dom.UUIDString()), facts, plan, wanted, dom)
 
 
 def start_refusals(
@@ -216,49 +195,53 @@ def start_refusals(
     return [f"{facts.name!r} cannot start: {'; '.join(blockers)}"] if blockers else []
 
 
-def _step(connection: Connection, job: _Job, step: Step[Facts], wanted: Wanted) -> Turns:
-    dom, name, kind = job.dom, job.before.name, step.kind
-    if kind in ("autostart", "no_autostart"):
-        connection.call(f"set autostart of {name}", dom.setAutostart, int(kind == "autostart"))
-    elif kind == "seed_medium":
-        from ..seeding import effects_medium as seed_medium
-
-        seed_medium.remove(connection, dom)
-    elif kind in ("start", "restore", "boot"):
-        yield from _start(connection, job, kind)
-        job.reboots += kind == "boot"
-    elif kind == "resume":
-        connection.call(f"resume {name}", dom.resume, seconds=_CHANGE_SECONDS)
-        yield from _await(connection, job, state_plan.RUNNING, _SETTLE_SECONDS)
-    elif kind == "wake":
-        connection.call(f"wake {name}", dom.pMWakeup, 0, seconds=_CHANGE_SECONDS)
-        yield from _await(connection, job, state_plan.RUNNING, _SETTLE_SECONDS)
-    elif kind == "reset":
-        connection.call(f"reset {name}", dom.reset, 0, seconds=_CHANGE_SECONDS)
-        job.resets += 1
-        yield from _await(connection, job, state_plan.RUNNING, _SETTLE_SECONDS)
-    elif kind == "suspend":
-        connection.call(f"pause {name}", dom.suspend, seconds=_CHANGE_SECONDS)
-        yield from _await(connection, job, state_plan.PAUSED, _SETTLE_SECONDS)
-    elif kind == "save":
-        gib = connection.call(f"read the memory of {name}", dom.maxMemory) / 1024**2
-        limit = _CHANGE_SECONDS + _SECONDS_PER_GIB * gib
-        connection.call(f"save {name}", dom.managedSave, 0, seconds=limit)
-        yield from _await(connection, job, state_plan.OFF, _SETTLE_SECONDS)
-    elif kind == "await_running":
-        yield from _await(connection, job, state_plan.RUNNING, _CHANGE_SECONDS)
-    elif kind == "destroy_crashed":
-        yield from _destroy(connection, job)
-    else:
-        yield from _shut_down(connection, job, wanted, ask=kind == "shutdown")
+def _autostart(job: _Job, number: int) -> None:
+    job.connection.call(f"set autostart of {job.name}", job.dom.setAutostart, number)
 
 
-def _start(connection: Connection, job: _Job, kind: str) -> Turns:
-    name = job.before.name
+def _remove_medium(job: _Job) -> None:
+    from ..seeding import effects_medium as seed_medium
+
+    seed_medium.remove(job.connection, job.dom)
+
+
+def _call(
+    job: _Job,
+    action: str,
+    states: tuple[str, ...],
+    function: t.Callable[..., object],
+    *arguments: object,
+) -> Turns:
+    """A call of libvirt, and the wait for one of ``states``."""
+    job.connection.call(f"{action} {job.name}", function, *arguments, seconds=_CHANGE_SECONDS)
+    yield from _await(job, states, _SETTLE_SECONDS)
+
+
+def _reset(job: _Job) -> Turns:
+    job.connection.call(f"reset {job.name}", job.dom.reset, 0, seconds=_CHANGE_SECONDS)
+    job.resets += 1
+    yield from _await(job, state_plan.RUNNING, _SETTLE_SECONDS)
+
+
+def _save(job: _Job) -> Turns:
+    gib = job.connection.call(f"read the memory of {job.name}", job.dom.maxMemory) / 1024**2
+    limit = _CHANGE_SECONDS + _SECONDS_PER_GIB * gib
+    job.connection.call(f"save {job.name}", job.dom.managedSave, 0, seconds=limit)
+    yield from _await(job, state_plan.OFF, _SETTLE_SECONDS)
+
+
+def _boot(job: _Job) -> Turns:
+    yield from _start(job, "boot")
+    job.reboots += 1
+
+
+def _start(job: _Job, kind: str) -> Turns:
+    connection = job.connection
+    name = job.name
     try:
         connection.call(f"start {name}", job.dom.create, seconds=_CHANGE_SECONDS)
     except LibvirtFailure as error:
-        if _state(connection, job) in state_plan.RUNNING:
+        if _state(job) in state_plan.RUNNING:
             return  # another program was faster
         if kind == "restore":
             raise PlanRefused(
@@ -266,56 +249,56 @@ def _start(connection: Connection, job: _Job, kind: str) -> Turns:
                 f" what was not written to its disks: virsh managedsave-remove {name}"
             ) from None
         raise
-    if kind == "restore" and _state(connection, job) in state_plan.PAUSED:  # as when it was saved
+    if kind == "restore" and _state(job) in state_plan.PAUSED:  # as when it was saved
         connection.call(f"resume {name}", job.dom.resume, seconds=_CHANGE_SECONDS)
-    yield from _await(connection, job, state_plan.RUNNING, _SETTLE_SECONDS)
+    yield from _await(job, state_plan.RUNNING, _SETTLE_SECONDS)
 
 
-def _destroy(connection: Connection, job: _Job) -> Turns:
+def _destroy(job: _Job) -> Turns:
     try:
-        connection.call(f"destroy {job.before.name}", job.dom.destroy, seconds=_CHANGE_SECONDS)
+        job.connection.call(f"destroy {job.name}", job.dom.destroy, seconds=_CHANGE_SECONDS)
     except LibvirtFailure as error:
         # it shut down by itself meanwhile, as wanted
-        if error.code != ERR_OPERATION_INVALID or _state(connection, job) != "shutoff":
+        if error.code != ERR_OPERATION_INVALID or _state(job) != "shutoff":
             raise
-    yield from _await(connection, job, state_plan.OFF, _SETTLE_SECONDS)
+    yield from _await(job, state_plan.OFF, _SETTLE_SECONDS)
 
 
-def _shut_down(connection: Connection, job: _Job, wanted: Wanted, *, ask: bool) -> Turns:
+def _shut_down(job: _Job, *, ask: bool) -> Turns:
     """Ask the guest repeatedly until it is off; destroy it after the timeout if that is wanted."""
-    name = job.before.name
+    name, wanted = job.name, job.wanted
     limit = time.monotonic() + wanted.shutdown_timeout
     asked, due = 0, 0.0 if ask else _NEVER
-    while _state(connection, job) not in state_plan.OFF:
+    while _state(job) not in state_plan.OFF:
         now = time.monotonic()
         if now >= limit:
             break
         if now >= due:
-            _ask(connection, job, asked)
+            _ask(job, asked)
             asked, due = asked + 1, time.monotonic() + _AGAIN
         yield
     else:
         return
     if wanted.force:
-        yield from _destroy(connection, job)
-        job.msg = f"destroyed: it did not shut down within {wanted.shutdown_timeout:g} seconds"
+        yield from _destroy(job)
+        job.note = f"destroyed: it did not shut down within {wanted.shutdown_timeout:g} seconds"
         return
     raise PlanRefused(
         f"{name!r} did not shut down within {wanted.shutdown_timeout:g} seconds"
-        f"{f' ({job.problem})' if job.problem else ''}; it needs a guest agent, or a program in the"
+        f"{f' ({job.refusal})' if job.refusal else ''}; it needs a guest agent, or a program in the"
         " guest that handles its power button (ACPI). Shut it down from inside, give it more time"
         " (shutdown_timeout), or have it destroyed, which is like pulling the plug (force)"
     )
 
 
-def _ask(connection: Connection, job: _Job, turn: int) -> None:
+def _ask(job: _Job, turn: int) -> None:
     """One request to shut down: every other time by the agent, if one is connected, else by ACPI.
 
     An agent that does nothing must not prevent the power button from being pressed. A call through
     an agent lasts until the guest is off (virDomainShutdown), or a minute, so it runs in a thread
     with a connection of its own; few at a time, because a daemon has a limited number of workers.
     """
-    action = f"shut down {job.before.name}"
+    connection, action = job.connection, f"shut down {job.name}"
     if connection.conn.getType() == _TEST:  # has no agents, and each connection its own domains
         connection.call(action, job.dom.shutdown)
         return
@@ -324,16 +307,16 @@ def _ask(connection: Connection, job: _Job, turn: int) -> None:
         try:
             connection.call(action, job.dom.shutdownFlags, _libvirt.DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
         except (LibvirtFailure, DeadlineExceeded) as error:
-            job.problem = str(error)
+            job.refusal = str(error)
         return
 
     def ask() -> None:
         try:
             with _libvirt.calling(action):
                 own = _libvirt.open_connection(connection.uri)
-                own.lookupByUUIDString(job.uuid).shutdown()
+                own.lookupByUUIDString(str(job.uuid)).shutdown()
         except LibvirtFailure as error:
-            job.problem = str(error)
+            job.refusal = str(error)
         finally:
             _AGENTS.release()
 
@@ -341,50 +324,22 @@ def _ask(connection: Connection, job: _Job, turn: int) -> None:
     job.asking.start()
 
 
-def _state(connection: Connection, job: _Job) -> str:
-    answer = connection.call(f"read the state of {job.before.name}", job.dom.state, 0)
+def _state(job: _Job) -> str:
+    answer = job.connection.call(f"read the state of {job.name}", job.dom.state, 0)
     return state_name(answer[0])
 
 
-def _await(connection: Connection, job: _Job, states: tuple[str, ...], seconds: float) -> Turns:
+def _await(job: _Job, states: tuple[str, ...], seconds: float) -> Turns:
     limit = time.monotonic() + seconds
     while True:
-        state = _state(connection, job)
+        state = _state(job)
         if state in states:
             return
         if time.monotonic() >= limit:
             raise PlanRefused(
-                f"{job.before.name!r} is {state} after {seconds:g} seconds and not {states[0]}"
+                f"{job.name!r} is {state} after {seconds:g} seconds and not {states[0]}"
             )
         yield
-
-
-def _result(jobs: t.Sequence[_Job]) -> dict[str, object]:
-    refused = [job for job in jobs if job.failed]
-    vms = [
-        {
-            "name": job.before.name,
-            "uuid": job.uuid,
-            "state": job.after.shown_state,
-            "before": job.before.shown_state,
-            "autostart": job.after.autostart,
-            "changed": _changed(job),
-            "steps": [step.text for step in job.plan.steps] if _changed(job) else [],
-            "failed": job.failed,
-            "not_tried": job.not_tried,
-            "msg": job.msg,
-        }
-        for job in jobs
-    ]
-    result: dict[str, object] = {
-        "changed": any(vm["changed"] for vm in vms),
-        "vms": vms,
-        "diff": [_diff(job) for job in jobs if _changed(job)],
-    }
-    if refused:
-        result["failed"] = True
-        result["msg"] = "; ".join(str(job.msg) for job in refused)
-    return result
 
 
 def _shown(facts: Facts) -> dict[str, object]:
@@ -395,9 +350,21 @@ def _shown(facts: Facts) -> dict[str, object]:
     return {**shown, "seed_medium": facts.seed_medium} if facts.seed_medium else shown
 
 
-def _changed(job: _Job) -> bool:
-    return _shown(job.before) != _shown(job.after)
-
-
-def _diff(job: _Job) -> Diff:
-    return json_diff(job.before.name, _shown(job.before), _shown(job.after))
+_ACTIONS = (
+    verb.Actions[_Job]()
+    .word("autostart", lambda job: _autostart(job, 1))
+    .word("no_autostart", lambda job: _autostart(job, 0))
+    .word("seed_medium", _remove_medium)
+    .word("start", lambda job: _start(job, "start"))
+    .word("restore", lambda job: _start(job, "restore"))
+    .word("boot", _boot)
+    .word("resume", lambda job: _call(job, "resume", state_plan.RUNNING, job.dom.resume))
+    .word("wake", lambda job: _call(job, "wake", state_plan.RUNNING, job.dom.pMWakeup, 0))
+    .word("reset", _reset)
+    .word("suspend", lambda job: _call(job, "pause", state_plan.PAUSED, job.dom.suspend))
+    .word("save", _save)
+    .word("await_running", lambda job: _await(job, state_plan.RUNNING, _CHANGE_SECONDS))
+    .word("destroy_crashed", _destroy)
+    .word("shutdown", lambda job: _shut_down(job, ask=True))
+    .word("await_off", lambda job: _shut_down(job, ask=False))
+)
