@@ -31,8 +31,8 @@ _PARALLEL = 2
 
 @dataclass(frozen=True)
 class Fault:
-    """``old`` becomes ``new`` in ``file``, below plugins/module_utils/_fleet; ``tests`` are below
-    tests/unit."""
+    """``old`` becomes ``new`` in ``file``, below plugins/module_utils/_fleet, or below plugins for
+    what runs on the controller; ``tests`` are below tests/unit."""
 
     name: str
     file: str
@@ -42,7 +42,8 @@ class Fault:
 
     @property
     def path(self) -> str:
-        return f"plugins/module_utils/_fleet/{self.file}"
+        at_home = self.file.startswith(("action/", "plugin_utils/"))
+        return f"plugins/{self.file}" if at_home else f"plugins/module_utils/_fleet/{self.file}"
 
     def applied(self, text: str) -> str:
         """The text with the fault; raises ValueError unless there is one place for it."""
@@ -63,8 +64,23 @@ _SETTLE = "migration/test_effects_settle.py"
 _MOVE = "migration/test_effects_move.py"
 _LOOK = "migration/test_read_candidates.py"
 _JOURNAL = "bridge/test_journal_crashes.py"
+_OF_PLAY = "plugins/test_action_fleet.py"
 
 FAULTS = (
+    Fault(
+        "an action derives no lost hypervisor",
+        "action/virt_purge.py",
+        "purge_decision.fleet(answers, key, self.expected(), self.lost())",
+        "purge_decision.fleet(answers, key, self.expected(), [])",
+        f"{_OF_PLAY}::test_lost_hypervisor_need_not_answer",
+    ),
+    Fault(
+        "an action derives no expected hypervisor",
+        "plugin_utils/base/_action.py",
+        "return _peers.matching(self._templar.template(pattern), self._loader, self._values)",
+        "return [] if pattern else _peers.matching(pattern, self._loader, self._values)",
+        f"{_OF_PLAY}::test_hypervisor_outside_of_limit_must_answer",
+    ),
     Fault(
         "which files were made is not noted",
         "provision/effects_creation.py",

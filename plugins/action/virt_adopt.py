@@ -32,8 +32,6 @@ class Options(Connected):
     _shared_ids: list[str]
     _refused: list[str]
     _output_file: str | None
-    _expected: list[str] | None
-    _lost: list[str]
 
 
 class ActionModule(FleetAction):
@@ -48,7 +46,7 @@ class ActionModule(FleetAction):
 
     def _decide(self, options: Options, task_vars: Values) -> Answer:
         answers = registered(task_vars, options["_results"], "adopt_look")
-        seen = adopt_decision.fleet(answers, options["_expected"], options["_lost"])
+        seen = adopt_decision.fleet(answers, self.expected(), self.lost())
         variables = _batch.Variables(task_vars, self._templar)
         taken = [*_peers.names("hypervisors", task_vars), *hosts(task_vars)]
         decision = adopt_decision.decide(

@@ -29,8 +29,6 @@ class Options(Connected):
     _results: str | None
     _copied: str | None
     _decision: dict[str, object]
-    _expected: list[str] | None
-    _lost: list[str]
 
 
 class ActionModule(FleetAction):
@@ -43,7 +41,7 @@ class ActionModule(FleetAction):
         options = self.options(Options, ARGUMENTS, INTERNAL)
         name, clone_of = options["name"], options["clone_of"]
         answers = registered(task_vars, options["_results"], "clone_look")
-        seen = clone.fleet(answers, options["_expected"], options["_lost"])
+        seen = clone.fleet(answers, self.expected(), self.lost())
         if stage == "decide":
             _peers.refuse_hypervisors([name], task_vars)
             requested = self._overrides(task_vars)

@@ -26,8 +26,6 @@ class Options(Connected):
     ignore_missing: bool
     _stage: str
     _results: str | None
-    _expected: list[str] | None
-    _lost: list[str]
     _view: str
     _minutes: int
 
@@ -44,7 +42,7 @@ class ActionModule(FleetAction):
             answer = self.module(task_vars, {name: self.given[name] for name in own})
             return sound(answer, "console_look")
         given = registered(task_vars, options["_results"], "console_look")
-        answers, silent = located.sort(given, "consoles", options["_expected"], options["_lost"])
+        answers, silent = located.sort(given, "consoles", self.expected(), self.lost())
         chosen = console.choose(names, answers, silent, options["_view"])
         hostvars = _peers.of_host(chosen.host, task_vars)
         password = None

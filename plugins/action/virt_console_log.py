@@ -31,8 +31,6 @@ class Options(Connected):
     follow: int
     _stage: str
     _results: str | None
-    _expected: list[str] | None
-    _lost: list[str]
     _since: dict[str, object]
 
 
@@ -45,7 +43,7 @@ class ActionModule(FleetAction):
         if options["_stage"] != "report":
             return self._read(options, task_vars)
         given = registered(task_vars, options["_results"], "consoles")
-        answers, silent = located.sort(given, "consoles", options["_expected"], options["_lost"])
+        answers, silent = located.sort(given, "consoles", self.expected(), self.lost())
         consoles: list[report.Console] = []
         for host, answer in answers.items():
             consoles += report.read_consoles(host, answer)

@@ -7,21 +7,27 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import as_list
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.options import limits_of
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.source import (
     ImageSource,
     parse_image,
     with_checksum,
 )
+from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _alive
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._fleet_variables import Variables
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, plain
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import (
+    Answer,
+    Values,
+    plain,
+    texts,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered
 from ansible_collections.fleet.virt.plugins.plugin_utils.images import _images
 
-_FOR_POOLS = ("_results", "_expected", "_lost")
-_INTERNAL = (*_FOR_POOLS, "_written_as")
+# Of a role, whose own variables say which hypervisors there are
+_STATED = ("_expected", "_lost")
+_INTERNAL = ("_results", "_written_as", *_STATED)
 
 
 class ActionModule(FleetAction):
@@ -32,7 +38,7 @@ class ActionModule(FleetAction):
             _parsed(options, str(written_as))
             return {"changed": False}
         if options.get("state", "present") != "present":
-            return self.module(task_vars, _with_sole_pools(options, task_vars))
+            return self.module(task_vars, self._with_sole_pools(options, task_vars))
         variables = Variables(task_vars, self._templar)
         folder = options.pop("image_dir", None) or variables.get("virt_image_dir")
         by = options.pop("download_by", None) or variables.get("virt_image_download_by")
@@ -66,23 +72,24 @@ class ActionModule(FleetAction):
 
         return _downloads.downloaded(source, limits, check=check)
 
+    def _with_sole_pools(self, options: Answer, task_vars: Values) -> Answer:
+        """The options, with all hypervisors' pools in place of the variable that holds them."""
+        results = options.pop("_results", None)
+        stated = {key: options.pop(key) for key in _STATED if options.get(key) is not None}
+        if results:
+            # Ansible compiles it in every run, and transferring an image does not need it
+            from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import (
+                decide as purge_decision,
+            )
 
-def _with_sole_pools(options: Answer, task_vars: Values) -> Answer:
-    """The options, with all hypervisors' pools in place of the variable that holds them."""
-    results, expected, lost = (options.pop(key, None) for key in _FOR_POOLS)
-    if results and expected:
-        # Ansible compiles it in every run, and transferring an image does not need it
-        from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import (
-            decide as purge_decision,
-        )
-
-        answers = registered(task_vars, str(results), "pools")
-        names = [str(name) for name in as_list(expected)]
-        away = [str(name) for name in as_list(lost)]
-        seen = purge_decision.fleet(answers, "pool_ids", names, away)
-        host = str(task_vars["inventory_hostname"])
-        options["_sole_pool_ids"] = purge_decision.sole_pool_ids(host, seen)
-    return options
+            answers = registered(task_vars, str(results), "pools")
+            names = texts(stated["_expected"]) if "_expected" in stated else None
+            away = sorted(_alive.named(stated["_lost"])) if "_lost" in stated else None
+            fleet = self.expected(names), self.lost(away)
+            seen = purge_decision.fleet(answers, "pool_ids", *fleet)
+            host = str(task_vars["inventory_hostname"])
+            options["_sole_pool_ids"] = purge_decision.sole_pool_ids(host, seen)
+        return options
 
 
 def _parsed(options: Answer, written_as: str = "image") -> ImageSource:

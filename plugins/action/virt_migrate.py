@@ -89,8 +89,6 @@ class Options(Connected):
     _results: str | None
     _shares: dict[str, object] | None
     _marked: str | None
-    _expected: list[str] | None
-    _lost: list[str]
 
 
 class ActionModule(FleetAction):
@@ -156,8 +154,8 @@ class ActionModule(FleetAction):
     def _decide(self, options: Options, task_vars: Values) -> Answer:
         migration_request.options(options)  # before a hypervisor is marked in vain
         answers = registered(task_vars, options["_results"], MIGRATE_LOOK)
-        lost = options["_lost"]
-        expected = options["_expected"] or []
+        lost = self.lost()
+        expected = self.expected()
         problem = proofs.unknown_lost(lost, list(dict.fromkeys([*answers, *expected])))
         if problem:
             raise PlanRefused(problem)

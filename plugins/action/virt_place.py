@@ -50,7 +50,7 @@ _ARGUMENTS: Spec = {
     "vms": {"type": "list", "elements": "dict"},
     "results": {"type": "str", "required": True},
     "expected": {"type": "list", "elements": "str"},
-    "lost": {"type": "list", "elements": "str", "default": []},
+    "lost": {"type": "list", "elements": "str"},
 }
 _INTERNAL: Spec = {
     "_only": {"type": "list", "elements": "str"},
@@ -71,7 +71,7 @@ class Options(Connected):
     vms: list[dict[str, object]] | None
     results: str
     expected: list[str] | None
-    lost: list[str]
+    lost: list[str] | None
     _only: list[str] | None
     _claims: str | None
     _brought: str | None
@@ -106,6 +106,8 @@ class _Work:
         self.check = action.check
         self.task_vars = task_vars
         self.names = hosts(task_vars)
+        self.lost = action.lost(options["lost"])
+        self.expected = action.expected(options["expected"])
         self.variables = _batch.Variables(task_vars, action._templar)
         self.answers: dict[str, Placing] = {}
         self.looked = registered(task_vars, options["results"], CLAIMS)
@@ -127,14 +129,13 @@ class _Work:
         """Place each VM; fails, with every reason, when one of them fits nowhere."""
         if not self.options["_attempt"]:
             _batch.warn_of_ignored(self.options, self.variables)
-        lost = self.options["lost"]
         unproven = self._unproven()
         if unproven:
             raise PlanRefused(unproven)
         if self.options["_attempt"]:
             # others were faster, perhaps in step with us: controllers have no order
             time.sleep(random.uniform(0.2, 1.5) * self.options["_attempt"])  # noqa: S311
-        seen = _placing.hosts_of(self.answers, self.limits, lost)
+        seen = _placing.hosts_of(self.answers, self.limits, self.lost)
         placements = _placing.place(self.domains, self.images, seen, self.policy)
         every = Display().verbosity > 0
         table = tables.placements([placed.as_dict() for placed in placements], every=every)
@@ -353,7 +354,7 @@ class _Work:
     def _unproven(self) -> str:
         """Why it is unproven that the VMs do not exist yet; empty if it is proven."""
         try:
-            _placing.require_all(self.answers, self.options["lost"], self.options["expected"])
+            _placing.require_all(self.answers, self.lost, self.expected)
         except PlanRefused as error:
             return f"{', '.join(domain.name for domain in self.domains)}: {error}"
         return ""
@@ -380,7 +381,7 @@ class _Work:
             self.answers,
             self.limits,
             self.policy,
-            self.options["lost"],
+            self.lost,
         )
 
     def _requested(

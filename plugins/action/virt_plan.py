@@ -29,7 +29,7 @@ _ARGUMENTS: Spec = {
     "vms": {"type": "list", "elements": "dict"},
     "results": {"type": "str", "required": True},
     "expected": {"type": "list", "elements": "str"},
-    "lost": {"type": "list", "elements": "str", "default": []},
+    "lost": {"type": "list", "elements": "str"},
     "strict": {"type": "bool", "default": False},
     "output": {"type": "str", "choices": _output.FORMS, "default": "table"},
     "output_file": {"type": "path"},
@@ -40,7 +40,7 @@ class Options(Connected):
     vms: list[dict[str, object]] | None
     results: str
     expected: list[str] | None
-    lost: list[str]
+    lost: list[str] | None
     strict: bool
     output: str
     output_file: str | None
@@ -60,14 +60,16 @@ class ActionModule(FleetAction):
         _peers.refuse_hypervisors([domain.name for domain in domains], task_vars)
         _batch.warn_of_ignored(options, variables)
         given = registered(task_vars, options["results"], "compared")
-        answered, silent = located.sort(given, "host", options["expected"], options["lost"])
+        lost = self.lost(options["lost"])
+        expected = self.expected(options["expected"])
+        answered, silent = located.sort(given, "host", expected, lost)
         silent = proofs.missing("absent", silent)
         answers = {name: fleet_plan.read(answer) for name, answer in answered.items()}
         names = [domain.name for domain in domains]
         absent = [] if silent else fleet_plan.missing(names, answers)
         placing = registered(task_vars, options["results"], PLACING)
         new = [domain for domain in domains if domain.name in absent]
-        places = self._places(new, placing, options["lost"], task_vars)
+        places = self._places(new, placing, lost, task_vars)
         existing = [domain for domain in domains if domain.name not in absent]
         unusable = self._unusable(existing, task_vars)
         entries = fleet_plan.compare(names, answers, places, proofs.named(silent), unusable)

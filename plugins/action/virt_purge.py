@@ -32,8 +32,6 @@ class Options(Connected):
     _results: str | None
     _users: str | None
     _shares: dict[str, object] | None
-    _expected: list[str] | None
-    _lost: list[str]
 
 
 class ActionModule(FleetAction):
@@ -49,7 +47,7 @@ class ActionModule(FleetAction):
     def _decide(self, options: Options, task_vars: Values) -> Answer:
         def fleet(variable: str | None, key: str) -> purge_decision.Fleet:
             answers = registered(task_vars, variable, "purge_look")
-            return purge_decision.fleet(answers, key, options["_expected"], options["_lost"])
+            return purge_decision.fleet(answers, key, self.expected(), self.lost())
 
         seen = fleet(options["_results"], "vms")
         hypervisors = _peers.hypervisors(task_vars)

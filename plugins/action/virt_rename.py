@@ -30,8 +30,6 @@ class Options(Connected):
     _taken: str | None
     _host: str | None
     _problem: str
-    _expected: list[str] | None
-    _lost: list[str]
 
 
 class ActionModule(FleetAction):
@@ -48,7 +46,7 @@ class ActionModule(FleetAction):
         answers = registered(task_vars, options["_results"], "rename_look")
         if options["_taken"]:
             return self._confirm(options, answers, task_vars)
-        seen = rename_decision.fleet(answers, options["_expected"], options["_lost"])
+        seen = rename_decision.fleet(answers, self.expected(), self.lost())
         _peers.refuse_hypervisors([new], task_vars)
         return {"changed": False, "hypervisor": rename_decision.decide(old, new, seen)}
 
@@ -60,7 +58,7 @@ class ActionModule(FleetAction):
         if failures:
             return {"changed": False, "taken": False, "problem": ""}
         try:
-            seen = rename_decision.fleet(answers, options["_expected"], options["_lost"])
+            seen = rename_decision.fleet(answers, self.expected(), self.lost())
             problem = rename_decision.confirm(old, new, host, seen)
         except FleetVirtError as error:
             problem = str(error)

@@ -36,8 +36,6 @@ class Options(Connected):
     screen: int
     _stage: str
     _results: str | None
-    _expected: list[str] | None
-    _lost: list[str]
 
 
 class ActionModule(FleetAction):
@@ -112,7 +110,7 @@ class ActionModule(FleetAction):
 
     def _report(self, options: Options, task_vars: Values) -> Answer:
         given = registered(task_vars, options["_results"], "screens")
-        answers, silent = located.sort(given, "screens", options["_expected"], options["_lost"])
+        answers, silent = located.sort(given, "screens", self.expected(), self.lost())
         screens = [
             screen for host, answer in answers.items() for screen in report.read(host, answer)
         ]

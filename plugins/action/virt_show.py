@@ -59,7 +59,7 @@ _OPTIONS: Spec = {
     "results": {"type": "str", "required": True},
     "problems": {"type": "list", "elements": "str", "default": []},
     "acted": {"type": "list", "elements": "dict", "options": _STEP, "default": []},
-    "lost": {"type": "list", "elements": "str", "default": []},
+    "lost": {"type": "list", "elements": "str"},
     "addresses": {"type": "str"},
     "names": {"type": "list", "elements": "str", "default": []},
     "states": {
@@ -96,7 +96,7 @@ class Options(Connected):
     results: str
     problems: list[str]
     acted: list[Step]
-    lost: list[str]
+    lost: list[str] | None
     addresses: str | None
     names: list[str]
     states: list[str]
@@ -118,7 +118,7 @@ class ActionModule(FleetAction):
     def work(self, task_vars: Values) -> t.Mapping[str, object]:
         options = self.options(Options, _OPTIONS, _INTERNAL)
         view, check = options["view"], self.check
-        problems = [*options["problems"], *_undone(task_vars, options)]
+        problems = [*options["problems"], *_undone(task_vars, options, self.lost(options["lost"]))]
         if view == "vms":
             hypervisors, failures = _made(task_vars, options, check=check)
         else:
@@ -170,7 +170,7 @@ class ActionModule(FleetAction):
                 addresses=view == "query",
                 storage=view == "query" or options["output"] != "table",
             )
-        answers = _direct.answers(names, reader, task_vars, seconds=seconds, lost=self._lost())
+        answers = _direct.answers(names, reader, task_vars, seconds=seconds, lost=self.lost())
         return {name: sound(answer, _KINDS[view]) for name, answer in answers.items()}
 
 
@@ -246,9 +246,9 @@ def _collect(answers: t.Mapping[str, Answer], view: str) -> list[Answer]:
     return entries
 
 
-def _undone(task_vars: Values, options: Options) -> list[str]:
+def _undone(task_vars: Values, options: Options, lost: t.Sequence[str]) -> list[str]:
     """Messages for hypervisors, except lost ones, that returned no result of a step."""
-    names = [name for name in hosts(task_vars) if name not in options["lost"]]
+    names = [name for name in hosts(task_vars) if name not in lost]
     names_by_problem: dict[str, list[str]] = {}
     for step in options["acted"]:
         answers = registered(task_vars, step["results"])

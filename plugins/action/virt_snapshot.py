@@ -30,8 +30,6 @@ class Options(Connected):
     _list: bool
     _results: str | None
     _shares: dict[str, object] | None
-    _expected: list[str] | None
-    _lost: list[str]
 
 
 class ActionModule(FleetAction):
@@ -49,7 +47,7 @@ class ActionModule(FleetAction):
             outcome = decision.report(shares(options["_shares"]), answers, check=self.check)
             return self.shown(*outcome)
         answers = registered(task_vars, options["_results"], "snapshot_look")
-        seen = decision.fleet(answers, options["_expected"], options["_lost"])
+        seen = decision.fleet(answers, self.expected(), self.lost())
         if options["_list"]:
             return self.shown(*decision.listing(options["names"], seen))
         wanted_of(options)

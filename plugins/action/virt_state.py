@@ -46,8 +46,6 @@ class Options(Connected):
     _before: str | None
     _waited: str | None
     _silent: str
-    _expected: list[str] | None
-    _lost: list[str]
 
 
 class ActionModule(FleetAction):
@@ -69,7 +67,7 @@ class ActionModule(FleetAction):
         wanted = wanted_of(options)
         require_sound(wanted)
         answers = registered(task_vars, options["_results"], "state_look")
-        seen = state_decision.fleet(answers, options["_expected"], options["_lost"])
+        seen = state_decision.fleet(answers, self.expected(), self.lost())
         decision = state_decision.decide(options["names"], options["_groups"], seen, wanted)
         return {"changed": False, **vars(decision)}
 

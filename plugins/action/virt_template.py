@@ -32,8 +32,6 @@ class Options(Connected):
     _results: str | None
     _host: str | None
     _present: str
-    _expected: list[str] | None
-    _lost: list[str]
 
 
 class ActionModule(FleetAction):
@@ -48,7 +46,7 @@ class ActionModule(FleetAction):
         if stage == "report":
             return self._report(options, task_vars)
         answers = registered(task_vars, options["_results"], "template_look")
-        seen = template_decision.fleet(answers, options["_expected"], options["_lost"])
+        seen = template_decision.fleet(answers, self.expected(), self.lost())
         host, present = template_decision.decide(name, image, seen)
         return {"changed": False, "hypervisor": host, "present": present}
 

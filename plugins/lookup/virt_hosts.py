@@ -59,10 +59,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.lookup import LookupBase
 from ansible.utils.vars import load_extra_vars
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import (
-    as_list,
-    as_mapping,
-)
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._variables import require_known
 
@@ -88,11 +85,7 @@ class LookupModule(LookupBase):
             self._check_extra_variables(str(playbook))
         values = variables or {}
         pattern = ",".join(patterns)
-        manager = InventoryManager(self._loader, parse=False)
-        for group, hosts in as_mapping(values.get("groups")).items():
-            manager.add_group(group)
-            for host in as_list(hosts):
-                manager.add_host(host, group=group)
+        manager = _peers.inventory(self._loader, values)
         # an empty pattern would mean all hosts to Ansible
         matched = _names(manager, pattern) if pattern.strip(" ,") else []
         if not matched:

@@ -46,16 +46,17 @@ options:
   expected:
     description:
       - Names of all hypervisors of the fleet. One that is not in the play (C(--limit)) may have a
-        VM of that name, so nothing is placed.
+        VM of that name, so nothing is placed. Defaults to what the variable
+        C(virt_hosts) matches, else to the group C(hypervisors).
     type: list
     elements: str
   lost:
     description:
       - Hypervisors that are permanently gone, and whose response is not required. If one of them
-        returns after all, each of its VMs may exist twice.
+        returns after all, each of its VMs may exist twice. Defaults to the variable
+        C(virt_hypervisors_lost).
     type: list
     elements: str
-    default: []
 seealso:
   - module: fleet.virt.virt_init
     description: Creates the VMs.

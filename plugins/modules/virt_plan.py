@@ -44,15 +44,16 @@ options:
   expected:
     description:
       - Names of all hypervisors of the fleet. One that is not in the play (C(--limit)) may have a
-        VM that is not found elsewhere.
+        VM that is not found elsewhere. Defaults to what the variable C(virt_hosts) matches, else to
+        the group C(hypervisors).
     type: list
     elements: str
   lost:
     description:
-      - Hypervisors that are permanently gone, and whose response is not required.
+      - Hypervisors that are permanently gone, and whose response is not required. Defaults to the
+        variable C(virt_hypervisors_lost).
     type: list
     elements: str
-    default: []
   strict:
     description:
       - Fail if the fleet is not as requested, so that a program can tell by the exit status.

@@ -77,10 +77,9 @@ options:
   lost:
     description:
       - Hypervisors that are known to be permanently gone, for which no step in O(acted) is
-        expected.
+        expected. Defaults to the variable C(virt_hypervisors_lost).
     type: list
     elements: str
-    default: []
   addresses:
     description:
       - With O(view=vms), name of the variable with results of M(fleet.virt.virt_wait).

@@ -448,5 +448,16 @@ def test_play_states_connection_and_privileges_for_all_its_tasks() -> None:
             assert "become" not in task, f"{path}: {task['name']}"
 
 
+def test_task_of_playbook_states_no_safety_input() -> None:
+    """Actions derive from the play's variables which hypervisors must answer."""
+    derived = {"expected", "lost", "_expected", "_lost"}
+    for path, task in tasks_of_playbooks_and_roles():
+        for module, options in task.items():
+            if path.parts[0] == "playbooks" and module.startswith("fleet.virt."):
+                given = derived & set(options or ())
+                given -= {"lost"} if module == "fleet.virt.virt_keys" else set()  # the role's
+                assert not given, f"{path}: {task['name']}"
+
+
 def _includes_role(task: dict[str, Any]) -> bool:
     return "ansible.builtin.include_role" in task

@@ -20,7 +20,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVir
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.arguments import Spec
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import outcomes
 from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _alive, _flood, _packed
-from ansible_collections.fleet.virt.plugins.plugin_utils.base import _answers, _output
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _answers, _output, _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, to_plain
 
 
@@ -131,13 +131,26 @@ class FleetAction(ActionBase):
     def _require_there(self) -> None:
         """Treat a hypervisor that is declared lost as unreachable, without contacting it."""
         host = str(self._values.get("inventory_hostname"))
-        if host in self._lost():
+        if host in self.lost():
             raise AnsibleConnectionFailure(_alive.lost(host))
 
-    def _lost(self) -> set[str]:
-        """The hypervisors that are declared permanently gone."""
+    def lost(self, stated: list[str] | None = None) -> list[str]:
+        """The hypervisors that are declared permanently gone: what an option states, else the
+        play's variable, which no task can forget."""
+        if stated is not None:
+            return stated
         lost = self._values.get("virt_hypervisors_lost")
-        return set() if lost is None else _alive.named(self._templar.template(lost))
+        return [] if lost is None else sorted(_alive.named(self._templar.template(lost)))
+
+    def expected(self, stated: list[str] | None = None) -> list[str]:
+        """The hypervisors of the fleet: what an option states, else what the play's variables say.
+
+        ``--limit`` may have left some of them out of the play, and these may have the VM too.
+        """
+        if stated is not None:
+            return stated
+        pattern = self._values.get("virt_hosts", "hypervisors")
+        return _peers.matching(self._templar.template(pattern), self._loader, self._values)
 
     def _low_level_execute_command(self, *args: object, **options: object) -> Answer:
         self._require_there()

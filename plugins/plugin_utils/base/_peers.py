@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible.errors import AnsibleError
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import (
     as_list,
@@ -26,6 +29,26 @@ def hypervisors(task_vars: Values) -> list[str]:
     """The hypervisors of the inventory and those of the play, which may not be in that group."""
     play = as_list(task_vars.get("ansible_play_hosts_all"))
     return list(dict.fromkeys([*names("hypervisors", task_vars), *(str(host) for host in play)]))
+
+
+def inventory(loader: DataLoader, task_vars: Values) -> InventoryManager:
+    """The groups and hosts of the inventory, to be matched against patterns."""
+    manager = InventoryManager(loader, parse=False)
+    for group, hosts in as_mapping(task_vars.get("groups")).items():
+        manager.add_group(group)
+        for host in as_list(hosts):
+            manager.add_host(host, group=group)
+    return manager
+
+
+def matching(pattern: object, loader: DataLoader, task_vars: Values) -> list[str]:
+    """Names of the hosts that a pattern, or a list of patterns, matches whatever ``--limit`` says;
+    none if Ansible refuses the pattern."""
+    try:
+        matched = inventory(loader, task_vars).get_hosts(pattern=pattern)
+    except AnsibleError:
+        return []
+    return [str(host.name) for host in matched]
 
 
 def of_host(name: str, task_vars: Values) -> Values:

@@ -26,6 +26,4 @@ INTERNAL: Spec = {
     "_shared_ids": {"type": "list", "elements": "str", "default": []},
     "_refused": {"type": "list", "elements": "str", "default": []},
     "_output_file": {"type": "path"},
-    "_expected": {"type": "list", "elements": "str"},
-    "_lost": {"type": "list", "elements": "str", "default": []},
 }

@@ -23,6 +23,4 @@ INTERNAL: Spec = {
     "_results": {"type": "str"},
     "_copied": {"type": "str"},
     "_decision": {"type": "dict", "default": {}},
-    "_expected": {"type": "list", "elements": "str"},
-    "_lost": {"type": "list", "elements": "str", "default": []},
 }

@@ -33,8 +33,6 @@ ARGUMENTS: Spec = {
 INTERNAL: Spec = {
     "_stage": {"type": "str", "choices": ["all", "open"], "default": "all"},
     "_results": {"type": "str"},
-    "_expected": {"type": "list", "elements": "str"},
-    "_lost": {"type": "list", "elements": "str", "default": []},
     "_view": {"type": "str", "default": BROWSER},
     "_minutes": {"type": "int", "default": 30},
 }

@@ -26,8 +26,6 @@ ARGUMENTS: Spec = {
 INTERNAL: Spec = {
     "_stage": {"type": "str", "choices": ["all", "report"], "default": "all"},
     "_results": {"type": "str"},
-    "_expected": {"type": "list", "elements": "str"},
-    "_lost": {"type": "list", "elements": "str", "default": []},
 }
 LOG_ARGUMENTS: Spec = {
     "names": {"type": "list", "elements": "str", "required": True, "aliases": ["name"]},

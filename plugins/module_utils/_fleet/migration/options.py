@@ -72,6 +72,4 @@ INTERNAL: Spec = {
     "_results": {"type": "str"},
     "_shares": {"type": "dict"},
     "_marked": {"type": "str"},
-    "_expected": {"type": "list", "elements": "str"},
-    "_lost": {"type": "list", "elements": "str", "default": []},
 }

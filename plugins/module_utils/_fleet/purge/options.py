@@ -24,6 +24,4 @@ INTERNAL: Spec = {
     "_results": {"type": "str"},
     "_users": {"type": "str"},
     "_shares": {"type": "dict"},
-    "_expected": {"type": "list", "elements": "str"},
-    "_lost": {"type": "list", "elements": "str", "default": []},
 }

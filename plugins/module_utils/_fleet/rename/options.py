@@ -27,6 +27,4 @@ INTERNAL: Spec = {
     "_taken": {"type": "str"},
     "_host": {"type": "str"},
     "_problem": {"type": "str", "default": ""},
-    "_expected": {"type": "list", "elements": "str"},
-    "_lost": {"type": "list", "elements": "str", "default": []},
 }

@@ -32,8 +32,6 @@ INTERNAL: Spec = {
     "_list": {"type": "bool", "default": False},
     "_results": {"type": "str"},
     "_shares": {"type": "dict"},
-    "_expected": {"type": "list", "elements": "str"},
-    "_lost": {"type": "list", "elements": "str", "default": []},
 }
 
 

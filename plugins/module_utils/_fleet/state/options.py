@@ -45,8 +45,6 @@ INTERNAL: Spec = {
     "_before": {"type": "str"},
     "_waited": {"type": "str"},
     "_silent": {"type": "str", "default": ""},
-    "_expected": {"type": "list", "elements": "str"},
-    "_lost": {"type": "list", "elements": "str", "default": []},
 }
 
 

@@ -32,6 +32,4 @@ INTERNAL: Spec = {
     "_results": {"type": "str"},
     "_host": {"type": "str"},
     "_present": {"type": "str", "default": ""},
-    "_expected": {"type": "list", "elements": "str"},
-    "_lost": {"type": "list", "elements": "str", "default": []},
 }
