@@ -117,3 +117,8 @@ def test_no_cell_is_a_formula_or_moves_a_cursor(value: object, cell: str) -> Non
     text = csv_text(["head", "last"], [[value, None]])
     assert read(text) == [{"head": cell, "last": ""}]
     assert text.count("\n") == 2
+
+
+def test_csv_cells_with_separators_are_quoted() -> None:
+    text = csv_text(["head", "last"], [['a "b", c', ["x", "y"]], ["", None]])
+    assert text == 'head,last\n"a ""b"", c",x;y\n,\n'

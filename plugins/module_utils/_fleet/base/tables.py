@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import typing as t
+from types import SimpleNamespace
 
 from ..._errors import visible
 from ..._units import format_size
@@ -64,8 +66,11 @@ def csv_text(heads: t.Sequence[str], rows: t.Sequence[t.Sequence[object]]) -> st
     List items are separated by ``;``, unknown values are empty, control characters are shown, and
     what a spreadsheet would take as a formula is preceded by an apostrophe.
     """
-    lines = [heads, *([_cell(value) for value in row] for row in rows)]
-    return "".join(",".join(line) + "\n" for line in lines)
+    lines: list[str] = []
+    writer = csv.writer(SimpleNamespace(write=lines.append), lineterminator="\n")
+    writer.writerow(heads)
+    writer.writerows([_cell(value) for value in row] for row in rows)
+    return "".join(lines)
 
 
 def _cell(value: object) -> str:
@@ -77,9 +82,7 @@ def _cell(value: object) -> str:
         value = ";".join(str(item) for item in value)
     if isinstance(value, int):
         return str(value)
-    text = _FORMULA.sub(r"\1\2'", clean(value))
-    quoted = text.replace('"', '""')
-    return f'"{quoted}"' if '"' in text or "," in text else text
+    return _FORMULA.sub(r"\1\2'", clean(value))
 
 
 def _silent(hypervisors: t.Sequence[Entry]) -> list[str]:
