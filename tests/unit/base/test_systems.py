@@ -49,6 +49,8 @@ def _rendered(domain: Domain, domain_type: str = "kvm") -> str:
         ("win2k22", "http://microsoft.com/win/2k22"),
         ("archlinux", "http://archlinux.org/archlinux/rolling"),
         ("sle15sp6", "http://suse.com/sle/15.6"),
+        ("sles12sp5", "http://suse.com/sles/12.5"),
+        ("sle12sp5", "http://suse.com/sles/12.5"),
         ("linux", "http://libosinfo.org/linux/2022"),
     ],
 )

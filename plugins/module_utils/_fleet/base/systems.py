@@ -82,7 +82,8 @@ _FAMILIES: tuple[tuple[str, str, Needs, str], ...] = (
     ("rocky", "http://rockylinux.org/rocky/", LINUX, "8 9 10"),
     ("ol", "http://oracle.com/ol/", LINUX, "8.5 8.8 9.0 9.1 9.2 9.3 9.4"),
     ("opensuse", "http://opensuse.org/opensuse/", LINUX, "15.4 15.5 15.6 tumbleweed"),
-    ("sle", "http://suse.com/sle/", LINUX, "12sp5:12.5 15sp4:15.4 15sp5:15.5 15sp6:15.6"),
+    ("sle", "http://suse.com/sle/", LINUX, "15sp4:15.4 15sp5:15.5 15sp6:15.6"),
+    ("sles", "http://suse.com/sles/", LINUX, "12sp5:12.5"),
     (
         "alpinelinux",
         "http://alpinelinux.org/alpinelinux/",
@@ -105,7 +106,8 @@ _FAMILIES: tuple[tuple[str, str, Needs, str], ...] = (
     ),
     ("win", "http://microsoft.com/win/", WINDOWS_11, "11"),
 )
-ALIASES = {"windows": "win11", "linux": "linux2022"}
+# The last is no name of libosinfo's, where server and desktop have one name since version 15 only
+ALIASES = {"windows": "win11", "linux": "linux2022", "sle12sp5": "sles12sp5"}
 
 
 def _all() -> t.Iterator[tuple[str, str, Needs]]:
