@@ -1,0 +1,114 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the engine does for every verb: all or none, check mode, undoing, and the report."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import effects_verb as verb
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.steps import (
+    Plan,
+    Step,
+    step_for,
+)
+
+Facts = tuple[str, ...]
+_NO_CONNECTION: t.Any = None
+
+
+@dataclass(frozen=True)
+class _Add:
+    word: str
+
+
+@dataclass
+class _Job(verb.ComparedJob[Facts]):
+    did: list[str] = field(default_factory=list)
+
+    def finish(self) -> None:
+        self.after = tuple(self.did)
+
+    def entry(self) -> verb.Shown:
+        return {"steps": self.steps, "not_tried": self.not_tried}
+
+    def shown(self) -> tuple[verb.Shown, verb.Shown]:
+        return {"words": self.facts}, {"words": self.after}
+
+
+def _do(job: _Job, add: _Add) -> None:
+    if add.word == "broken":
+        raise PlanRefused("it is broken")
+    job.did.append(add.word)
+
+
+_ACTIONS = (
+    verb.Actions[_Job]()
+    .on(_Add, _do, lambda job, add: job.did.remove(add.word))
+    .word("end", lambda job: job.did.append("end"))
+)
+
+
+def _effect(word: str) -> t.Callable[[Facts], Facts]:
+    return lambda facts: (*facts, word)
+
+
+def _step(word: str) -> Step[Facts]:
+    if word == "end":
+        return Step(word, word, _effect(word))
+    return step_for(_Add(word), f"add {word}", _effect(word))
+
+
+def _job(name: str, *words: str, refusals: tuple[str, ...] = ()) -> _Job:
+    return _Job(_NO_CONNECTION, name, None, (), Plan(tuple(map(_step, words)), refusals))
+
+
+def _run(*jobs: _Job, check: bool = False, together: bool = True) -> t.Any:
+    return verb.planned(jobs, _ACTIONS.carry_out, check=check, together=together)
+
+
+def test_check_mode_predicts_what_the_run_reports() -> None:
+    predicted, real = _job("web1", "one", "end"), _job("web1", "one", "end")
+    assert _run(predicted, check=True) == _run(real)
+    assert (predicted.did, real.did) == ([], ["one", "end"])
+    assert _run(_job("web1", "one"))["vms"] == [
+        {
+            "name": "web1",
+            "uuid": None,
+            "changed": True,
+            "steps": ["add one"],
+            "not_tried": False,
+            "failed": False,
+            "msg": None,
+        }
+    ]
+
+
+def test_joint_jobs_with_a_refusal_are_not_tried() -> None:
+    for check in (True, False):
+        jobs = _job("web1", "one"), _job("web2", refusals=("no", "never")), _job("web3")
+        result = _run(*jobs, check=check)
+        assert (result["changed"], result["failed"], result["msg"]) == (False, True, "no; never")
+        assert [vm["not_tried"] for vm in result["vms"]] == [True, False, False]
+        assert [vm["failed"] for vm in result["vms"]] == [False, True, False]
+        assert (result["diff"], jobs[0].did) == ([], [])
+
+
+def test_separate_jobs_beside_a_refusal_are_done() -> None:
+    jobs = _job("web1", "one"), _job("web2", refusals=("no",))
+    result = _run(*jobs, together=False)
+    assert (result["changed"], result["msg"], jobs[0].did) == (True, "no", ["one"])
+    assert [diff["before_header"] for diff in result["diff"]] == ["web1"]
+
+
+def test_job_with_a_failed_step_is_undone_without_others() -> None:
+    jobs = _job("web1", "one", "two", "broken", "end"), _job("web2", "one", "end")
+    result = _run(*jobs)
+    assert [job.did for job in jobs] == [[], ["one", "end"]]
+    assert [vm["msg"] for vm in result["vms"]] == ["it is broken", None]
+    assert [vm["changed"] for vm in result["vms"]] == [False, True]
+    assert (result["failed"], result["msg"]) == (True, "it is broken")
