@@ -96,7 +96,7 @@ def hold(reached: _ssh.Reached, screen: Screen, view: str, minutes: int) -> Held
         "playbook": os.getppid(),
     }
     helper = programs.beside([python, "-I", "-c", _START, str(_COLLECTION)])
-    source = t.cast("t.IO[bytes]", helper.stdin)
+    source = programs.piped(helper.stdin)
     try:
         rest = memoryview(json.dumps(order).encode() + b"\n")
         while rest:
@@ -153,7 +153,7 @@ def _terminal() -> str:
 
 def _wait(helper: programs.Running, title: str) -> Held:
     """Wait until the helper's output ends, or the playbook (this process' parent) does."""
-    parent, stream = os.getppid(), t.cast("t.IO[bytes]", helper.stdout)
+    parent, stream = os.getppid(), programs.piped(helper.stdout)
     shown: list[str] = []
     problem: str | None = "the console helper ended without giving a reason"
     rest = b""

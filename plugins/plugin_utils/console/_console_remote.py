@@ -47,7 +47,7 @@ class RemoteSide:
     @property
     def output(self) -> int:
         """The descriptor that its output is read from."""
-        return t.cast("t.IO[bytes]", self.process.stdout).fileno()
+        return programs.piped(self.process.stdout).fileno()
 
     def read(self) -> bytes:
         """Its next output; empty at the end."""
@@ -62,7 +62,7 @@ class RemoteSide:
 
     def why(self) -> str:
         """The reason why it ended, if it is known."""
-        stream = t.cast("t.IO[bytes]", self.process.stderr)
+        stream = programs.piped(self.process.stderr)
         text = b""
         if select.select([stream], [], [], 1.0)[0]:
             text = os.read(stream.fileno(), _LONGEST)
@@ -74,13 +74,13 @@ class RemoteSide:
         """End it by closing its input; kill it after ``seconds``."""
         for stream in (self.process.stdin, self.process.stdout):
             with contextlib.suppress(OSError):
-                t.cast("t.IO[bytes]", stream).close()
+                programs.piped(stream).close()
         programs.end(self.process, seconds)
-        t.cast("t.IO[bytes]", self.process.stderr).close()
+        programs.piped(self.process.stderr).close()
 
     def _send(self, data: bytes) -> None:
         rest = memoryview(data)
-        stream = t.cast("t.IO[bytes]", self.process.stdin)
+        stream = programs.piped(self.process.stdin)
         while rest:
             rest = rest[stream.write(rest) or 0 :]
 

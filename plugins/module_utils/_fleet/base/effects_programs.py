@@ -191,7 +191,7 @@ def first_matching_line(
         limit = threading.Timer(seconds, process.kill)
         limit.start()
         try:
-            for line in t.cast("t.Iterable[str]", process.stderr):
+            for line in piped(process.stderr):
                 last = line.strip()
                 if wanted(last):
                     break
@@ -218,7 +218,7 @@ def limited(argv: t.Sequence[str], text: str, *, seconds: float, most: int) -> s
             return None
     output = bytearray()
     limit = time.monotonic() + seconds
-    with _killed(process), t.cast("t.IO[bytes]", process.stdout) as stream:
+    with _killed(process), piped(process.stdout) as stream:
         while len(output) <= most:
             block = _next(stream, limit)
             if not block:
@@ -243,7 +243,7 @@ def greeted(
         stderr=subprocess.STDOUT,
         env=_environment(None),
     )
-    source, stream = (t.cast("t.IO[bytes]", one) for one in (process.stdin, process.stdout))
+    source, stream = piped(process.stdin), piped(process.stdout)
     try:
         with _killed(process):
             with contextlib.suppress(BrokenPipeError):  # it has ended; its output says why
@@ -280,6 +280,13 @@ def beside(argv: t.Sequence[str], *, talks: bool = True, errors: bool = False) -
         bufsize=0,
         start_new_session=errors,
     )
+
+
+def piped(stream: t.IO[t.AnyStr] | None) -> t.IO[t.AnyStr]:
+    """The pipe to or from a program that was started with one there."""
+    if stream is None:
+        raise ValueError("the program was started without this pipe")
+    return stream
 
 
 def end(process: Running, seconds: float) -> None:

@@ -24,6 +24,7 @@ from ..._units import MOST
 _MAX_SIZE = 1 << 43  # MiB, of a disk: 8 EiB, where libvirt's own numbers end
 _MAX_DEPTH = 32  # levels; a request with network configuration has about ten
 _MAX_DIGITS = 400  # of an integer; Python limits conversion to 4,300 in some versions only
+Value = t.TypeVar("Value")
 Json = t.Union[None, bool, int, float, str, t.Sequence["Json"], t.Mapping[str, "Json"]]
 
 
@@ -50,6 +51,16 @@ def as_text(value: object) -> str | None:
 def as_number(value: object) -> int | None:
     """The integer, None for anything else, including a boolean."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def require_type(value: object, kind: type[Value]) -> Value:
+    """``value``, which this collection itself has put where any object may be.
+
+    Raises TypeError, a bug, if it is no ``kind``.
+    """
+    if not isinstance(value, kind):
+        raise TypeError(f"{type(value).__name__} in place of {kind.__name__}")
+    return value
 
 
 class _UnusableError(ValueError):

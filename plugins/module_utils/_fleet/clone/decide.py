@@ -30,6 +30,8 @@ from ..storage import base_name
 from .options import MODES
 
 _COPY = "-copy-"
+State = t.Literal["new", "begun", "there"]
+_STATES: tuple[State, ...] = ("new", "begun", "there")
 # Named by a copy: an image with another name and the same content belongs to somebody else
 _INTERMEDIATE = re.compile(rf"[0-9a-f]{{64}}-.+{_COPY}[0-9a-f]{{8}}(-[a-z0-9]+)?\.qcow2")
 _POOL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -70,7 +72,7 @@ class Decision:
     images that are made for it. ``volumes`` are the base images that it was made of, by target.
     """
 
-    state: t.Literal["new", "begun", "there"]
+    state: State
     host: str
     mode: str
     image: str = ""
@@ -89,12 +91,12 @@ class Decision:
 
 def decision_of(values: Mapping[str, object]) -> Decision:
     """What :meth:`Decision.as_dict` made."""
-    state = str(values.get("state"))
-    if state not in ("new", "begun", "there"):
+    state = next((state for state in _STATES if state == values.get("state")), None)
+    if state is None:
         raise PlanRefused("decision: missing; give what this module returned before")
     volumes = {name: str(one) for name, one in as_mapping(values.get("volumes")).items()}
     return Decision(
-        t.cast("t.Literal['new', 'begun', 'there']", state),
+        state,
         str(values.get("hypervisor")),
         str(values.get("mode")),
         str(values.get("image")),

@@ -15,7 +15,8 @@ from ..base import effects_definitions as domains
 from ..base import effects_lookup as lookup
 from ..base import metadata
 from ..base.effects_connection import Connection
-from ..base.metadata import Metadata
+from ..base.json_values import require_type
+from ..base.metadata import Metadata, OwnVolume
 from ..engine import effects_executor as executor
 from ..engine.effects_executor import Turns
 from ..engine.steps import Step
@@ -31,7 +32,6 @@ from .read_endpoints import Endpoints, SourceView
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
-    from ..base.metadata import OwnVolume
 
 
 @dataclass
@@ -99,7 +99,7 @@ def _resume(end: End, _step: Step[MoveState]) -> None:
 
 def _old(end: End, step: Step[MoveState]) -> None:
     """Remove a volume on the source: the VM ran on it, so it is its own. Shared ones stay."""
-    own = t.cast("OwnVolume", step.payload)
+    own = require_type(step.payload, OwnVolume)
     if not os.path.lexists(own.path):
         return
     connection = end.endpoints.connection

@@ -19,6 +19,7 @@ from ..._libvirt import DOMAIN_START_PAUSED
 from ..base import effects_lookup as lookup
 from ..base.effects_connection import Connection
 from ..base.effects_lookup import read_metadata
+from ..base.json_values import require_type
 from ..base.metadata import Move, Owner
 from ..engine import effects_executor as executor
 from ..engine import effects_lease_holder as owners
@@ -32,11 +33,10 @@ from . import plan_steps as moving
 from .effects_jobs import Settings
 from .effects_settle import Settler
 from .plan_steps import MoveState
-from .types import Plan, Source, Target
+from .types import NewVolume, Plan, Source, Target
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
-    from .types import NewVolume
 
 _START_SECONDS = 300.0
 
@@ -132,7 +132,7 @@ def _claim(moves: Moving, _step: Step[MoveState]) -> None:
 
 
 def _volume(moves: Moving, step: Step[MoveState]) -> None:
-    volume = t.cast("NewVolume", step.payload)
+    volume = require_type(step.payload, NewVolume)
     migration_volumes.make(moves.remote, moves.source, [volume])
 
 

@@ -110,9 +110,9 @@ def place(
         placements: dict[int, Placement] = {}
         for index in order:
             request = requests[index]
-            placements[index] = rank(fleet, request, static[wishes_of(request)])
-            if placements[index].host is not None:
-                fleet.add(t.cast("str", placements[index].host), request)
+            placement = placements[index] = rank(fleet, request, static[wishes_of(request)])
+            if placement.host is not None:
+                fleet.add(placement.host, request)
         if not best or _placed(placements) > _placed(best):
             best = placements
         failed = {index for index in order if placements[index].host is None}

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from ... import _lxml
 from ..base import places
+from ..base.json_values import require_type
 from ..base.machine_types import family_of
 from ..base.metadata import Metadata
 from ..base.settings import Change, Group, Setting, names, never, write
@@ -229,7 +230,7 @@ def rewrite(element: Element, device: Device, wanted: Wanted) -> None:
 
 def limits(element: Element) -> dict[str, int]:
     """The limits of a disk's input and output, as libvirt takes them; 0 is none."""
-    return {row.name: t.cast("int", row.found(element)) for row in _LIMITS}
+    return {row.name: require_type(row.found(element), int) for row in _LIMITS}
 
 
 def addition(root: Element, wanted: Wanted, device: Device) -> Element:
@@ -378,8 +379,8 @@ def _vcpus(root: Element, wanted: Wanted, _key: str, _kept: Metadata) -> None:
 
 def _memory(root: Element, wanted: Wanted, _key: str, _kept: Metadata) -> None:
     domain = wanted.domain
-    most = t.cast("int", settings.MEMORY_MAX.found(root) or 0)
-    current = t.cast("int", settings.MEMORY.found(root) or most)
+    most = require_type(settings.MEMORY_MAX.found(root) or 0, int)
+    current = require_type(settings.MEMORY.found(root) or most, int)
     count = domain.memory if "memory" in domain.written else current
     most = count if current == most else max(most, count)
     if domain.memory_max is not None and "memory_max" in domain.written:

@@ -20,6 +20,7 @@ from ..._libvirt import (
 )
 from ..._units import MIB
 from ..base.effects_lookup import is_saved, read_metadata
+from ..base.json_values import require_type
 from ..base.metadata import BEGUN, Metadata, OwnVolume
 from ..base.settings import Setting
 from ..base.states import reason_name, state_name
@@ -404,7 +405,8 @@ def _growth(change: Change) -> creation_capacity.Growth:
     after = _lxml.parse(predicted.inactive, change.domain.name)
 
     def more(row: Setting[object]) -> int:
-        return max(0, t.cast("int", row.found(after)) - t.cast("int", row.found(before)))
+        now, later = (require_type(row.found(root), int) for root in (before, after))
+        return max(0, later - now)
 
     paths = {setting.path for setting in change.converged.changes}
     disks: dict[str, int] = {}

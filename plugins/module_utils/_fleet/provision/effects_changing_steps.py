@@ -17,6 +17,7 @@ from ..._libvirt import DOMAIN_AFFECT_LIVE
 from ..base import effects_definitions as domains
 from ..base import effects_lookup as lookup
 from ..base import metadata, systems
+from ..base.json_values import as_text, require_type
 from ..engine import effects_executor as executor
 from ..engine import effects_lease_holder as owners
 from ..engine.effects_executor import Turns
@@ -33,7 +34,7 @@ from .definition import Device
 from .effects_batch import Host, Job, require_bases
 from .effects_changing import Change
 from .pending import pending
-from .plan import PHASE, Facts
+from .plan import PHASE, Facts, Growth
 from .plan import plan as plan_again
 
 if t.TYPE_CHECKING:
@@ -43,9 +44,6 @@ _SECONDS = 300.0
 _GUEST_SECONDS = 30.0  # in which a guest returns memory, or releases a device
 _AGAIN = 5.0
 _PAUSE = 0.25
-
-
-_Text = t.Literal["title", "description"]
 
 
 class Work:
@@ -133,7 +131,7 @@ class Work:
 
 def carry_out(host: Host, jobs: t.Sequence[Job], run: str) -> None:
     """Change the VMs of the jobs that are in state ``change``."""
-    works = [Work(host, job, t.cast("Change", job.change), run) for job in jobs]
+    works = [Work(host, job, require_type(job.change, Change), run) for job in jobs]
     runs = [executor.Run(work.change.converged.plan.steps, work) for work in works]
     executor.carry_out(runs)
     for work, done in zip(works, runs):
@@ -216,7 +214,7 @@ def _forget(work: Work, _step: Step[Facts]) -> None:
 def _clear(work: Work, step: Step[Facts]) -> Turns:
     """Remove what a dead run created, and its record, which must not apply to a later file."""
     yield from ()
-    changing.remove(work.host, work.dom, t.cast("metadata.OwnVolume", step.payload))
+    changing.remove(work.host, work.dom, require_type(step.payload, metadata.OwnVolume))
     stored = step.effect(work.facts).metadata
     work.write(stored)
     work.facts = dataclasses.replace(work.facts, metadata=stored)
@@ -260,7 +258,7 @@ def _vcpus_back(work: Work, _step: Step[Facts]) -> None:
 
 def _memory(work: Work, step: Step[Facts]) -> Turns:
     """Set the memory, and wait until the guest has returned or taken it."""
-    yield from _set_memory(work, t.cast("int", step.payload))
+    yield from _set_memory(work, require_type(step.payload, int))
 
 
 def _set_memory(work: Work, wanted: int) -> Turns:
@@ -277,20 +275,25 @@ def _set_memory(work: Work, wanted: int) -> Turns:
 
 
 def _memory_back(work: Work, _step: Step[Facts]) -> None:
-    before = t.cast("int", settings.MEMORY.found(_lxml.parse(work.original.live or "", work.name)))
+    live = _lxml.parse(work.original.live or "", work.name)
+    before = require_type(settings.MEMORY.found(live), int)
     for _turn in _set_memory(work, before):
         time.sleep(_PAUSE)
 
 
+def _field(step: Step[Facts]) -> t.Literal["title", "description"]:
+    return "title" if step.payload == "title" else "description"
+
+
 def _text(work: Work, step: Step[Facts]) -> Turns:
     yield from ()
-    which = t.cast("_Text", step.payload)
+    which = _field(step)
     text = str(getattr(work.change.domain, which) or "")
     domains.set_text(work.host.connection, work.dom, which, text)
 
 
 def _text_back(work: Work, step: Step[Facts]) -> None:
-    which = t.cast("_Text", step.payload)
+    which = _field(step)
     text = _lxml.parse(work.original.live or "", work.name).findtext(which)
     domains.set_text(work.host.connection, work.dom, which, text or "")
 
@@ -302,7 +305,7 @@ def _system(work: Work, _step: Step[Facts]) -> Turns:
 
 def _system_back(work: Work, _step: Step[Facts]) -> None:
     before = systems.OS.found(_lxml.parse(work.original.live or "", work.name))
-    domains.set_system(work.host.connection, work.dom, t.cast("str | None", before))
+    domains.set_system(work.host.connection, work.dom, as_text(before))
 
 
 def _attach(work: Work, step: Step[Facts]) -> Turns:
@@ -311,7 +314,9 @@ def _attach(work: Work, step: Step[Facts]) -> Turns:
     if stored != work.facts.metadata:  # from here on the guest may write to its volume
         work.write(stored)
         work.facts = dataclasses.replace(work.facts, metadata=stored)
-    element = definition.addition(work.live(), work.change.wanted, t.cast("Device", step.payload))
+    element = definition.addition(
+        work.live(), work.change.wanted, require_type(step.payload, Device)
+    )
     _plug(work, element)
 
 
@@ -321,12 +326,12 @@ def _plug(work: Work, element: Element) -> None:
 
 
 def _attach_back(work: Work, step: Step[Facts]) -> None:
-    for _turn in _unplug(work, t.cast("Device", step.payload)):
+    for _turn in _unplug(work, require_type(step.payload, Device)):
         time.sleep(_PAUSE)
 
 
 def _detach(work: Work, step: Step[Facts]) -> Turns:
-    yield from _unplug(work, t.cast("Device", step.payload))
+    yield from _unplug(work, require_type(step.payload, Device))
 
 
 def _unplug(work: Work, device: Device) -> Turns:
@@ -351,7 +356,7 @@ def _unplug(work: Work, device: Device) -> Turns:
 
 
 def _detach_back(work: Work, step: Step[Facts]) -> None:
-    device = t.cast("Device", step.payload)
+    device = require_type(step.payload, Device)
     if work.located(work.live(), device) is not None:  # the guest has not released it
         return
     element = work.located(_lxml.parse(work.original.live or "", work.name), device)
@@ -361,7 +366,7 @@ def _detach_back(work: Work, step: Step[Facts]) -> None:
 
 def _update(work: Work, step: Step[Facts]) -> Turns:
     yield from ()
-    device = t.cast("Device", step.payload)
+    device = require_type(step.payload, Device)
     element = work.located(work.live(), device)
     if element is None:
         raise PlanRefused(f"{device.name!r} of {work.name!r} is gone; run this again")
@@ -373,7 +378,7 @@ def _update(work: Work, step: Step[Facts]) -> Turns:
 def _limit(work: Work, step: Step[Facts]) -> Turns:
     """Change one of a disk's limits; libvirt is given all of them."""
     yield from ()
-    device = t.cast("Device", step.payload)
+    device = require_type(step.payload, Device)
     element = work.located(work.live(), device)
     if element is None:
         raise PlanRefused(f"{device.name!r} of {work.name!r} is gone; run this again")
@@ -388,7 +393,7 @@ def _put_limits(work: Work, element: Element) -> None:
 
 
 def _limit_back(work: Work, step: Step[Facts]) -> None:
-    device = t.cast("Device", step.payload)
+    device = require_type(step.payload, Device)
     element = work.located(_lxml.parse(work.original.live or "", work.name), device)
     if element is not None:
         _put_limits(work, element)
@@ -402,7 +407,7 @@ def _put(work: Work, element: Element, device: Device | None = None) -> None:
 
 
 def _update_back(work: Work, step: Step[Facts]) -> None:
-    device = t.cast("Device", step.payload)
+    device = require_type(step.payload, Device)
     element = work.located(_lxml.parse(work.original.live or "", work.name), device)
     if element is not None:
         _put(work, element, device)
@@ -460,7 +465,7 @@ def _define_back(work: Work, _step: Step[Facts]) -> None:
 
 def _grow(work: Work, step: Step[Facts]) -> Turns:
     yield from ()
-    path, size = t.cast("tuple[str, int]", step.payload)
+    path, size = require_type(step.payload, Growth)
     if work.original.live is not None and path in change_plan.disk_paths(work.live()):
         flags = _libvirt.DOMAIN_BLOCK_RESIZE_BYTES
         work.call("grow a disk", work.dom.blockResize, path, size, flags)
@@ -471,7 +476,9 @@ def _grow(work: Work, step: Step[Facts]) -> Turns:
 
 def _remove(work: Work, step: Step[Facts]) -> Turns:
     yield from ()
-    changing.remove(work.host, work.dom, t.cast("metadata.OwnVolume", step.payload), proven=True)
+    changing.remove(
+        work.host, work.dom, require_type(step.payload, metadata.OwnVolume), proven=True
+    )
 
 
 def _release(work: Work, step: Step[Facts]) -> Turns:

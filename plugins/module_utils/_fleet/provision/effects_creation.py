@@ -151,18 +151,17 @@ def finish(host: Host, jobs: t.Sequence[Job], run: str) -> None:
 
 def _carry_out(works: t.Sequence[Work], stages: t.Collection[int]) -> list[Work]:
     """Do the steps of these stages; returns the works that had any and succeeded."""
+    works = [work for work in works if work.job.state in _OPEN]
     runs = [
         executor.Run([step for step in work.job.plan.steps if step.stage in stages], work)
         for work in works
-        if work.job.state in _OPEN
     ]
     executor.carry_out(runs)
-    for run in runs:
-        work = t.cast("Work", run.work)
+    for work, run in zip(works, runs):
         if run.problem is not None:
             msg = "; moreover, ".join([error_message(run.problem), *work.problems])
             work.job.fail(msg, refused=isinstance(run.problem, _Outrun))
-    return [t.cast("Work", run.work) for run in runs if run.steps and run.problem is None]
+    return [work for work, run in zip(works, runs) if run.steps and run.problem is None]
 
 
 def withdraw(connection: Connection, names: t.Iterable[str], run: str) -> list[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..base.json_values import require_type
 from ..base.xml_values import number
 from ..spec import settings
 
@@ -51,7 +52,7 @@ def can_take_vcpus(live: Element, count: int) -> bool:
     """Whether the running VM can be given, or can give back, vCPUs up to ``count``."""
     vcpus = live.findall("vcpus/vcpu")
     online = [one for one in vcpus if one.get("enabled") == "yes"]
-    now = t.cast("int", settings.VCPUS.found(live))
+    now = require_type(settings.VCPUS.found(live), int)
     if count >= now:
         pluggable = [one for one in vcpus if one.get("enabled") != "yes"]
         free = sum(one.get("hotpluggable") == "yes" for one in pluggable)

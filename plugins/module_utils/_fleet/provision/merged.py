@@ -13,6 +13,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ..base.json_values import as_number, as_text, require_type
 from ..base.options import Reader
 from ..base.settings import Group
 from ..spec import device_groups, rules, settings, settings_devices
@@ -113,13 +114,13 @@ def _definition(root: Element) -> _Definition:
     element = root.find("cpu")
     topology: dict[str, t.Any] = {key: rows[key].found(element) for key in keys}
     return _Definition(
-        vcpus=t.cast("int", settings.VCPUS.found(root) or 1),
-        vcpus_max=t.cast("int", settings.VCPUS_MAX.found(root) or 1),
-        memory=t.cast("int", settings.MEMORY.found(root) or 0),
-        memory_max=t.cast("int | None", settings.MEMORY_MAX.found(root)),
-        machine=t.cast("str | None", settings.MACHINE.found(root)),
-        arch=t.cast("str | None", settings.ARCH.found(root)),
-        firmware=t.cast("str | None", settings.FIRMWARE.found(root)),
+        vcpus=require_type(settings.VCPUS.found(root) or 1, int),
+        vcpus_max=require_type(settings.VCPUS_MAX.found(root) or 1, int),
+        memory=require_type(settings.MEMORY.found(root) or 0, int),
+        memory_max=as_number(settings.MEMORY_MAX.found(root)),
+        machine=as_text(settings.MACHINE.found(root)),
+        arch=as_text(settings.ARCH.found(root)),
+        firmware=as_text(settings.FIRMWARE.found(root)),
         cpu=Cpu(**topology),
         console=Console(screen),
         numa=values["numa"],

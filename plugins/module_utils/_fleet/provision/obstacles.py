@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..base.json_values import require_type
 from ..base.xml_values import number
 from ..spec import settings
 from ..spec.devices import Nic
@@ -52,11 +53,11 @@ class Obstacles:
         """Why it cannot be done in the running VM, in words where that is not obvious."""
         domain, running, live = self.wanted.domain, self.facts.running, self.live
         if difference.path == "vcpus":
-            most = t.cast("int", settings.VCPUS_MAX.found(live))
+            most = require_type(settings.VCPUS_MAX.found(live), int)
             can = running and domain.vcpus <= most and hotplug.can_take_vcpus(live, domain.vcpus)
             return None if can else ""
         if difference.path == "memory":
-            most = t.cast("int", settings.MEMORY_MAX.found(live))
+            most = require_type(settings.MEMORY_MAX.found(live), int)
             if not running or domain.memory > most:
                 return ""
             return hotplug.memory_obstacle(live, self.facts.balloon)

@@ -70,6 +70,13 @@ class Facts:
     reason: str = "unknown"
 
 
+class Growth(t.NamedTuple):
+    """A disk that is grown to ``size`` bytes."""
+
+    path: str
+    size: int
+
+
 @dataclass(frozen=True)
 class Changed:
     """One setting: ``how`` is ``now`` if the running VM is not affected."""
@@ -296,7 +303,11 @@ class _Planner:
                 path = _path(definition.located(self.root, domain, device, facts.metadata)) or ""
                 size = (device.spec.size or 0) * MIB
                 yield Step(
-                    "grow", change.what, _grown(path, size), payload=(path, size), irreversible=True
+                    "grow",
+                    change.what,
+                    _grown(path, size),
+                    payload=Growth(path, size),
+                    irreversible=True,
                 )
             elif device.spec is None:
                 for own in self._own(device):

@@ -15,6 +15,7 @@ import uuid as uuids
 
 from ..._errors import FleetVirtError, PlanRefused, error_message
 from ..base.effects_lookup import find_domain, read_metadata
+from ..base.json_values import require_type
 from ..base.metadata import Metadata
 from ..daemon import consoles as daemon_consoles
 from ..engine import effects_lease_holder as owners
@@ -30,7 +31,6 @@ from .effects_batch import SEED_SUFFIX, DiskPlan, Host, Job
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
     from ..base.metadata import Owner
-    from . import effects_changing as changing
     from .effects_batch import Settings
 
 _QEMU_CONF = "/etc/libvirt/qemu.conf"
@@ -63,7 +63,7 @@ def prepare(host: Host, domains: t.Sequence[Domain], *, check: bool = False) -> 
     if changes:
         from . import effects_changing as changing
 
-        changed = [t.cast("changing.Change", job.change) for job in changes.values()]
+        changed = [require_type(job.change, changing.Change) for job in changes.values()]
         for name, reason in changing.require_room(host, changed).items():
             changes[name].fail(f"{name!r} cannot be changed this way: {reason}")
     return jobs

@@ -11,6 +11,7 @@ import typing as t
 from ..._errors import FleetVirtError, error_message
 from ..base.effects_connection import Connection
 from ..base.effects_lookup import find_domain, read_metadata
+from ..base.json_values import as_list
 from ..spec import request
 from ..spec.domain import Domain
 from . import effects_changing as changing
@@ -56,7 +57,7 @@ def compare(
     for entry in entries:
         reason = no_room.get(str(entry["name"]))
         if reason is not None:
-            entry["differences"] = [*t.cast("list[str]", entry["differences"]), _refused(reason)]
+            entry["differences"] = [*as_list(entry["differences"]), _refused(reason)]
     return entries
 
 

@@ -183,10 +183,10 @@ class _Wait:
 
     def run(self) -> Result:
         self.started = time.monotonic()
-        limit = self.settings.wait_timeout
-        slicing = self.settings.slice is not None and self.settings.slice < limit
-        if slicing:
-            limit = t.cast("float", self.settings.slice)
+        limit, part = self.settings.wait_timeout, self.settings.slice
+        slicing = part is not None and part < limit
+        if part is not None:
+            limit = min(part, limit)
         threads = [self._begin(functools.partial(self._observe, vm.guest)) for vm in self.watched]
         try:
             while not all(vm.over for vm in self.watched):

@@ -17,6 +17,7 @@ import re
 import typing as t
 from dataclasses import dataclass
 
+from ..base.json_values import require_type
 from ..base.metadata import BEGUN, MADE, Metadata, OwnVolume, metadata_problems
 from ..base.results import GENERATED
 from ..engine import leases
@@ -276,7 +277,7 @@ def _removal(facts: Facts) -> t.Iterator[_Step]:
 
 
 def _on_medium(facts: Facts, wanted: Seed) -> t.Iterator[_Step]:
-    name, volume = facts.name, t.cast("OwnVolume", facts.volume)
+    name, volume = facts.name, require_type(facts.volume, OwnVolume)
     yield Step("generate", f"generate the seed of {name}", _same)
     for medium in _left(facts):
         yield _remove(medium)
