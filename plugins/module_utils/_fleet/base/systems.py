@@ -148,7 +148,7 @@ def needs(value: object) -> Needs:
         return LINUX
 
 
-def beneath(options: Mapping[str, t.Any]) -> dict[str, t.Any]:
+def beneath(options: Mapping[str, object]) -> dict[str, object]:
     """``options`` of a VM with what its system needs where nothing is written.
 
     If a firmware or machine is written, no firmware is added: they depend on each other.

@@ -116,6 +116,10 @@ class Work:
         )
         return _lxml.parse(text, f"domain {self.name}")
 
+    def before(self) -> Element:
+        """The running VM as it was."""
+        return _lxml.parse(self.original.live or "", self.name)
+
     def located(self, root: Element, device: Device) -> Element | None:
         stored = self.facts.metadata
         return definition.located(root, self.change.domain, device, stored)
@@ -250,7 +254,7 @@ def _vcpus(work: Work, step: Step[Facts]) -> Turns:
 
 
 def _vcpus_back(work: Work, _step: Step[Facts]) -> None:
-    before = settings.VCPUS.found(_lxml.parse(work.original.live or "", work.name))
+    before = settings.VCPUS.found(work.before())
     if settings.VCPUS.found(work.live()) == before:
         return
     work.call("change the vCPUs", work.dom.setVcpusFlags, before, DOMAIN_AFFECT_LIVE)
@@ -275,8 +279,7 @@ def _set_memory(work: Work, wanted: int) -> Turns:
 
 
 def _memory_back(work: Work, _step: Step[Facts]) -> None:
-    live = _lxml.parse(work.original.live or "", work.name)
-    before = require_type(settings.MEMORY.found(live), int)
+    before = require_type(settings.MEMORY.found(work.before()), int)
     for _turn in _set_memory(work, before):
         time.sleep(_PAUSE)
 
@@ -294,8 +297,8 @@ def _text(work: Work, step: Step[Facts]) -> Turns:
 
 def _text_back(work: Work, step: Step[Facts]) -> None:
     which = _field(step)
-    text = _lxml.parse(work.original.live or "", work.name).findtext(which)
-    domains.set_text(work.host.connection, work.dom, which, text or "")
+    text = work.before().findtext(which) or ""
+    domains.set_text(work.host.connection, work.dom, which, text)
 
 
 def _system(work: Work, _step: Step[Facts]) -> Turns:
@@ -304,8 +307,7 @@ def _system(work: Work, _step: Step[Facts]) -> Turns:
 
 
 def _system_back(work: Work, _step: Step[Facts]) -> None:
-    before = systems.OS.found(_lxml.parse(work.original.live or "", work.name))
-    domains.set_system(work.host.connection, work.dom, as_text(before))
+    domains.set_system(work.host.connection, work.dom, as_text(systems.OS.found(work.before())))
 
 
 def _attach(work: Work, step: Step[Facts]) -> Turns:
@@ -359,32 +361,31 @@ def _detach_back(work: Work, step: Step[Facts]) -> None:
     device = require_type(step.payload, Device)
     if work.located(work.live(), device) is not None:  # the guest has not released it
         return
-    element = work.located(_lxml.parse(work.original.live or "", work.name), device)
+    element = work.located(work.before(), device)
     if element is not None:
         _plug(work, element)
 
 
-def _update(work: Work, step: Step[Facts]) -> Turns:
-    yield from ()
+def _rewritten(work: Work, step: Step[Facts]) -> Element:
+    """A device of the running VM, as it is to be."""
     device = require_type(step.payload, Device)
     element = work.located(work.live(), device)
     if element is None:
         raise PlanRefused(f"{device.name!r} of {work.name!r} is gone; run this again")
     element = copy.deepcopy(element)
     definition.rewrite(element, device, work.change.wanted)
-    _put(work, element, device)
+    return element
+
+
+def _update(work: Work, step: Step[Facts]) -> Turns:
+    yield from ()
+    _put(work, _rewritten(work, step), require_type(step.payload, Device))
 
 
 def _limit(work: Work, step: Step[Facts]) -> Turns:
     """Change one of a disk's limits; libvirt is given all of them."""
     yield from ()
-    device = require_type(step.payload, Device)
-    element = work.located(work.live(), device)
-    if element is None:
-        raise PlanRefused(f"{device.name!r} of {work.name!r} is gone; run this again")
-    element = copy.deepcopy(element)
-    definition.rewrite(element, device, work.change.wanted)
-    _put_limits(work, element)
+    _put_limits(work, _rewritten(work, step))
 
 
 def _put_limits(work: Work, element: Element) -> None:
@@ -394,7 +395,7 @@ def _put_limits(work: Work, element: Element) -> None:
 
 def _limit_back(work: Work, step: Step[Facts]) -> None:
     device = require_type(step.payload, Device)
-    element = work.located(_lxml.parse(work.original.live or "", work.name), device)
+    element = work.located(work.before(), device)
     if element is not None:
         _put_limits(work, element)
 
@@ -408,7 +409,7 @@ def _put(work: Work, element: Element, device: Device | None = None) -> None:
 
 def _update_back(work: Work, step: Step[Facts]) -> None:
     device = require_type(step.payload, Device)
-    element = work.located(_lxml.parse(work.original.live or "", work.name), device)
+    element = work.located(work.before(), device)
     if element is not None:
         _put(work, element, device)
 
@@ -423,7 +424,7 @@ def _console(work: Work, step: Step[Facts]) -> Turns:
 
 
 def _console_back(work: Work, _step: Step[Facts]) -> None:
-    for element in _lxml.parse(work.original.live or "", work.name).findall("devices/graphics"):
+    for element in work.before().findall("devices/graphics"):
         _put(work, element)
 
 

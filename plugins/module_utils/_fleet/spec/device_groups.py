@@ -357,7 +357,7 @@ def _made(kind: Kind, reader: Reader) -> object:
 
 
 def optional_reader(
-    value: t.Any, path: str, problems: list[Problem], shorthand: str
+    value: object, path: str, problems: list[Problem], shorthand: str
 ) -> Reader | None:
     """The reader of an optional device; a bare word is its setting ``shorthand``."""
     if isinstance(value, str):

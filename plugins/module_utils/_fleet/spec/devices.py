@@ -264,7 +264,7 @@ def _disk_rules(reader: Reader, bus: str) -> None:
         )
 
 
-def _image(value: t.Any, path: str, problems: list[Problem]) -> ImageSource | None:
+def _image(value: object, path: str, problems: list[Problem]) -> ImageSource | None:
     if value is None:
         return None
     try:
@@ -356,7 +356,7 @@ def _mac(reader: Reader) -> str | None:
     return None
 
 
-def console_from(value: t.Any, path: str, problems: list[Problem]) -> Console:
+def console_from(value: object, path: str, problems: list[Problem]) -> Console:
     """The console; a bare word is its type. Any listening address is accepted here."""
     if isinstance(value, str):
         value = {"type": value}
@@ -391,7 +391,7 @@ def console_from(value: t.Any, path: str, problems: list[Problem]) -> Console:
     return Console(kind, listen, None if password is None else str(password), port, **more)
 
 
-def cpu_from(value: t.Any, path: str, problems: list[Problem]) -> Cpu:
+def cpu_from(value: object, path: str, problems: list[Problem]) -> Cpu:
     """The CPU; a bare word is a mode if there is one of that name, else a model."""
     if isinstance(value, str):
         value = {"mode" if value in settings.Cpu.mode.choices else "model": value}
@@ -416,7 +416,7 @@ def cpu_from(value: t.Any, path: str, problems: list[Problem]) -> Cpu:
     return cpu
 
 
-def watchdog_from(value: t.Any, path: str, problems: list[Problem]) -> Watchdog | None:
+def watchdog_from(value: object, path: str, problems: list[Problem]) -> Watchdog | None:
     """The watchdog; a bare word is its action."""
     reader = optional_reader(value, path, problems, "action")
     if reader is None:
@@ -427,7 +427,7 @@ def watchdog_from(value: t.Any, path: str, problems: list[Problem]) -> Watchdog 
     return watchdog
 
 
-def tpm_from(value: t.Any, path: str, problems: list[Problem]) -> Tpm | None:
+def tpm_from(value: object, path: str, problems: list[Problem]) -> Tpm | None:
     """The TPM; a bare word is its model."""
     reader = optional_reader(value, path, problems, "model")
     if reader is None:

@@ -128,7 +128,7 @@ class _Differences(difference_devices.Comparison):
         self.all.append(Difference(path, show(asked), show(real)))
 
     def compare(
-        self, path: str, asked: t.Any, real: t.Any, shown: t.Callable[[t.Any], str] = show
+        self, path: str, asked: object, real: object, shown: t.Callable[[t.Any], str] = show
     ) -> None:
         if self.written(path) and asked != real:
             self.add(path, shown(asked), shown(real))

@@ -170,6 +170,6 @@ def made_as(metadata: Metadata) -> t.Mapping[str, t.Any]:
     }
 
 
-def _by_their_names(entries: t.Any) -> dict[str, t.Mapping[str, t.Any]]:
+def _by_their_names(entries: object) -> dict[str, t.Mapping[str, t.Any]]:
     listed = entries if isinstance(entries, list) else []
     return {str(entry.get("name")): entry for entry in listed if isinstance(entry, dict)}

@@ -13,6 +13,7 @@ import typing as t
 
 from ... import _lxml
 from ..base import places
+from ..base.json_values import as_list
 from ..base.options import Reader
 from ..base.places import Pair
 from ..base.settings import Choice, Text, Words, never
@@ -81,14 +82,14 @@ def source_of(element: Element) -> tuple[str, ...] | None:
     return None
 
 
-def source_made(made: t.Mapping[str, t.Any]) -> tuple[str, ...] | None:
+def source_made(made: t.Mapping[str, object]) -> tuple[str, ...] | None:
     """The source of a disk in the request that is stored with a VM."""
     if made.get("volume"):
         return ("volume", str(made.get("pool")), str(made["volume"]))
     if made.get("dev"):
         return ("block", str(made["dev"]))
     if made.get("protocol"):
-        hosts = sorted(map(str, made.get("hosts") or ()))
+        hosts = sorted(map(str, as_list(made.get("hosts"))))
         return ("network", str(made["protocol"]), str(made.get("source_name") or ""), *hosts)
     return None
 
