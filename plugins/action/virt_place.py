@@ -16,6 +16,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.arguments i
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import (
     as_mapping,
     as_mappings,
+    as_text,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.options import show
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.results import GENERATED
@@ -63,6 +64,7 @@ _INTERNAL: Spec = {
     "_refresh_inventory": {"type": "bool", "default": True},
     "_restart": {"type": "str", "default": RESTART[0]},
     "_images": {"type": "dict", "default": {}},
+    "_leftovers": {"type": "dict", "default": {}},
     "_settled": {"type": "dict", "default": {}},
 }
 
@@ -82,6 +84,7 @@ class Options(Connected):
     _refresh_inventory: bool
     _restart: str
     _images: dict[str, object]
+    _leftovers: dict[str, object]
     _settled: dict[str, object]
 
 
@@ -136,7 +139,8 @@ class _Work:
             # others were faster, perhaps in step with us: controllers have no order
             time.sleep(random.uniform(0.2, 1.5) * self.options["_attempt"])  # noqa: S311
         seen = _placing.hosts_of(self.answers, self.limits, self.lost)
-        placements = _placing.place(self.domains, self.images, seen, self.policy)
+        leftovers = as_text(self.options["_leftovers"].get("carried"))
+        placements = _placing.place(self.domains, self.images, seen, self.policy, leftovers)
         every = Display().verbosity > 0
         table = tables.placements([placed.as_dict() for placed in placements], every=every)
         if not placements:

@@ -213,6 +213,7 @@ if t.TYPE_CHECKING:
 
         def listAllNetworks(self, flags: int) -> list[VirNetwork]: ...
         def listAllInterfaces(self, flags: int) -> list[VirInterface]: ...
+        def listAllNWFilters(self, flags: int) -> list[VirNWFilter]: ...
 
     class VirStoragePool(t.Protocol):
         """``libvirt.virStoragePool``."""
@@ -275,6 +276,11 @@ if t.TYPE_CHECKING:
 
         def name(self) -> str: ...
         def XMLDesc(self, flags: int) -> str: ...
+
+    class VirNWFilter(t.Protocol):
+        """``libvirt.virNWFilter``."""
+
+        def name(self) -> str: ...
 
     class VirError(t.Protocol):
         """``libvirt.libvirtError``."""

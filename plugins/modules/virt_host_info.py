@@ -362,6 +362,10 @@ host:
         portgroups:
           description: Names of the port groups of each libvirt network that has some, by its name.
           type: dict
+        nwfilters:
+          description: Names of libvirt's network filters.
+          type: list
+          elements: str
         hugepages:
           description: Huge pages of each size, those of the default size first.
           type: list
@@ -378,6 +382,9 @@ host:
               type: int
         virtiofs:
           description: Whether virtiofsd is installed.
+          type: bool
+        vsock:
+          description: Whether the kernel offers vsock devices to VMs (C(/dev/vhost-vsock)).
           type: bool
         secure_boot:
           description: Whether libvirt finds firmware that supports secure boot.

@@ -85,12 +85,14 @@ def place(
     images: t.Mapping[str, ImageFacts],
     hosts: t.Sequence[placement.PlacementHost],
     policy: placement.Policy,
+    leftovers: str | None = None,
 ) -> list[placement.Placement]:
-    """A placement for each VM; an existing one is placed where it is.
+    """A placement for each VM; an existing one is placed where it is. ``leftovers`` are what a
+    copy gets of its source beside its settings.
 
     Raises PlanRefused for a VM that exists on two hypervisors, or not on the requested one.
     """
-    requests = [request_of(domain, images) for domain in domains]
+    requests = [request_of(domain, images, leftovers) for domain in domains]
     placements = []
     for domain, result in zip(domains, placement.place(hosts, requests, policy)):
         there = {

@@ -67,12 +67,23 @@ def test_virtiofs_is_where_its_helper_is(tmp_path: Path, monkeypatch: pytest.Mon
     assert devices.has_virtiofs() is True
 
 
+def test_vsock_is_offered_where_its_device_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "_VSOCK", str(tmp_path / "vhost-vsock"))
+    assert devices.has_vsock() is False
+    (tmp_path / "vhost-vsock").touch()
+    assert devices.has_vsock() is True
+
+
 def test_what_was_read_is_what_placement_takes() -> None:
     entry = {
         "volumes": {"default": ["a"]},
         "devices": ["/dev/vg/a"],
         "interfaces": None,
         "openvswitch": [],
+        "nwfilters": ["own"],
+        "vsock": False,
         "hugepages": [{"size_kib": 2048, "total": 2, "free": 1}, "nonsense"],
         "virtiofs": "yes",
         "secure_boot": True,
@@ -82,6 +93,8 @@ def test_what_was_read_is_what_placement_takes() -> None:
         volumes={"default": frozenset({"a"})},
         devices=frozenset({"/dev/vg/a"}),
         openvswitch=frozenset(),
+        nwfilters=frozenset({"own"}),
+        vsock=False,
         hugepages=((2048, 2, 1),),
         secure_boot=True,
         secrets=frozenset({"disks"}),

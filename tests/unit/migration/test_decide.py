@@ -393,3 +393,16 @@ def test_bad_moves(vms: list[tuple[str, str, str | None]], text: str) -> None:
     given = [{"name": n, "destination": {"name": to, "address": at}} for n, to, at in vms]
     with pytest.raises(SpecError, match=text):
         moves(given, "hv1")
+
+
+def test_move_goes_where_its_network_filters_and_vsock_are() -> None:
+    moving = vm(nwfilters=["own"], vsock=True)
+    whole = answer(offers={"nwfilters": ["own"], "vsock": True})
+    without_filter = answer(offers={"nwfilters": [], "vsock": True})
+    without_vsock = answer(offers={"nwfilters": ["own"], "vsock": False})
+    found = go({"hv1": answer(moving), "hv2": without_filter, "hv3": without_vsock, "hv4": whole})
+    assert found.shares == {"hv1": [("web1", "hv4")]}
+    with pytest.raises(PlanRefused, match=r"hv2: has no network filter own; define it there"):
+        go({"hv1": answer(moving), "hv2": without_filter}, host="hv2")
+    with pytest.raises(PlanRefused, match=r"hv3: needs vsock, .* \(modprobe vhost_vsock\)"):
+        go({"hv1": answer(moving), "hv3": without_vsock}, host="hv3")

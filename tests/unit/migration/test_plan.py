@@ -70,6 +70,7 @@ SOURCE = Source(
     bridges=("br0",),
     networks=("lan",),
     portgroups=(("lan", "guests"),),
+    nwfilters=("clean-traffic",),
     host_uuid="host-1",
 )
 POOL = Pool("images", "/pool", True, 4 * GIB)
@@ -380,6 +381,10 @@ HOST_REFUSED: dict[str, tuple[Target, str]] = {
     "port group": (
         target(portgroups={"lan": ["office"]}),
         "network lan on hv2 has no port group guests, it has: office; add it there",
+    ),
+    "network filter": (
+        target(nwfilters=("own",)),
+        "hv2 has no network filter clean-traffic; define it there",
     ),
     "memory": (target(free_mib=511), "511 MiB of memory free, 'web1' needs 512"),
     "name": (

@@ -103,3 +103,22 @@ def test_image_that_the_run_brings_is_demanded_of_no_hypervisor() -> None:
     domain = _domain(image="base/small.qcow2")
     assert demand.request_of(domain, {}).wants.volumes == (("base", "small.qcow2"),)
     assert demand.request_of(domain, {"base/small.qcow2": _IMAGE}).wants.volumes == ()
+
+
+_VSOCK = "<domain><devices><vsock model='virtio'><cid auto='yes'/></vsock></devices></domain>"
+
+
+def test_network_filters_of_all_nics_are_demanded_once() -> None:
+    nics = [{"name": f"eth{number}", "network": "lan", "filter": "own"} for number in range(2)]
+    domain = _domain(nics=[*nics, {"name": "eth2", "network": "lan"}])
+    assert demand.request_of(domain, {}).wants.nwfilters == ("own",)
+
+
+def test_vsock_of_a_vm_that_starts_is_demanded() -> None:
+    assert demand.request_of(_domain(xml=_VSOCK), {}).wants.vsock is True
+    assert demand.request_of(_domain(xml=_VSOCK, start=False), {}).wants.vsock is False
+    assert demand.request_of(_domain(), {}).wants.vsock is False
+
+
+def test_vsock_that_a_copy_gets_of_its_source_is_demanded() -> None:
+    assert demand.request_of(_domain(), {}, _VSOCK).wants.vsock is True

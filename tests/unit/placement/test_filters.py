@@ -204,6 +204,13 @@ REJECTED: list[tuple[dict[str, t.Any], dict[str, t.Any], str, str]] = [
     ),
     ({}, {"wants": Wants(portgroups=(("lan", "dmz"),))}, "interfaces", "is not known"),
     (
+        {"offers": Offers(nwfilters=frozenset({"clean-traffic"}))},
+        {"wants": Wants(nwfilters=("clean-traffic", "own"))},
+        "interfaces",
+        "has no network filter own; define it there (virsh nwfilter-dumpxml",
+    ),
+    ({}, {"wants": Wants(nwfilters=("own",))}, "interfaces", "filter own; which it has is not"),
+    (
         {"offers": Offers(hugepages=((2048, 100, 31),))},
         {"wants": Wants(hugepages=(0, 64))},
         "hugepages",
@@ -222,6 +229,13 @@ REJECTED: list[tuple[dict[str, t.Any], dict[str, t.Any], str, str]] = [
         "virtiofs",
         "install the package virtiofsd",
     ),
+    (
+        {"offers": Offers(vsock=False)},
+        {"wants": Wants(vsock=True)},
+        "vsock",
+        "there is no /dev/vhost-vsock; load the kernel's module there (modprobe vhost_vsock)",
+    ),
+    ({}, {"wants": Wants(vsock=True)}, "vsock", "is not known"),
     (
         {"offers": Offers(secure_boot=False)},
         {"wants": Wants(secure_boot=True)},
@@ -291,8 +305,10 @@ ACCEPTED: list[tuple[dict[str, t.Any], dict[str, t.Any]]] = [
                 interfaces=frozenset({"eth1"}),
                 openvswitch=frozenset({"ovs0"}),
                 portgroups={"lan": frozenset({"dmz"})},
+                nwfilters=frozenset({"own"}),
                 hugepages=((2048, 100, 32), (1048576, 0, 0)),
                 virtiofs=True,
+                vsock=True,
                 secure_boot=True,
                 secrets=frozenset({"disks of a fleet"}),
             )
@@ -304,8 +320,10 @@ ACCEPTED: list[tuple[dict[str, t.Any], dict[str, t.Any]]] = [
                 interfaces=("eth1",),
                 openvswitch=("ovs0",),
                 portgroups=(("lan", "dmz"),),
+                nwfilters=("own",),
                 hugepages=(2048, 64),
                 virtiofs=True,
+                vsock=True,
                 secure_boot=True,
                 secrets=("disks of a fleet",),
             )

@@ -18,6 +18,12 @@ from pathlib import Path
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import effects_lookup as lookup
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import read_host as host
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
+    read_nwfilters as nwfilters,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
+    read_placement_devices as devices,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import effects as init
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import fleet_plan
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import (
@@ -251,6 +257,8 @@ def test_start_needs_of_every_kind_are_named_when_missing(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(start_blockers, "_QEMU", "TEST")
+    monkeypatch.setattr(devices, "_VSOCK", "/nowhere/vhost-vsock")
+    monkeypatch.setattr(nwfilters, "known", lambda _connection: ["clean-traffic"])
     _condition(machine, "shutoff")
     dom = machine.domains()["web1"]
     text = dom.XMLDesc(DOMAIN_XML_SECURE | DOMAIN_XML_INACTIVE)
@@ -260,7 +268,9 @@ def test_start_needs_of_every_kind_are_named_when_missing(
         .replace("</os>", "<kernel>/nowhere/vmlinuz</kernel></os>")
         .replace(
             "</devices>",
-            "<interface type='bridge'><source bridge='nobridge0'/></interface>"
+            "<interface type='bridge'><source bridge='nobridge0'/><filterref filter='own'/>"
+            "</interface><interface type='network'><source network='lan'/>"
+            "<filterref filter='clean-traffic'/></interface><vsock model='virtio'/>"
             "<disk type='file' device='cdrom'><source file='/nowhere/a.iso'"
             " startupPolicy='optional'/><target dev='sdz'/></disk></devices>",
         )
@@ -270,6 +280,8 @@ def test_start_needs_of_every_kind_are_named_when_missing(
     assert [line.partition(";")[0] for line in problems] == [
         "/nowhere/vmlinuz of its kernel does not exist",
         "there is no bridge 'nobridge0' on its hypervisor",
+        "its vsock device needs /dev/vhost-vsock",
+        "there is no network filter 'own'",
         "there is no network 'gone'",
     ]
     machine.connection.conn.networkLookupByName("lan").destroy()  # type: ignore[attr-defined]

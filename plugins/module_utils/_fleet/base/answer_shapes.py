@@ -113,6 +113,8 @@ _MOVING: Fields = {
     "arch": _TEXT,
     "bridges": _TEXTS,
     "networks": _TEXTS,
+    "nwfilters?": _TEXTS,
+    "vsock?": _FLAG,
     "disks": [{"path": _TEXT, "bytes": int, "backing": _TEXT}],
 }
 _MOVED: Fields = {

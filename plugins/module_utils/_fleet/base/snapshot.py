@@ -486,8 +486,10 @@ class OffersEntry(t.TypedDict):
     interfaces: list[str] | None
     openvswitch: list[str] | None
     portgroups: dict[str, list[str]]
+    nwfilters: list[str] | None
     hugepages: list[HugepagesEntry] | None
     virtiofs: bool | None
+    vsock: bool | None
     secure_boot: bool | None
     secrets: list[str] | None
 

@@ -25,6 +25,7 @@ if t.TYPE_CHECKING:
     from ..base.snapshot import HugepagesEntry
 
 _DEV = "/dev"
+_VSOCK = "/dev/vhost-vsock"
 _PAGES = Path("/sys/kernel/mm/hugepages")
 _MEMINFO = Path("/proc/meminfo")
 # Where QEMU's helpers are described (docs/interop/vhost-user.json)
@@ -79,6 +80,11 @@ def hugepages() -> list[HugepagesEntry]:
             )
             sizes.append({"size_kib": size, "total": total, "free": free})
     return sorted(sizes, key=lambda entry: (entry["size_kib"] != default, entry["size_kib"]))
+
+
+def has_vsock() -> bool:
+    """Whether QEMU can open what a VM's vsock device needs of this machine's kernel."""
+    return os.path.exists(_VSOCK)
 
 
 def has_virtiofs() -> bool:

@@ -22,6 +22,7 @@ from ..base.metadata import Metadata
 from ..storage import read_paths as paths
 from ..storage.read_pools import describe_volume, list_handles, list_pools
 from . import host_info, network_info
+from . import read_nwfilters as nwfilters
 from . import read_placement_devices as placement_devices
 from . import read_secrets as secrets
 from .read_host import read_host
@@ -147,8 +148,10 @@ def _offers(
         "interfaces": placement_devices.interfaces() if local else None,
         "openvswitch": placement_devices.openvswitch_bridges() if local else None,
         "portgroups": {},
+        "nwfilters": nwfilters.known(connection),
         "hugepages": placement_devices.hugepages() if local else None,
         "virtiofs": placement_devices.has_virtiofs() if local else None,
+        "vsock": placement_devices.has_vsock() if local else None,
         "secure_boot": secure_boot,
         "secrets": secrets.known(connection),
     }

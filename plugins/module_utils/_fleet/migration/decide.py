@@ -16,6 +16,7 @@ from ..base import duplicate_vm as twice
 from ..base.names import playbook_command
 from ..engine import proofs
 from ..placement import decide as placement
+from ..placement.offers import Wants
 from ..placement.types import DiskNeed, Placement, Policy, Request
 from . import lost_source
 
@@ -315,4 +316,5 @@ def _request(name: str, vm: Answer, host: str | None) -> Request:
         tags=tuple(vm["tags"]),
         groups=tuple(vm["groups"]),
         anti_affinity=tuple(vm["anti_affinity"]),
+        wants=Wants(nwfilters=tuple(vm.get("nwfilters") or ()), vsock=bool(vm.get("vsock"))),
     )

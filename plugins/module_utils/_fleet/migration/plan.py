@@ -13,6 +13,7 @@ import uuid as uuids
 from ..base.metadata import Metadata, Owner, metadata_problems
 from ..base.names import CLAIM, snapshot_removal
 from ..engine import leases
+from ..placement.offers import DEFINE_NWFILTER
 from .plan_disks import is_seed, lacking_space, volume_of
 from .types import DEPLOY, RENEW, Defined, Options, Plan, Source, Target
 
@@ -225,6 +226,9 @@ def _host(source: Source, target: Target) -> list[str]:
                 f"network {network} on {where} has no port group {portgroup}, it has: {available};"
                 f" add it there (virsh net-update {network} add portgroup)"
             )
+    for name in source.nwfilters:
+        if target.nwfilters is not None and name not in target.nwfilters:
+            problems.append(f"{where} has no network filter {name}; {DEFINE_NWFILTER}")
     if target.free_mib is not None and target.free_mib < source.memory_mib:
         problems.append(
             f"{where} has {target.free_mib} MiB of memory free, {source.name!r} needs"

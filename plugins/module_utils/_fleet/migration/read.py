@@ -29,7 +29,9 @@ from ..base.metadata import Metadata, OwnVolume
 from ..base.states import state_name
 from ..engine import effects_lease_holder as owners
 from ..hosts import domain_info, host_info, network_info
+from ..hosts import read_nwfilters as nwfilters
 from ..hosts.read_host import MAINTENANCE_VOLUME
+from ..state import start_needs
 from ..storage import effects_storage as storage
 from ..storage import encryption, file_references, storage_info
 from ..storage.file_references import RAW
@@ -102,6 +104,8 @@ def read_source(connection: Connection, dom: VirDomain, host: str) -> Source:
             (str(source.get("network")), str(source.get("portgroup")))
             for source in live.iterfind("devices/interface[@type='network']/source[@portgroup]")
         ),
+        nwfilters=start_needs.nwfilters_of(live),
+        vsock=start_needs.has_vsock(live),
         interfaces=tuple(str(nic["source"]) for nic in info["nics"] if nic["type"] == "direct"),
         hostdevs=tuple(f"{hostdev['type']} {hostdev['source']}" for hostdev in info["hostdevs"]),
         cpu=None if cpu is None else _lxml.tostring(cpu),
@@ -242,10 +246,17 @@ def read_target(
         pools=tuple(pools),
         networks=tuple(networks),
         portgroups={name: info["portgroups"] for name, info in networks.items()},
+        nwfilters=_nwfilters(connection, source),
         bridges=_bridges(connection),
         maintenance=any(marks & set(pool.volumes) for pool in pools),
         cpu_problem=_cpu_problem(connection, source),
     )
+
+
+def _nwfilters(connection: Connection, source: Source) -> tuple[str, ...] | None:
+    """Those there, if the VM names any; None if libvirt does not report them."""
+    known = nwfilters.known(connection) if source.nwfilters else None
+    return None if known is None else tuple(known)
 
 
 def _free(connection: Connection) -> int | None:

@@ -157,6 +157,9 @@ def _demand(source: Source) -> MovingDemand:
         "arch": source.arch,
         "bridges": list(source.bridges),
         "networks": list(source.networks),
+        "nwfilters": list(source.nwfilters),
+        # one that is shut off needs it only when it is started
+        "vsock": source.vsock and source.active,
         "disks": [
             {
                 "path": disk.path,

@@ -115,6 +115,8 @@ class Source:
     bridges: tuple[str, ...] = ()
     networks: tuple[str, ...] = ()
     portgroups: tuple[tuple[str, str], ...] = ()  # with the network of each
+    nwfilters: tuple[str, ...] = ()
+    vsock: bool = False
     interfaces: tuple[str, ...] = ()
     hostdevs: tuple[str, ...] = ()
     cpu: str | None = None
@@ -181,6 +183,7 @@ class Target:
     pools: tuple[Pool, ...] = ()
     networks: tuple[str, ...] = ()
     portgroups: t.Mapping[str, t.Sequence[str]] = field(default_factory=dict)
+    nwfilters: tuple[str, ...] | None = None
     bridges: tuple[str, ...] | None = None
     maintenance: bool = False
     cpu_problem: str | None = None
@@ -238,6 +241,8 @@ class MovingDemand(t.TypedDict):
     arch: str
     bridges: list[str]
     networks: list[str]
+    nwfilters: list[str]
+    vsock: bool
     disks: list[MovingDisk]
 
 
@@ -268,6 +273,8 @@ class MovingEntry(UnreadEntry):
     arch: str
     bridges: list[str]
     networks: list[str]
+    nwfilters: list[str]
+    vsock: bool
 
 
 class ClaimEntry(t.TypedDict):

@@ -78,8 +78,10 @@ def _on_bridges(domain: Domain) -> list[Nic]:
     return [nic for nic in domain.nics if nic.type == "bridge" and nic.virtualport is None]
 
 
-def request_of(domain: Domain, images: t.Mapping[str, ImageFacts]) -> Request:
-    """The VM's placement request."""
+def request_of(
+    domain: Domain, images: t.Mapping[str, ImageFacts], leftovers: str | None = None
+) -> Request:
+    """The VM's placement request; ``leftovers`` are what a copy gets beside its settings."""
     sizes, _dummy = disk_sizes(domain, images)
     image = domain.image
     facts = images.get(image.value) if image else None
@@ -113,5 +115,5 @@ def request_of(domain: Domain, images: t.Mapping[str, ImageFacts]) -> Request:
         anti_affinity=domain.placement.anti_affinity,
         image=facts.digest if facts else None,
         image_mib=facts.virtual_mib if facts else 0,
-        wants=wants_of(domain, images),
+        wants=wants_of(domain, images, leftovers),
     )

@@ -343,6 +343,7 @@ _FIXED: tuple[tuple[str, t.Callable[[PlacementHost, Request], str | None]], ...]
     ("interfaces", lambda host, request: offers.interfaces(request.wants, host.offers)),
     ("hugepages", lambda host, request: offers.hugepages(request.wants, host.offers)),
     ("virtiofs", lambda host, request: offers.virtiofs(request.wants, host.offers)),
+    ("vsock", lambda host, request: offers.vsock(request.wants, host.offers)),
     ("secure_boot", lambda host, request: offers.secure_boot(request.wants, host.offers)),
     ("secrets", lambda host, request: offers.secrets(request.wants, host.offers)),
 )

@@ -7,12 +7,14 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from ... import _lxml
 from ..base.json_values import as_mappings
 
 if t.TYPE_CHECKING:
+    from ..spec.devices import Nic
     from ..spec.domain import Domain
 
 _MIB_KIB = 1024
@@ -20,8 +22,9 @@ _MIB_KIB = 1024
 
 @dataclass(frozen=True)
 class Wants:
-    """``portgroups`` are networks with the name of a port group of theirs. ``hugepages`` are the
-    size in KiB (0: the default) and MiB in all, None for none."""
+    """``portgroups`` are networks with the name of a port group of theirs, ``nwfilters`` names of
+    libvirt's network filters. ``hugepages`` are the size in KiB (0: the default) and MiB in all,
+    None for none."""
 
     volumes: tuple[tuple[str, str], ...] = ()
     files: tuple[str, ...] = ()
@@ -29,8 +32,10 @@ class Wants:
     interfaces: tuple[str, ...] = ()
     openvswitch: tuple[str, ...] = ()
     portgroups: tuple[tuple[str, str], ...] = ()
+    nwfilters: tuple[str, ...] = ()
     hugepages: tuple[int, int] | None = None
     virtiofs: bool = False
+    vsock: bool = False
     secure_boot: bool = False
     secrets: tuple[str, ...] = ()
 
@@ -48,17 +53,26 @@ class Offers:
     interfaces: frozenset[str] | None = None
     openvswitch: frozenset[str] | None = None
     portgroups: Mapping[str, frozenset[str]] | None = None
+    nwfilters: frozenset[str] | None = None
     hugepages: tuple[tuple[int, int, int], ...] | None = None
     virtiofs: bool | None = None
+    vsock: bool | None = None
     secure_boot: bool | None = None
     secrets: frozenset[str] | None = None
 
 
+DEFINE_NWFILTER = (
+    "define it there (virsh nwfilter-dumpxml on a hypervisor that has it, virsh nwfilter-define)"
+)
+LOAD_VSOCK = "load the kernel's module there (modprobe vhost_vsock)"
 NOTHING_WANTED, NOTHING_KNOWN = Wants(), Offers()
 
 
-def wants_of(domain: Domain, transferred: Collection[str] = ()) -> Wants:
-    """What the VM demands; ``transferred`` are images that are brought to any hypervisor."""
+def wants_of(
+    domain: Domain, transferred: Collection[str] = (), leftovers: str | None = None
+) -> Wants:
+    """What the VM demands; ``transferred`` are images that are brought to any hypervisor,
+    ``leftovers`` what a copy gets of its source beside its settings."""
     disks = [disk for disk in domain.disks if disk.exists]
     images = [disk.image for disk in domain.disks if disk.image is not None]
     images = [one for one in images if one.value not in transferred]
@@ -78,13 +92,29 @@ def wants_of(domain: Domain, transferred: Collection[str] = ()) -> Wants:
         portgroups=tuple(
             (nic.source, nic.portgroup) for nic in domain.nics if nic.portgroup is not None
         ),
+        nwfilters=nwfilters_of(domain.nics),
         hugepages=pages,
         virtiofs=any(one.driver == "virtiofs" for one in domain.filesystems),
+        # the kernel is asked for it when the VM starts, not before
+        vsock=domain.start and any(map(_has_vsock, (domain.xml, leftovers))),
         secure_boot=bool(getattr(domain, "secure_boot", False)),
         secrets=tuple(
             dict.fromkeys(one.encryption_secret for one in domain.disks if one.encryption_secret)
         ),
     )
+
+
+def nwfilters_of(nics: Iterable[Nic]) -> tuple[str, ...]:
+    """The network filters that ``nics`` name."""
+    names = (getattr(nic, "filter", None) for nic in nics)
+    return tuple(dict.fromkeys(str(name) for name in names if name))
+
+
+def _has_vsock(text: str | None) -> bool:
+    """Whether ``text``, a ``<domain>``, adds a vsock device."""
+    if text is None or "vsock" not in text:
+        return False
+    return _lxml.parse(text, "the fragment").find("devices/vsock") is not None
 
 
 def offers_from(value: object) -> Offers:
@@ -99,6 +129,7 @@ def offers_from(value: object) -> Offers:
         interfaces=_names(value.get("interfaces")),
         openvswitch=_names(value.get("openvswitch")),
         portgroups=_names_of_each(value.get("portgroups")),
+        nwfilters=_names(value.get("nwfilters")),
         hugepages=None
         if not isinstance(pages, (list, tuple))
         else tuple(
@@ -106,6 +137,7 @@ def offers_from(value: object) -> Offers:
             for one in as_mappings(pages)
         ),
         virtiofs=_boolean(value.get("virtiofs")),
+        vsock=_boolean(value.get("vsock")),
         secure_boot=_boolean(value.get("secure_boot")),
         secrets=_names(value.get("secrets")),
     )
@@ -173,7 +205,7 @@ def interfaces(wants: Wants, offers: Offers) -> str | None:
                 f"has no Open vSwitch bridge {', '.join(gone)}, it has {known}; create it there"
                 " (ovs-vsctl add-br)"
             )
-    return _portgroups(wants, offers)
+    return _portgroups(wants, offers) or _nwfilters(wants, offers)
 
 
 def _portgroups(wants: Wants, offers: Offers) -> str | None:
@@ -191,6 +223,21 @@ def _portgroups(wants: Wants, offers: Offers) -> str | None:
                 f" (virsh net-update {network} add portgroup)"
             )
     return None
+
+
+def _nwfilters(wants: Wants, offers: Offers) -> str | None:
+    """libvirt looks for the filter when the NIC is started, and refuses the start then."""
+    if not wants.nwfilters:
+        return None
+    if offers.nwfilters is None:
+        return (
+            f"needs network filter {', '.join(wants.nwfilters)}; which it has is not known (virsh"
+            " nwfilter-list says why)"
+        )
+    gone = sorted(set(wants.nwfilters) - offers.nwfilters)
+    if not gone:
+        return None
+    return f"has no network filter {', '.join(gone)}; {DEFINE_NWFILTER}"
 
 
 def hugepages(wants: Wants, offers: Offers) -> str | None:
@@ -220,6 +267,15 @@ def virtiofs(wants: Wants, offers: Offers) -> str | None:
     if offers.virtiofs is None:
         return "needs virtiofs; whether it has the helper is not known"
     return "needs virtiofs, and QEMU's helper is not installed; install the package virtiofsd"
+
+
+def vsock(wants: Wants, offers: Offers) -> str | None:
+    """Why it cannot start with a vsock device there."""
+    if not wants.vsock or offers.vsock:
+        return None
+    if offers.vsock is None:
+        return "needs vsock; whether the kernel offers it is not known"
+    return f"needs vsock, and there is no /dev/vhost-vsock; {LOAD_VSOCK}"
 
 
 def secure_boot(wants: Wants, offers: Offers) -> str | None:

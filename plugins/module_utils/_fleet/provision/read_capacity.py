@@ -23,7 +23,9 @@ if t.TYPE_CHECKING:
 def place(host: Host, jobs: t.Sequence[Job]) -> None:
     """Fail the jobs that do not fit on this hypervisor together."""
     facts = _read(host)
-    requests = [demand.request_of(job.domain, host.settings.facts) for job in jobs]
+    requests = [
+        demand.request_of(job.domain, host.settings.facts, host.settings.leftovers) for job in jobs
+    ]
     placements = placement.place([_candidate(host, facts)], requests, _policy(host))
     taken = {mac: vm["name"] for vm in facts["vms"] for mac in vm["macs"]}
     for job, choice in zip(jobs, placements):
@@ -96,6 +98,7 @@ def _nic_problems(
             interfaces=(nic.source,) if nic.type == "direct" else (),
             openvswitch=(nic.source,) if nic.virtualport else (),
             portgroups=((nic.source, nic.portgroup),) if nic.portgroup else (),
+            nwfilters=offers.nwfilters_of([nic]),
         )
         reason = offers.interfaces(wants, candidate.offers)
         if reason is not None:

@@ -11,6 +11,9 @@ import typing as t
 
 from ... import _lxml
 from ..._libvirt import CONNECT_LIST_NETWORKS_ACTIVE, DOMAIN_XML_INACTIVE
+from ..hosts import read_nwfilters as nwfilters
+from ..hosts import read_placement_devices as devices
+from ..placement import offers
 from ..storage import read_paths as paths
 from . import start_needs
 
@@ -48,6 +51,15 @@ def read(
             f"there is no bridge {bridge!r} on its hypervisor; set it up, or change its NIC"
             for bridge in needs.bridges
             if not os.path.exists(f"{_INTERFACES}/{bridge}")
+        ]
+        if needs.vsock and not devices.has_vsock():
+            problems.append(f"its vsock device needs /dev/vhost-vsock; {offers.LOAD_VSOCK}")
+    if needs.nwfilters:
+        known = nwfilters.known(connection)
+        problems += [
+            f"there is no network filter {name!r}; {offers.DEFINE_NWFILTER}"
+            for name in needs.nwfilters
+            if known is not None and name not in known
         ]
     if needs.networks:
         problems += start_needs.missing_networks(

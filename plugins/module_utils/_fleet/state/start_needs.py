@@ -25,12 +25,15 @@ _ROOT = "/"
 @dataclass(frozen=True)
 class StartNeeds:
     """``files`` are absolute paths and what uses each; ``images`` those of them whose backing
-    files are needed too. ``networks`` are libvirt's, ``bridges`` interfaces of the hypervisor."""
+    files are needed too. ``networks`` and ``nwfilters`` are libvirt's, ``bridges`` interfaces of
+    the hypervisor."""
 
     files: Mapping[str, str]
     images: frozenset[str] = frozenset()
     networks: tuple[str, ...] = ()
     bridges: tuple[str, ...] = ()
+    nwfilters: tuple[str, ...] = ()
+    vsock: bool = False
 
 
 def of_definition(root: Element) -> StartNeeds:
@@ -65,8 +68,24 @@ def of_definition(root: Element) -> StartNeeds:
         elif kind == "bridge" and source.get("bridge"):
             bridges.append(str(source.get("bridge")))
     return StartNeeds(
-        files, frozenset(images), tuple(dict.fromkeys(networks)), tuple(dict.fromkeys(bridges))
+        files,
+        frozenset(images),
+        tuple(dict.fromkeys(networks)),
+        tuple(dict.fromkeys(bridges)),
+        nwfilters_of(root),
+        vsock=has_vsock(root),
     )
+
+
+def nwfilters_of(root: Element) -> tuple[str, ...]:
+    """The network filters that its NICs name."""
+    names = (one.get("filter") for one in root.iterfind("devices/interface/filterref"))
+    return tuple(dict.fromkeys(str(name) for name in names if name))
+
+
+def has_vsock(root: Element) -> bool:
+    """Whether it has a vsock device."""
+    return root.find("devices/vsock") is not None
 
 
 def missing_networks(
