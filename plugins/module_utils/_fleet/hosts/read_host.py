@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import typing as t
-from pathlib import Path
 
 from ..._errors import FleetVirtError, LibvirtFailure
 from ..._libvirt import ERR_NO_STORAGE_POOL, ERR_NO_STORAGE_VOL, ERR_NO_SUPPORT
@@ -16,14 +15,14 @@ from ..base.effects_deadline import Failed, Value
 from ..base.states import ACTIVE_STATES, STATES
 from ..storage.read_pools import pool_entries
 from . import host_info, network_info
+from .read_bridges import bridges
 from .read_domains import Wanted, read_domains, still_there, was_read
 
 if t.TYPE_CHECKING:
-    from ..._libvirt import VirInterface, VirNetwork
+    from ..._libvirt import VirNetwork
     from ..base.snapshot import DomainEntry, HostEntry, NetworkEntry, NumaEntry, PoolEntry
 
 MAINTENANCE_VOLUME = "fleet-virt.maintenance"
-_INTERFACE_BRIDGE = "bridge"
 _MIB = 1024 * 1024
 _TEST = "TEST"  # libvirt's test driver gives in KiB what is documented to be bytes
 
@@ -73,7 +72,7 @@ def read_host(connection: Connection, base_pool: str, base_path: str | None = No
         "numa": numa,
         "pools": pools,
         "networks": _networks(connection),
-        "bridges": _bridges(connection),
+        "bridges": bridges(connection),
         "domains": _counts(domains),
         "maintenance": _maintenance(connection, _marked_pool(pools, base_pool, base_path)),
         "errors": [
@@ -177,31 +176,6 @@ def _unread(name: str, error: str) -> NetworkEntry:
         "autostart": None,
         "error": error,
     }
-
-
-def _bridges(connection: Connection) -> list[str] | None:
-    """Names of the host's bridges, None if unknown.
-
-    They come from this machine's kernel, or from another's libvirt (virConnectListAllInterfaces)
-    with its interface driver installed, which is a package of its own in Debian 13.
-    """
-    if connection.local:
-        return sorted(path.parent.name for path in Path("/sys/class/net").glob("*/bridge"))
-    interfaces = _optional(
-        connection, "list interfaces", lambda: connection.conn.listAllInterfaces(0)
-    )
-    if interfaces is None:
-        return None
-
-    def read(interface: VirInterface) -> str | None:
-        name = str(interface.name())
-        info = network_info.interface(interface.XMLDesc(0), f"interface {name}")
-        return name if info["type"] == _INTERFACE_BRIDGE else None
-
-    outcomes = connection.each(
-        read, interfaces, lambda interface: f"read interface {interface.name()}"
-    )
-    return sorted(o.value for o in outcomes if not isinstance(o, Failed) and o.value)
 
 
 def is_in_maintenance(

@@ -10,7 +10,7 @@ import functools
 import typing as t
 
 from ... import _lxml
-from ..._errors import FleetVirtError, LibvirtFailure, PlanRefused
+from ..._errors import LibvirtFailure, PlanRefused
 from ..._libvirt import (
     CONNECT_COMPARE_CPU_FAIL_INCOMPATIBLE,
     CONNECT_LIST_NETWORKS_ACTIVE,
@@ -30,6 +30,7 @@ from ..base.states import state_name
 from ..engine import effects_lease_holder as owners
 from ..hosts import domain_info, host_info, network_info
 from ..hosts import read_nwfilters as nwfilters
+from ..hosts.read_bridges import bridges
 from ..hosts.read_host import MAINTENANCE_VOLUME
 from ..state import start_needs
 from ..storage import effects_storage as storage
@@ -235,6 +236,7 @@ def read_target(
     pools = read_pools(connection)
     marks = {f"{pool.path}/{MAINTENANCE_VOLUME}" for pool in pools if pool.name == base_pool}
     networks = _networks(connection)
+    known_bridges = bridges(connection)
     return Target(
         destination=destination,
         host_uuid=str(capabilities["uuid"]),
@@ -247,7 +249,7 @@ def read_target(
         networks=tuple(networks),
         portgroups={name: info["portgroups"] for name, info in networks.items()},
         nwfilters=_nwfilters(connection, source),
-        bridges=_bridges(connection),
+        bridges=None if known_bridges is None else tuple(known_bridges),
         maintenance=any(marks & set(pool.volumes) for pool in pools),
         cpu_problem=_cpu_problem(connection, source),
     )
@@ -348,20 +350,6 @@ def _networks(connection: Connection) -> dict[str, NetworkInfo]:
         for network in listed
     }
     return dict(sorted(networks.items()))
-
-
-def _bridges(connection: Connection) -> tuple[str, ...] | None:
-    """Names of bridges; None without libvirt's interface driver (a package of its own in Debian
-    13)."""
-    try:
-        listed = connection.call("list interfaces", connection.conn.listAllInterfaces, 0)
-        names = []
-        for interface in listed:
-            info = network_info.interface(connection.call("read interface", interface.XMLDesc, 0))
-            names += [str(interface.name())] if info["type"] == "bridge" else []
-        return tuple(sorted(names)) or None
-    except FleetVirtError:
-        return None
 
 
 def _cpu_problem(connection: Connection, source: Source) -> str | None:
