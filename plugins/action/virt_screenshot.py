@@ -25,6 +25,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base import _files
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered, sound
+from ansible_collections.fleet.virt.plugins.plugin_utils.console import _pages
 
 _SHEET = "index.html"
 
@@ -121,7 +122,7 @@ class ActionModule(FleetAction):
             if self.check and not sheet.parent.is_dir():
                 changed = True
             else:
-                page = report.page(screens).encode("utf-8")
+                page = _pages.screens(screens).encode("utf-8")
                 before = _files.replace_if_changed(
                     str(sheet), page, check=self.check, option="dest"
                 )

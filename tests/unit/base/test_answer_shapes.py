@@ -64,6 +64,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.template import 
     decide as template_decision,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._wait import Progress
+from ansible_collections.fleet.virt.plugins.plugin_utils.console import _pages
 
 Answer = dict[str, t.Any]
 
@@ -576,7 +577,7 @@ def read_keys(answer: Answer) -> None:
 def read_screens(answer: Answer) -> None:
     found = screens_report.read("hv2", answer)
     screens_report.text(found, {})
-    screens_report.page(found)
+    _pages.screens(found)
 
 
 def read_wait(answer: Answer) -> None:

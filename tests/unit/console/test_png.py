@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.console import png, report
+from ansible_collections.fleet.virt.plugins.plugin_utils.console import _pages
 
 _OF_LIBVIRT = Path("/usr/share/libvirt/test-screenshot.png")
 
@@ -109,10 +110,27 @@ def test_names_of_files(name: str, file: str | None) -> None:
 
 def test_the_page_has_no_words_of_guests_but_as_text() -> None:
     evil = '"><script>alert(1)</script>'
-    page = report.page([report.Screen(evil, "hv1", f"hv1/{report.file_name(evil)}.png", 1, 1)])
+    page = _pages.screens([report.Screen(evil, "hv1", f"hv1/{report.file_name(evil)}.png", 1, 1)])
     assert "<script" not in page
     assert "&lt;script&gt;" in page
     assert "default-src 'none'" in page
+
+
+def test_page_with_two_screens_has_a_line_of_each_picture() -> None:
+    views = [
+        report.Screen("web1", "hv1", "hv1/web1.png", 1, 1),
+        report.Screen("off", "hv1", None, problem="it is shutoff"),
+        report.Screen("a 'b' & c", "hv2", "hv2/a %27b%27.png", 1, 1),
+    ]
+    body = _pages.screens(views).partition("<body>\n")[2]
+    assert body == (
+        '<div>\n<figure><a href="hv1/web1.png"><img src="hv1/web1.png" alt="web1"></a>'
+        "<figcaption>web1 on hv1</figcaption></figure>\n"
+        '<figure><a href="hv2/a%20%2527b%2527.png"><img src="hv2/a%20%2527b%2527.png"'
+        ' alt="a &#39;b&#39; &amp; c"></a>'
+        "<figcaption>a &#39;b&#39; &amp; c on hv2</figcaption></figure>\n"
+        "</div>\n</body>\n</html>\n"
+    )
 
 
 def test_what_is_shown() -> None:

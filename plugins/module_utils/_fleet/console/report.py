@@ -2,11 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The screens and consoles of a fleet, as text and as one page of pictures to look at."""
+"""The screens and consoles of a fleet, as text."""
 
 from __future__ import annotations
 
-import html
 import typing as t
 from urllib.parse import quote
 
@@ -16,34 +15,6 @@ from ..engine import outcomes, proofs
 from ..engine.outcomes import Answer
 
 _LONGEST = 255  # bytes of a file's name
-# Nothing is loaded except the pictures next to it: names come from the guests
-_PAGE = """\
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src 'self' file:;\
- style-src 'unsafe-inline'">
-<title>Screens</title>
-<style>
-body {{ background: #222; color: #ddd; font: 14px sans-serif; }}
-div {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(320px, 1fr)); gap: 16px; }}
-figure {{ margin: 0; }}
-img {{ width: 100%; border: 1px solid #555; }}
-a {{ color: inherit; }}
-</style>
-</head>
-<body>
-<div>
-{figures}
-</div>
-</body>
-</html>
-"""
-_FIGURE = (
-    '<figure><a href="{link}"><img src="{link}" alt="{name}"></a>'
-    "<figcaption>{name} on {host}</figcaption></figure>"
-)
 
 
 class Screen(t.NamedTuple):
@@ -166,21 +137,6 @@ def text(screens: t.Sequence[Screen], silent: t.Mapping[str, str]) -> str:
         )
     lines += [f"{clean(host)}: no answer: {clean(why)}" for host, why in silent.items()]
     return "\n".join(lines) + "\n"
-
-
-def page(screens: t.Sequence[Screen]) -> str:
-    """All pictures on one HTML page, which goes into the common folder."""
-    return _PAGE.format(
-        figures="\n".join(
-            _FIGURE.format(
-                link=html.escape(quote(one.file)),
-                name=html.escape(clean(one.name)),
-                host=html.escape(clean(one.host)),
-            )
-            for one in screens
-            if one.file is not None
-        )
-    )
 
 
 class Followed(t.NamedTuple):
