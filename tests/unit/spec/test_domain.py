@@ -15,13 +15,15 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.names impor
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.source import ImageSource
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed.types import Seed
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec import domain as domain_module
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.device_groups import (
+    Tpm,
+    Watchdog,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.devices import (
     Console,
     Cpu,
     Disk,
     Nic,
-    Tpm,
-    Watchdog,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import (
     Defaults,

@@ -31,6 +31,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed import (
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec import (
     settings,
     settings_devices,
+    settings_peripherals,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import (
     Domain,
@@ -76,8 +77,8 @@ def test_what_is_documented_is_what_is_taken() -> None:
         settings_devices.NIC,
         settings_devices.CONSOLE,
         settings_devices.CPU,
-        settings_devices.WATCHDOG,
-        settings_devices.TPM,
+        settings_peripherals.WATCHDOGS.settings,
+        settings_peripherals.TPMS.settings,
         seed_settings.SEED,
     ],
 )

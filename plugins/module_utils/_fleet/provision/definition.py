@@ -115,11 +115,18 @@ def change_of(domain: Domain, difference: Difference, root: Element) -> Change:
     row = _row(settings.VM, top)
     if row is settings.MACHINE and not _same_family(domain, root):
         return _OTHER_FAMILY
-    if row is settings_devices.TPMS and root.find("devices/tpm") is not None:
-        return settings_devices.Tpm.model.change or _UNKNOWN
     if isinstance(row, Group) and key and _row(row.settings, key):
         row = _row(row.settings, key) if row.name != "seed" else row
+    elif isinstance(row, Group) and row.xml and root.find(str(row.xml)) is not None:
+        return _change_of_existing(row)
     return (row.change if row else None) or _UNKNOWN
+
+
+def _change_of_existing(group: Group) -> Change:
+    """How a device that exists is changed: never, if none of its settings is."""
+    changes = [setting.change for setting in group.settings if setting.change]
+    fixed = changes and all(change.when == "never" for change in changes)
+    return (changes[0] if fixed else group.change) or _UNKNOWN
 
 
 def _same_family(domain: Domain, root: Element) -> bool:

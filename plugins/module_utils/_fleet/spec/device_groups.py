@@ -95,6 +95,22 @@ class Hyperv:
 
 
 @dataclass(frozen=True)
+@fields_of(peripherals.WATCHDOGS.settings)
+class Watchdog:
+    """A watchdog device and what the host does when it fires."""
+
+    model: str | None = None
+
+
+@dataclass(frozen=True)
+@fields_of(peripherals.TPMS.settings)
+class Tpm:
+    """An emulated TPM 2.0."""
+
+    model: str | None = None
+
+
+@dataclass(frozen=True)
 @fields_of(peripherals.VIDEOS.settings)
 class Video:
     """The graphics card."""
@@ -162,7 +178,8 @@ def _as_it_is(_element: Element, _chosen: Machine) -> None:
 class Kind:
     """A group, the type it becomes, and ``shorthand``, the setting that a bare word sets.
 
-    ``recommended`` is what a bare ``true`` means.
+    ``recommended`` is what a bare ``true`` means. ``before`` are the tags of devices that it stands
+    before, for readers.
     """
 
     group: Group
@@ -171,6 +188,7 @@ class Kind:
     check: Callable[[Reader], None] = _nothing
     decide: Callable[[Element, Machine], None] = _as_it_is
     recommended: t.Mapping[str, object] | None = None
+    before: tuple[str, ...] = ()
 
     @property
     def several(self) -> bool:
@@ -272,6 +290,16 @@ def _hyperv(element: Element, _chosen: Machine) -> None:
                 _lxml.add(clock, "timer", {"name": "hypervclock", "present": "yes"})
 
 
+def _watchdog(element: Element, chosen: Machine) -> None:
+    places.put(element, "@model", "diag288" if chosen.arch == "s390x" else "i6300esb")
+
+
+def _tpm(element: Element, chosen: Machine) -> None:
+    places.put(element, "@model", "tpm-crb" if chosen.arch in _PCS else "tpm-tis")
+    places.put(element, "backend/@type", "emulator")
+    places.put(element, "backend/@version", "2.0")
+
+
 def _video(element: Element, chosen: Machine) -> None:
     # the one that needs no driver in the guest; only virtio exists on anything but PCs
     places.put(element, "model/@type", "vga" if chosen.arch in _PCS else "virtio")
@@ -305,7 +333,10 @@ def _channel(element: Element, _chosen: Machine) -> None:
     places.put(element, "target/@type", "virtio")
 
 
+_OF_EVERY_VM = ("rng", "memballoon")
 KINDS: tuple[Kind, ...] = (
+    Kind(peripherals.WATCHDOGS, Watchdog, "action", decide=_watchdog, before=_OF_EVERY_VM),
+    Kind(peripherals.TPMS, Tpm, "model", decide=_tpm, before=_OF_EVERY_VM),
     Kind(machine.MEMORY_BACKINGS, MemoryBacking),
     Kind(machine.NUMATUNES, Numatune, check=_check_numatune),
     Kind(machine.NUMAS, Cell, check=_check_cell),
@@ -383,3 +414,13 @@ def add(root: Element, domain: object, chosen: Machine) -> None:
                 element = places.reach(root, place)
             write(kind.group.settings, element, whole)
             kind.decide(element, chosen)
+            _move_before(element, kind.before)
+
+
+def _move_before(element: Element, tags: t.Sequence[str]) -> None:
+    above = element.getparent()
+    for tag in tags:
+        later = above.find(tag) if above is not None else None
+        if later is not None:
+            later.addprevious(element)
+            return

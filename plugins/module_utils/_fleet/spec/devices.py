@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The devices of a VM specification: disks, NICs, console, CPU, watchdog."""
+"""The devices of a VM specification: disks, NICs, console, CPU."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from . import settings_devices as settings
 from . import settings_encryption as encryption
 from . import settings_sources as sources
 from . import settings_tuning as tuning
-from .device_groups import optional_reader
 from .profiles import Entry
 
 _Kind = t.Literal["bridge", "network", "direct"]
@@ -118,22 +117,6 @@ class Cpu:
         """The number of vCPUs by sockets, dies, cores and threads; 0 if none of them is given."""
         parts = (self.sockets, self.dies, self.cores, self.threads)
         return math.prod(part or 1 for part in parts) if any(parts) else 0
-
-
-@dataclass(frozen=True)
-@fields_of(settings.WATCHDOG)
-class Watchdog:
-    """A watchdog device and what the host does when it fires."""
-
-    model: str | None = None
-
-
-@dataclass(frozen=True)
-@fields_of(settings.TPM)
-class Tpm:
-    """An emulated TPM 2.0."""
-
-    model: str | None = None
 
 
 def disk_from(
@@ -414,24 +397,3 @@ def cpu_from(value: object, path: str, problems: list[Problem]) -> Cpu:
         reader.problem("disable", f"{', '.join(both)} cannot be required and disabled; give one")
     reader.finish(names(settings.CPU))
     return cpu
-
-
-def watchdog_from(value: object, path: str, problems: list[Problem]) -> Watchdog | None:
-    """The watchdog; a bare word is its action."""
-    reader = optional_reader(value, path, problems, "action")
-    if reader is None:
-        return None
-    model = settings.Watchdog.model.read(reader)
-    watchdog = Watchdog(model, **read_generated_fields(Watchdog, reader))
-    reader.finish(names(settings.WATCHDOG))
-    return watchdog
-
-
-def tpm_from(value: object, path: str, problems: list[Problem]) -> Tpm | None:
-    """The TPM; a bare word is its model."""
-    reader = optional_reader(value, path, problems, "model")
-    if reader is None:
-        return None
-    tpm = Tpm(settings.Tpm.model.read(reader), **read_generated_fields(Tpm, reader))
-    reader.finish(names(settings.TPM))
-    return tpm

@@ -104,15 +104,6 @@ def add_devices(
     _lxml.add(agent, "target", {"type": "virtio", "name": "org.qemu.guest_agent.0"})
     if domain.console.type != "none":
         _add_graphics(devices, domain, arch)
-    if domain.watchdog is not None:
-        model = domain.watchdog.model or _watchdog_model(arch)
-        element = _lxml.add(devices, "watchdog", {"model": model})
-        write(settings.WATCHDOG, element, domain.watchdog)
-    if domain.tpm is not None:
-        model = domain.tpm.model or ("tpm-crb" if arch in _PCS else "tpm-tis")
-        element = _lxml.add(devices, "tpm", {"model": model})
-        write(settings.TPM, element, domain.tpm)
-        _lxml.add(element, "backend", {"type": "emulator", "version": "2.0"})
 
 
 def _add_disk(
@@ -177,7 +168,3 @@ def _add_graphics(devices: Element, domain: Domain, arch: str) -> None:
     automatic = "yes" if console.port is None else "no"
     graphics = _lxml.add(devices, "graphics", {"type": console.type, "autoport": automatic})
     write(settings.CONSOLE, graphics, console)
-
-
-def _watchdog_model(arch: str) -> str:
-    return "diag288" if arch == "s390x" else "i6300esb"

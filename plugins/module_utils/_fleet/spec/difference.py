@@ -97,8 +97,6 @@ def differences(domain: Domain, existing: Existing) -> list[Difference]:
     _places(comparison, domain, existing.metadata)
     _cpu(comparison, domain, root)
     _console(comparison, domain, root)
-    for group in (settings_devices.WATCHDOGS, settings_devices.TPMS):
-        _optional_device(comparison, group, getattr(domain, group.name), root)
     for kind in device_groups.KINDS:
         compare = _several if kind.several else _optional_device
         compare(comparison, kind.group, getattr(domain, kind.group.name), root)

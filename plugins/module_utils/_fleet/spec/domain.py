@@ -51,9 +51,11 @@ from .device_groups import (
     Panic,
     Serial,
     Sound,
+    Tpm,
     Video,
+    Watchdog,
 )
-from .devices import Console, Cpu, Disk, Nic, Tpm, Watchdog
+from .devices import Console, Cpu, Disk, Nic
 from .profiles import Entry, resolve_disks, resolve_nics
 
 
@@ -222,10 +224,6 @@ def from_options(
         arch=settings.ARCH.read(reader),
         domain_type=settings.DOMAIN_TYPE.read(reader),
         boot=_boot(reader, disks, nics),
-        watchdog=devices.watchdog_from(
-            reader.structure("watchdog"), reader.at("watchdog"), problems
-        ),
-        tpm=devices.tpm_from(reader.structure("tpm"), reader.at("tpm"), problems),
         seed=seed,
         placement=_placement(reader),
         groups=settings.GROUPS.read(reader),

@@ -33,8 +33,6 @@ from .settings_devices import (
     LABEL_RULE,
     MADE_ONCE,
     NICS,
-    TPMS,
-    WATCHDOGS,
 )
 from .settings_machine import (
     CLOCKS,
@@ -48,7 +46,17 @@ from .settings_machine import (
     START_DELAY,
     START_ORDER,
 )
-from .settings_peripherals import CHANNELS, FILESYSTEMS, HOSTDEVS, PANICS, SERIALS, SOUNDS, VIDEOS
+from .settings_peripherals import (
+    CHANNELS,
+    FILESYSTEMS,
+    HOSTDEVS,
+    PANICS,
+    SERIALS,
+    SOUNDS,
+    TPMS,
+    VIDEOS,
+    WATCHDOGS,
+)
 
 _MAX_VCPUS = 4096  # the most that qemu has for any machine type
 _MIN_MEMORY = 16  # MiB; a smaller number was meant as GiB: no kernel boots in it

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The settings of a VM's devices, one row each: disks, NICs, console, CPU, watchdog.
+"""The settings of a VM's devices, one row each: disks, NICs, console, CPU.
 
 A place in XML is one below the device's element.
 """
@@ -346,46 +346,10 @@ class Cpu:
     )
 
 
-class Watchdog:
-    """The settings of the watchdog."""
-
-    model = Choice(
-        "model",
-        "Device model; defaults to the one that fits the machine type. V(itco) needs libvirt 9.1.",
-        default=None,
-        xml="@model",
-        choices=("i6300esb", "ib700", "itco", "diag288"),
-        change=AT_BOOT,
-    )
-    action = Choice(
-        "action",
-        "What the hypervisor does when the watchdog fires.",
-        default="reset",
-        xml="@action",
-        absent="reset",
-        choices=("reset", "shutdown", "poweroff", "pause", "none", "dump"),
-        change=AT_BOOT,
-    )
-
-
-class Tpm:
-    """The settings of the TPM."""
-
-    model = Choice(
-        "model",
-        "Device model. Defaults to V(tpm-crb) on PCs, else V(tpm-tis).",
-        default=None,
-        xml="@model",
-        choices=("tpm-crb", "tpm-tis"),
-        change=never("the contents of the guest's TPM would be lost; recreate the VM"),
-    )
-
-
 DISK = (*rows(Disk), *rows(settings_sources.Disk), *rows(settings_tuning.Disk))
 NIC = (*rows(Nic), *rows(settings_tuning.Nic))
 CONSOLE = rows(Console)
 CPU = (*rows(Cpu), *rows(settings_tuning.Cpu))
-WATCHDOG, TPM = rows(Watchdog), rows(Tpm)
 _NAME = "Name; an entry with a name from the profile overrides settings of the profile's entry."
 DISKS = Group(
     "disks",
@@ -418,24 +382,6 @@ CPUS = Group(
     " guest has the host's model.",
     settings=CPU,
     xml="cpu",
-    of="raw",
-    change=AT_BOOT,
-)
-WATCHDOGS = Group(
-    "watchdog",
-    "Watchdog, or just its action, such as V(poweroff), or V(true). None if omitted.",
-    settings=WATCHDOG,
-    xml="devices/watchdog",
-    of="raw",
-    change=AT_BOOT,
-)
-TPMS = Group(
-    "tpm",
-    "Emulated TPM 2.0; V(true), or just its model, such as V(tpm-tis). None if omitted. Where"
-    " libvirt finds no emulator (packages C(swtpm) and C(swtpm-tools)), the VM is refused."
-    " Removing the VM deletes the contents of its TPM.",
-    settings=TPM,
-    xml="devices/tpm",
     of="raw",
     change=AT_BOOT,
 )

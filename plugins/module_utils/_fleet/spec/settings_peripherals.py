@@ -2,18 +2,53 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The settings of a VM's further devices, one row each: video, sound, panic, files, ports.
+"""The settings of a VM's further devices, one row each: watchdog, TPM, video, sound, files, ports.
 
 A place in XML is one below the device's element.
 """
 
 from __future__ import annotations
 
-from ..base.settings import AT_BOOT, Boolean, Choice, Group, Integer, Size, Text, rows
+from ..base.settings import AT_BOOT, Boolean, Choice, Group, Integer, Size, Text, never, rows
 from . import composites_machine as composites
 
 _PATH = r"/[^\0]{1,1023}"
 _PATH_RULE = "write an absolute path on the hypervisor"
+
+
+class Watchdog:
+    """The settings of the watchdog."""
+
+    model = Choice(
+        "model",
+        "Device model; defaults to the one that fits the machine type. V(itco) needs libvirt 9.1.",
+        default=None,
+        xml="@model",
+        choices=("i6300esb", "ib700", "itco", "diag288"),
+        change=AT_BOOT,
+    )
+    action = Choice(
+        "action",
+        "What the hypervisor does when the watchdog fires.",
+        default="reset",
+        xml="@action",
+        absent="reset",
+        choices=("reset", "shutdown", "poweroff", "pause", "none", "dump"),
+        change=AT_BOOT,
+    )
+
+
+class Tpm:
+    """The settings of the TPM."""
+
+    model = Choice(
+        "model",
+        "Device model. Defaults to V(tpm-crb) on PCs, else V(tpm-tis).",
+        default=None,
+        xml="@model",
+        choices=("tpm-crb", "tpm-tis"),
+        change=never("the contents of the guest's TPM would be lost; recreate the VM"),
+    )
 
 
 class Video:
@@ -224,6 +259,24 @@ class Channel:
     )
 
 
+WATCHDOGS = Group(
+    "watchdog",
+    "Watchdog, or just its action, such as V(poweroff), or V(true). None if omitted.",
+    settings=rows(Watchdog),
+    xml="devices/watchdog",
+    of="raw",
+    change=AT_BOOT,
+)
+TPMS = Group(
+    "tpm",
+    "Emulated TPM 2.0; V(true), or just its model, such as V(tpm-tis). None if omitted. Where"
+    " libvirt finds no emulator (packages C(swtpm) and C(swtpm-tools)), the VM is refused."
+    " Removing the VM deletes the contents of its TPM.",
+    settings=rows(Tpm),
+    xml="devices/tpm",
+    of="raw",
+    change=AT_BOOT,
+)
 VIDEOS = Group(
     "video",
     "Graphics card. By default a VM has one if it has a console.",
