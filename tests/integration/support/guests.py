@@ -192,7 +192,8 @@ class Guests:
     def agent(self, host: str, name: str, command: str, **arguments: Any) -> Any:
         """Ask the guest's agent; what it returns. Fails where no agent answers."""
         request = json.dumps({"execute": command, "arguments": arguments})
-        answer = self.virsh(host, "qemu-agent-command", "--timeout", "20", name, request)
+        # an emulated guest may have to wait for a processor, with several others beside it
+        answer = self.virsh(host, "qemu-agent-command", "--timeout", "50", name, request, limit=90)
         return json.loads(answer)["return"]
 
     def execute(self, host: str, name: str, command: str, *, wait: bool = True) -> None:
