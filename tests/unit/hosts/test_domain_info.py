@@ -515,6 +515,9 @@ def connection() -> t.Iterator[t.Any]:
     libvirt = pytest.importorskip("libvirt")
     opened = libvirt.open("test:///default")
     yield opened
+    for domain in opened.listAllDomains():  # the driver's domains outlive the connection
+        if domain.name() != "test":
+            domain.undefine()
     opened.close()
 
 

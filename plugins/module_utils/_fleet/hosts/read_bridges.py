@@ -29,7 +29,9 @@ def bridges(connection: Connection) -> list[str] | None:
     an unreadable interface nor a list without a bridge proves that there is none.
     """
     if connection.local:
-        return sorted(path.parent.name for path in Path("/sys/class/net").glob("*/bridge"))
+        kernel = Path("/sys/class/net")  # not there where /sys is not mounted
+        names = sorted(path.parent.name for path in kernel.glob("*/bridge"))
+        return names if kernel.is_dir() else None
 
     def kind(interface: VirInterface) -> str | None:
         what = f"interface {interface.name()}"
