@@ -42,12 +42,17 @@ def inventory(loader: DataLoader, task_vars: Values) -> InventoryManager:
 
 
 def matching(pattern: object, loader: DataLoader, task_vars: Values) -> list[str]:
-    """Names of the hosts that a pattern, or a list of patterns, matches whatever ``--limit`` says;
-    none if Ansible refuses the pattern."""
+    """Names of the hosts that a pattern, or a list of patterns, matches whatever ``--limit`` says.
+
+    Raises PlanRefused for a pattern that Ansible refuses: none of them had to answer otherwise.
+    """
     try:
         matched = inventory(loader, task_vars).get_hosts(pattern=pattern)
-    except AnsibleError:
-        return []
+    except AnsibleError as error:
+        raise PlanRefused(
+            f"virt_hosts is no pattern of hosts: {pattern!r} ({error}); name a group or hosts of"
+            " the inventory, such as -e virt_hosts=hypervisors"
+        ) from None
     return [str(host.name) for host in matched]
 
 

@@ -97,6 +97,13 @@ def test_expected_hypervisors_are_those_of_pattern(
     assert known.expected([]) == []
 
 
+def test_pattern_that_is_none_is_refused() -> None:
+    """Else no hypervisor would have to answer before the verb decides that a VM is nowhere."""
+    known: FleetAction = made("virt_purge", {}, {"virt_hosts": "~("})
+    with pytest.raises(FleetVirtError, match=r"virt_hosts is no pattern of hosts: '~\('"):
+        known.expected()
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_hypervisor_outside_of_limit_must_answer(verb: str) -> None:
     assert "hv2: excluded by --limit" in refused(verb)
