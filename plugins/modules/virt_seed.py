@@ -188,7 +188,7 @@ def main() -> None:
         del module.params[name]
     params = module.options
 
-    def work() -> seeding.Result:
+    def work() -> dict[str, object]:
         with connect(params["uri"], params["timeout"]) as connection:
             return seeding.run(
                 connection,

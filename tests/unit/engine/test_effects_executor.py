@@ -86,6 +86,20 @@ def test_failed_rollback_keeps_the_first_error_and_what_was_done_before() -> Non
     assert "could not roll back 'b': unexpected ValueError: b stays" in str(run.problem)
 
 
+def test_failed_step_that_may_be_partly_done_is_undone_first() -> None:
+    def run(steps: tuple[Step[int], ...], **more: str) -> tuple[list[str], executor.Run[int]]:
+        work = Work(fails="c", **more)
+        run = executor.Run(steps, work, undo_failed=True)
+        executor.carry_out([run])
+        return work.heard, run
+
+    assert run((A, B, C))[0] == ["a", "b", "not c", "not b", "not a", "end"]
+    heard, stuck = run((A, B, C), stays="c")
+    assert heard == ["a", "b", "end"]
+    assert "could not roll back 'c'" in str(stuck.problem)
+    assert run((A, GO, C))[0] == ["a", "go", "end"]
+
+
 def test_nothing_is_undone_once_there_is_no_way_back() -> None:
     assert carried_out((A, GO, C), fails="c")[0] == ["a", "go", "end"]
     heard, run = carried_out((A, GO, C), fails="go")

@@ -31,8 +31,11 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding import m
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding import plan as seeding
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding.plan import (
     PHASE,
+    Create,
     Disk,
     Facts,
+    Insert,
+    Note,
     plan,
 )
 
@@ -220,12 +223,13 @@ def _ends_as_wanted(left: Facts, seed: Seed | None, end: Facts, when: str) -> No
 def _in_order(steps: t.Sequence[Step[Facts]]) -> bool:
     """Whether no medium is inserted but one that was named, then created, in the same run."""
     kinds = [step.kind for step in steps]
-    if "insert" in kinds:
-        made = [step.payload for step in steps if step.kind in ("note", "create", "insert")]
-        at = [kinds.index(kind) for kind in ("generate", "note", "create", "look_again", "insert")]
+    if "Insert" in kinds:
+        payloads = [step.payload for step in steps]
+        made = [one.volume for one in payloads if isinstance(one, (Note, Create, Insert))]
+        at = [kinds.index(kind) for kind in ("generate", "Note", "Create", "look_again", "Insert")]
         return at == sorted(at) and len(set(made)) == 1
-    if "write" in kinds:
-        return kinds == ["claim", "look_again", "write", "release"]
+    if "Write" in kinds:
+        return kinds == ["Claim", "look_again", "Write", "release"]
     return True
 
 
@@ -281,7 +285,7 @@ def test_a_claim_is_never_taken_for_a_seed() -> None:
 def test_a_volume_that_is_being_created_is_named_as_begun() -> None:
     before = _read(_with(None), _SEED)
     steps = plan(before, _SEED).steps
-    at = [step.kind for step in steps].index("create")
+    at = [step.kind for step in steps].index("Create")
     named = predict(before, steps[:at])
     (torn, whole) = (torn(named) for torn in steps[at].torn)
     for facts in (named, torn):

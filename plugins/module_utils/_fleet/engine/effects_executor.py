@@ -42,8 +42,9 @@ class Run(t.Generic[Snapshot]):
     """One plan that is carried out: the steps that were done, and the problem, if any.
 
     ``irreversible``: a step has begun after which nothing is undone. ``rollback`` says what could
-    not be undone, if so; what was done before that stays, for the next run. ``stage`` is the
-    current one of all runs, ``following`` that of its next step.
+    not be undone, if so; what was done before that stays, for the next run. ``undo_failed``: the
+    step that failed is undone too, since it may be partly done, or be done without an answer.
+    ``stage`` is the current one of all runs, ``following`` that of its next step.
     """
 
     steps: t.Sequence[Step[Snapshot]]
@@ -52,28 +53,31 @@ class Run(t.Generic[Snapshot]):
     problem: Exception | None = None
     irreversible: bool = False
     rollback: str = ""
+    undo_failed: bool = False
     stage: int = 0
     following: int = 0
 
     def _turns(self) -> t.Generator[None, None, None]:
+        begun: list[Step[Snapshot]] = []
         try:
             for step in self.steps:
                 self.following = step.stage
                 while self.following > self.stage:
                     yield
                 self.irreversible = self.irreversible or step.irreversible
+                begun.append(step)
                 yield from self.work.do(step)
                 self.done.append(step)
         except BaseException:  # an interruption too
             if not self.irreversible:
-                self._undo()
+                self._undo(begun if self.undo_failed else self.done)
             raise
         finally:
             self.work.finish()
 
-    def _undo(self) -> None:
-        """Undo what was done; a failure of that ends it, and does not hide the first one."""
-        for step in reversed(self.done):
+    def _undo(self, steps: t.Sequence[Step[Snapshot]]) -> None:
+        """Undo ``steps``; a failure of that ends it, and does not hide the first one."""
+        for step in reversed(steps):
             try:
                 self.work.undo(step)
             except Exception as error:

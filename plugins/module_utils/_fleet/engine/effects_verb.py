@@ -31,8 +31,9 @@ class Job(abc.ABC, t.Generic[Snapshot]):
     """One VM that a verb works on, the plan for it, and what came of it.
 
     ``facts`` are what the plan is based on, ``after`` what they are in the end, as far as the verb
-    predicts or reads them. ``note`` tells the user something that is no ``problem``. ``not_tried``:
-    nothing was done, since another job could not be done. ``irreversible`` as for the executor.
+    predicts or reads them. ``note`` tells the user something that is no ``problem``; ``error`` is
+    what a step has raised. ``not_tried``: nothing was done, since another job could not be done.
+    ``irreversible`` as for the executor.
     """
 
     connection: Connection
@@ -43,6 +44,7 @@ class Job(abc.ABC, t.Generic[Snapshot]):
     after: Snapshot = field(init=False)
     done: list[Step[Snapshot]] = field(default_factory=list, init=False)
     problem: str = field(default="", init=False)
+    error: Exception | None = field(default=None, init=False)
     note: str | None = field(default=None, init=False)
     not_tried: bool = field(default=False, init=False)
     irreversible: bool = field(default=False, init=False)
@@ -94,9 +96,10 @@ Undo = t.Callable[[AnyJob, Payload], object]
 
 class Actions(t.Generic[AnyJob]):
     """How each kind of step is done and undone: by the type of its payload, or by its word if it
-    has none."""
+    has none. ``undo_failed`` as for the executor."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, undo_failed: bool = False) -> None:
+        self.undo_failed = undo_failed
         self.ways: dict[type | str, Do[AnyJob, t.Any]] = {}
         self.ways_back: dict[type | str, Undo[AnyJob, t.Any]] = {}
 
@@ -120,10 +123,13 @@ class Actions(t.Generic[AnyJob]):
 
     def carry_out(self, jobs: t.Sequence[AnyJob]) -> None:
         """Carry out the plans of ``jobs`` at the same time; each job has its own problem."""
-        runs = [executor.Run(job.plan.steps, _Work(job, self)) for job in jobs]
+        runs = [
+            executor.Run(job.plan.steps, _Work(job, self), undo_failed=self.undo_failed)
+            for job in jobs
+        ]
         executor.carry_out(runs)
         for job, run in zip(jobs, runs):
-            job.irreversible = run.irreversible
+            job.irreversible, job.error = run.irreversible, run.problem
             if run.problem is not None:
                 job.problem = error_message(run.problem)
 

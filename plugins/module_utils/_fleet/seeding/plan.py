@@ -12,17 +12,16 @@ drive and its host key into the metadata. A VM whose disk is written to cannot b
 from __future__ import annotations
 
 import dataclasses
-import functools
 import re
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..base.json_values import require_type
 from ..base.metadata import BEGUN, MADE, Metadata, OwnVolume, metadata_problems
 from ..base.results import GENERATED
 from ..engine import leases
 from ..engine.leases import Holder
-from ..engine.steps import Effect, Plan, Step
+from ..engine.steps import Plan, Step, step_for
 from ..seed import first_boot
 from ..seed.types import Seed
 from ..spec import request
@@ -33,8 +32,6 @@ if t.TYPE_CHECKING:
     from ..seed.guest_image import Seeded
 
 PHASE = "seeding"
-# Steps that are reported; the others only let an interrupted run be finished
-_TOLD = ("remove", "create", "insert", "acknowledge")
 _ENDINGS = ("_seed.iso", "_seed2.iso")
 
 _Step = Step["Facts"]
@@ -84,7 +81,7 @@ class Facts:
     @property
     def media(self) -> tuple[OwnVolume, ...]:
         """The media that the metadata name."""
-        return tuple(one for one in self.noted.volumes if one.role == "seed")
+        return tuple(volume for volume in self.noted.volumes if volume.role == "seed")
 
     @property
     def booted(self) -> bool:
@@ -92,11 +89,129 @@ class Facts:
         return self.noted.host_key is not None and not self.media
 
 
+# --- what the steps do; the others have no more than a word ---
+
+GENERATE, FORGET, ACKNOWLEDGE = "generate", "forget", "acknowledge"
+LOOK_AGAIN, RELEASE = "look_again", "release"
+
+
+@dataclass(frozen=True)
+class Eject:
+    """Eject a medium from the drive."""
+
+    volume: OwnVolume
+
+    def effect(self, before: Facts) -> Facts:
+        drive = None if before.drive == self.volume.path else before.drive
+        return dataclasses.replace(before, drive=drive)
+
+
+@dataclass(frozen=True)
+class Remove:
+    """Remove a medium: the file goes first, then its name."""
+
+    volume: OwnVolume
+
+    def gone(self, before: Facts) -> Facts:
+        files = before.files - {self.volume.path}
+        started = before.started if files else None  # nothing is left to compare with
+        return dataclasses.replace(before, files=files, started=started)
+
+    def effect(self, before: Facts) -> Facts:
+        left = tuple(other for other in before.noted.volumes if other.path != self.volume.path)
+        return _stored(self.gone(before), volumes=left)
+
+
+@dataclass(frozen=True)
+class Note:
+    """Name a medium in the metadata, before it is created."""
+
+    volume: OwnVolume
+
+    def effect(self, before: Facts) -> Facts:
+        return named(before, dataclasses.replace(self.volume, made=BEGUN))
+
+
+@dataclass(frozen=True)
+class Create:
+    """Create a medium."""
+
+    volume: OwnVolume
+
+    def exists(self, before: Facts) -> Facts:
+        return dataclasses.replace(before, files=before.files | {self.volume.path})
+
+    def effect(self, before: Facts) -> Facts:
+        return named(self.exists(before), dataclasses.replace(self.volume, made=MADE))
+
+
+@dataclass(frozen=True)
+class Insert:
+    """Put a medium with the seed ``wanted`` into the drive."""
+
+    volume: OwnVolume
+    wanted: Seed = field(repr=False)
+
+    def effect(self, before: Facts) -> Facts:
+        stored = seed_domain.with_record(before.noted, self.wanted, before.name)
+        stored = dataclasses.replace(stored, host_key=GENERATED)
+        return dataclasses.replace(before, stored=stored, drive=self.volume.path)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Record the seed, so that another one is refused from now on, and prevent a start."""
+
+    wanted: Seed = field(repr=False)
+
+    def effect(self, before: Facts) -> Facts:
+        stored = seed_domain.with_record(before.noted, self.wanted, before.name)
+        outcome = first_boot.expected(dataclasses.replace(self.wanted, method="offline"))
+        stored = dataclasses.replace(stored, phase=PHASE, first_boot=outcome)
+        return dataclasses.replace(before, stored=stored)
+
+
+@dataclass(frozen=True)
+class Write:
+    """Write the seed into the disks."""
+
+    disks: tuple[Disk, ...]
+
+
+def forgotten(before: Facts) -> Facts:
+    """The VM without the host key of a guest that never was."""
+    return _stored(before, host_key=None)
+
+
+def acknowledged(before: Facts) -> Facts:
+    """The VM without the outcome of its first boot."""
+    return _stored(before, first_boot=None)
+
+
+def released(before: Facts) -> Facts:
+    """The VM without its claim: it may be started."""
+    return _stored(before, phase=None, owner=None, host_key=GENERATED)
+
+
+def named(before: Facts, volume: OwnVolume) -> Facts:
+    """The VM whose metadata name ``volume``."""
+    others = [other for other in before.noted.volumes if other.path != volume.path]
+    return _stored(before, volumes=(*others, volume))
+
+
+def _stored(before: Facts, **changes: t.Any) -> Facts:
+    return dataclasses.replace(before, stored=dataclasses.replace(before.noted, **changes))
+
+
+def _same(before: Facts) -> Facts:
+    return before
+
+
 def new_volume(facts: Facts, pool: str, path_of: t.Callable[[str], str]) -> OwnVolume:
     """The volume of the next medium: its name is not that of the medium in the drive."""
     stem = re.sub(r"[^A-Za-z0-9._-]", "_", facts.name)
     names = [f"{stem}{ending}" for ending in _ENDINGS]
-    name = next(one for one in names if path_of(one) != facts.drive)
+    name = next(name for name in names if path_of(name) != facts.drive)
     return OwnVolume(pool, name, path_of(name), "seed", "seed")
 
 
@@ -114,7 +229,7 @@ def plan(facts: Facts, wanted: Seed | None) -> Plan[Facts]:
     if wanted is None:
         return Plan(tuple(_removal(facts)))
     if not seeds:
-        return Plan(tuple(_remove(one) for one in _left(facts)))
+        return Plan(tuple(_remove(medium) for medium in _left(facts)))
     if facts.chosen is not None and facts.chosen["method"] == "offline":
         return Plan(tuple(_on_disk(facts, wanted)))
     return Plan(tuple(_on_medium(facts, wanted)))
@@ -124,10 +239,9 @@ def texts(steps: t.Iterable[_Step]) -> list[str]:
     """The texts of the reported steps; all disks are written to in one of them."""
     lines = []
     for step in steps:
-        if step.kind == "write":
-            disks = t.cast("tuple[Disk, ...]", step.payload)
-            lines += [f"write the seed into {disk.path}" for disk in disks]
-        elif step.kind in _TOLD:
+        if isinstance(step.payload, Write):
+            lines += [f"write the seed into {disk.path}" for disk in step.payload.disks]
+        elif isinstance(step.payload, (Remove, Create, Insert)) or step.kind == ACKNOWLEDGE:
             lines.append(step.text)
     return lines
 
@@ -252,43 +366,36 @@ def _disk_refusal(facts: Facts) -> str | None:
 
 def _left(facts: Facts) -> list[OwnVolume]:
     """Media in no drive: an interrupted run left them."""
-    return [one for one in facts.media if one.path != facts.drive]
+    return [medium for medium in facts.media if medium.path != facts.drive]
 
 
 def _removal(facts: Facts) -> t.Iterator[_Step]:
     for medium in facts.media:
-        ejected = functools.partial(_ejected, path=medium.path)
-        yield Step(
-            "eject",
-            f"eject {medium.pool}/{medium.name}",
-            ejected,
-            payload=medium,
-            irreversible=True,
-        )
+        eject = Eject(medium)
+        text = f"eject {medium.pool}/{medium.name}"
+        yield step_for(eject, text, eject.effect, irreversible=True)
     if facts.media and facts.started is False and not facts.active:
         # the guest never read it; while its medium is named, that can be told once more
-        forget = _stored(lambda metadata: dataclasses.replace(metadata, host_key=None))
-        yield Step("forget", f"forget the host key of {facts.name}", forget, irreversible=True)
+        text = f"forget the host key of {facts.name}"
+        yield Step(FORGET, text, forgotten, irreversible=True)
     for medium in facts.media:
         yield _remove(medium, irreversible=True)
     if facts.noted.first_boot is not None:
-        clear = _stored(lambda metadata: dataclasses.replace(metadata, first_boot=None))
-        yield Step("acknowledge", "clear the outcome of its first boot", clear, irreversible=True)
+        text = "clear the outcome of its first boot"
+        yield Step(ACKNOWLEDGE, text, acknowledged, irreversible=True)
 
 
 def _on_medium(facts: Facts, wanted: Seed) -> t.Iterator[_Step]:
     name, volume = facts.name, require_type(facts.volume, OwnVolume)
-    yield Step("generate", f"generate the seed of {name}", _same)
+    yield Step(GENERATE, f"generate the seed of {name}", _same)
     for medium in _left(facts):
         yield _remove(medium)
-    note = functools.partial(named, volume=dataclasses.replace(volume, made=BEGUN))
-    yield Step("note", f"name {volume.name} in the metadata", note, payload=volume)
-    empty, made = functools.partial(_exists, path=volume.path), functools.partial(_made, volume)
+    note, create, insert = Note(volume), Create(volume), Insert(volume, wanted)
+    yield step_for(note, f"name {volume.name} in the metadata", note.effect)
     text = f"create {volume.pool}/{volume.name}"
-    yield Step("create", text, made, torn=(empty, made), payload=volume)
-    yield Step("look_again", f"look at {name} again", _same)
-    inserted = functools.partial(_inserted, path=volume.path, wanted=wanted)
-    yield Step("insert", f"insert it into {name}", inserted, payload=volume)
+    yield step_for(create, text, create.effect, torn=(create.exists, create.effect))
+    yield Step(LOOK_AGAIN, f"look at {name} again", _same)
+    yield step_for(insert, f"insert it into {name}", insert.effect)
     for medium in facts.media:
         if medium.path == facts.drive:
             yield _remove(medium, irreversible=True)
@@ -296,80 +403,14 @@ def _on_medium(facts: Facts, wanted: Seed) -> t.Iterator[_Step]:
 
 def _on_disk(facts: Facts, wanted: Seed) -> t.Iterator[_Step]:
     """A killed write leaves the claim, whose owner is dead: all of it is written again."""
-    name = facts.name
-    claimed = functools.partial(_claimed, wanted=wanted)
-    yield Step("claim", f"keep {name} from starting", claimed)
-    yield Step("look_again", f"look at {name} again", _same)
+    name, claim = facts.name, Claim(wanted)
+    yield step_for(claim, f"keep {name} from starting", claim.effect)
+    yield Step(LOOK_AGAIN, f"look at {name} again", _same)
     text = f"write the seed into the disks of {name}"
-    yield Step("write", text, _same, torn=(_same,), payload=facts.disks, irreversible=True)
-    yield Step("release", f"let {name} be started", _stored(_released), irreversible=True)
+    yield step_for(Write(facts.disks), text, _same, torn=(_same,), irreversible=True)
+    yield Step(RELEASE, f"let {name} be started", released, irreversible=True)
 
 
 def _remove(volume: OwnVolume, *, irreversible: bool = False) -> _Step:
-    """The file goes first, then its name."""
-    gone = functools.partial(_gone, path=volume.path)
-    unnamed = functools.partial(_unnamed, path=volume.path)
-    text = f"remove {volume.pool}/{volume.name}"
-    return Step("remove", text, unnamed, torn=(gone,), payload=volume, irreversible=irreversible)
-
-
-# --- their effects ---
-
-
-def _same(before: Facts) -> Facts:
-    return before
-
-
-def _stored(change: Effect[Metadata]) -> Effect[Facts]:
-    return lambda before: dataclasses.replace(before, stored=change(before.noted))
-
-
-def named(before: Facts, volume: OwnVolume) -> Facts:
-    """The VM whose metadata name ``volume``."""
-    others = [other for other in before.noted.volumes if other.path != volume.path]
-    return _stored(lambda metadata: dataclasses.replace(metadata, volumes=(*others, volume)))(
-        before
-    )
-
-
-def _exists(before: Facts, path: str) -> Facts:
-    return dataclasses.replace(before, files=before.files | {path})
-
-
-def _made(volume: OwnVolume, before: Facts) -> Facts:
-    return named(_exists(before, volume.path), dataclasses.replace(volume, made=MADE))
-
-
-def _inserted(before: Facts, path: str, wanted: Seed) -> Facts:
-    stored = seed_domain.with_record(before.noted, wanted, before.name)
-    stored = dataclasses.replace(stored, host_key=GENERATED)
-    return dataclasses.replace(before, stored=stored, drive=path)
-
-
-def _ejected(before: Facts, path: str) -> Facts:
-    return dataclasses.replace(before, drive=None if before.drive == path else before.drive)
-
-
-def _gone(before: Facts, path: str) -> Facts:
-    files = before.files - {path}
-    started = before.started if files else None  # nothing is left to compare with
-    return dataclasses.replace(before, files=files, started=started)
-
-
-def _unnamed(before: Facts, path: str) -> Facts:
-    left = tuple(other for other in before.noted.volumes if other.path != path)
-    return _stored(lambda metadata: dataclasses.replace(metadata, volumes=left))(
-        _gone(before, path)
-    )
-
-
-def _claimed(before: Facts, wanted: Seed) -> Facts:
-    """The record of the seed, so that another one is refused from now on."""
-    stored = seed_domain.with_record(before.noted, wanted, before.name)
-    outcome = first_boot.expected(dataclasses.replace(wanted, method="offline"))
-    stored = dataclasses.replace(stored, phase=PHASE, first_boot=outcome)
-    return dataclasses.replace(before, stored=stored)
-
-
-def _released(claim: Metadata) -> Metadata:
-    return dataclasses.replace(claim, phase=None, owner=None, host_key=GENERATED)
+    remove, text = Remove(volume), f"remove {volume.pool}/{volume.name}"
+    return step_for(remove, text, remove.effect, (remove.gone,), irreversible=irreversible)
