@@ -121,6 +121,9 @@ vms:
     name:
       description: Name of the domain.
       type: str
+    uuid:
+      description: UUID of the domain.
+      type: str
     changed:
       description: Whether a base image was created, or would be in check mode.
       type: bool
@@ -209,6 +212,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.template import 
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.template.options import (
     ARGUMENTS,
     INTERNAL,
+    read_options,
 )
 
 
@@ -220,7 +224,7 @@ def main() -> None:
         with connect(params["uri"], params["timeout"]) as connection:
             if params["_stage"] == "look":
                 return look.images_of(connection, params["base_pool"], params["base_path"])
-            return template.run(connection, template.options(params), check=module.check_mode)
+            return template.run(connection, read_options(params), check=module.check_mode)
 
     run(module, work, commands=("qemu-img",))
 

@@ -15,8 +15,13 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.template import 
     plan as template_plan,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.template.plan import (
+    Abort,
+    Copy,
     Disk,
     Facts,
+    Publish,
+    Remove,
+    Reset,
     Wanted,
 )
 
@@ -31,9 +36,9 @@ def test_the_first_disk_has_the_name_that_is_asked_for() -> None:
 
 def test_the_steps() -> None:
     plan = template_plan.plan(_FACTS, _WANTED)
-    assert [step.kind for step in plan.steps] == ["copy", "reset", "publish", "publish"]
+    assert [type(step.payload) for step in plan.steps] == [Copy, Reset, Publish, Publish]
     kept = template_plan.plan(_FACTS, dataclasses.replace(_WANTED, reset=False))
-    assert [step.kind for step in kept.steps] == ["copy", "publish", "publish"]
+    assert [type(step.payload) for step in kept.steps] == [Copy, Publish, Publish]
 
 
 def test_an_image_that_is_there_is_left_even_if_its_vm_is_at_work() -> None:
@@ -56,9 +61,9 @@ def test_killed_anywhere_the_next_ends_it(active: bool) -> None:
         assert (ended.present, ended.left, ended.dead_backup) == (wanted.present, (), False), where
         assert template_plan.plan(ended, _WANTED) == steps.Plan(), where
         seen += 1
-        kinds = [step.kind for step in again.steps]
+        kinds = [type(step.payload) for step in again.steps]
         if left.dead_backup:  # who writes to the files goes before they do
-            assert kinds[:2] == ["abort", "remove"], where
+            assert kinds[:2] == [Abort, Remove], where
     assert seen == (10 if active else 9)
 
 

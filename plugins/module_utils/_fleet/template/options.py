@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import dataclass
 
 if t.TYPE_CHECKING:
     from ..base.arguments import Spec
@@ -33,3 +34,31 @@ INTERNAL: Spec = {
     "_host": {"type": "str"},
     "_present": {"type": "str", "default": ""},
 }
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the module's options request."""
+
+    name: str
+    image: str
+    disk: str | None
+    reset: bool
+    quiesce: str
+    base_pool: str
+    base_path: str
+    every: bool = False
+
+
+def read_options(params: t.Mapping[str, t.Any]) -> Options:
+    """Read the module's options."""
+    return Options(
+        name=params["name"],
+        image=params["image"] or "",
+        disk=params["disk"],
+        reset=params["identity"] == "reset",
+        quiesce=params["quiesce"],
+        base_pool=params["base_pool"],
+        base_path=params["base_path"],
+        every=params["_every_disk"],
+    )

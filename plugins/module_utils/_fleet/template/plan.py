@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from ..engine import leases
 from ..engine.leases import Holder
-from ..engine.steps import Effect, Plan, Step
+from ..engine.steps import Effect, Plan, Step, step_for
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -74,6 +74,32 @@ class Wanted:
     disk: str | None = None
 
 
+class Abort:
+    """End the backup job that an interrupted run left."""
+
+
+@dataclass(frozen=True)
+class Remove:
+    """Remove a file that an interrupted run left."""
+
+    name: str
+
+
+class Copy:
+    """Copy the disks into new files."""
+
+
+class Reset:
+    """Remove the identity of the guest from the copy."""
+
+
+@dataclass(frozen=True)
+class Publish:
+    """Make the copy of a disk a base image."""
+
+    target: str
+
+
 def image_problem(image: str) -> str | None:
     """What is wrong with the name of an image, if anything."""
     if _NAME.fullmatch(image):
@@ -102,20 +128,20 @@ def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
         return Plan(refusals=tuple(refusals))
     if facts.dead_backup:
         text = f"end the backup job that an interrupted run left on {facts.name}"
-        steps.append(Step("abort", text, _aborted))
+        steps.append(step_for(Abort(), text, _aborted))
     steps += [
-        Step("remove", f"remove {name}, left by an interrupted run", _removed(name), payload=name)
+        step_for(Remove(name), f"remove {name}, left by an interrupted run", _removed(name))
         for name in facts.left
     ]
     targets = ", ".join(wanted.images)
     torn: tuple[Effect[Facts], ...] = (_written,)
     if facts.active:
         torn = (*torn, _begun)
-    steps.append(Step("copy", f"copy {targets} of {facts.name}", _written, torn))
+    steps.append(step_for(Copy(), f"copy {targets} of {facts.name}", _written, torn))
     if wanted.reset:
-        steps.append(Step("reset", "reset the identity in the copy", _same))
+        steps.append(step_for(Reset(), "reset the identity in the copy", _same))
     steps += [
-        Step("publish", f"make base image {image}", _published(image), payload=target)
+        step_for(Publish(target), f"make base image {image}", _published(image))
         for target, image in wanted.images.items()
     ]
     return Plan(tuple(steps))

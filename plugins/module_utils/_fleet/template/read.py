@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the controller must know of a hypervisor before a VM is copied. Changes nothing."""
+"""Reading a VM that is to be copied, and what the controller must know before. Changes nothing."""
 
 from __future__ import annotations
 
@@ -13,13 +13,26 @@ from ..adoption import effects as adopt
 from ..base import effects_lookup as lookup
 from ..base.effects_connection import Connection
 from ..base.json_values import as_mapping, as_mappings
+from ..base.metadata import metadata_problems
+from ..base.states import state_name
+from ..engine import effects_lease_holder as owners
+from ..hosts import domain_info
 from ..hosts import read_placement_facts as placement_facts
+from ..images import effects_base_file as base_file
 from ..images import effects_base_images as images
 from ..images import effects_peer as peer
+from ..migration.read import job_of
+from ..seed import effects_guest_disk as guest_disk
+from ..storage import encryption
+from . import effects_running as running
+from .plan import Disk, Facts
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
-
+    from ..base.snapshot import DiskEntry
+    from ..images.effects_base_images import BaseImage
+    from ..storage.effects_storage import Pool
+    from .options import Options
 
 _OF_A_SOURCE = ("name", "phase", "specification", "problems", "carried", "refused")
 
@@ -73,3 +86,65 @@ def _made_of(connection: Connection, name: str) -> dict[str, object]:
     except ValueError:
         request = {}
     return {"request": dict(request) or None, "clone_of": stored.clone_of if stored else None}
+
+
+def facts(
+    connection: Connection,
+    dom: VirDomain,
+    asked: Options,
+    pool: Pool,
+    there: t.Sequence[BaseImage],
+) -> Facts:
+    name = str(dom.name())
+    state = state_name(connection.call(f"read the state of {name}", dom.state, 0)[0])
+    active = bool(connection.call(f"read the state of {name}", dom.isActive))
+    text = connection.call(f"read domain {name}", dom.XMLDesc, 0)
+    info, secrets = domain_info.parse(text, name), encryption.secrets_of(text)
+    stored = lookup.read_metadata(connection, dom)
+    disks = [
+        _disk(connection, dom, entry, secrets.get(str(entry["target"])))
+        for entry in info["disks"]
+        if entry["device"] == "disk" and entry["target"]
+    ]
+    own = [disk for disk in disks if not disk.readonly]
+    chosen = own if asked.every else own[:1]
+    if asked.disk is not None:
+        chosen = [disk for disk in disks if disk.target == asked.disk]
+    dead = active and running.has_abandoned_job(connection, dom)
+    left: list[str] = []
+    if pool.handle is not None:
+        left = images.file_work(f"list {pool.path}", lambda: base_file.abandoned(pool.path), 60.0)
+    return Facts(
+        name=name,
+        state=state,
+        active=active,
+        phase=stored.phase if stored is not None else None,
+        broken="; ".join(metadata_problems(name, stored)) or None,
+        holder=owners.holder(stored.owner) if stored is not None else None,
+        disks=tuple(chosen),
+        targets=tuple(disk.target for disk in disks),
+        present=frozenset(image.name for image in there),
+        left=tuple(left),
+        dead_backup=dead,
+        job=job_of(connection, dom) if active and not dead else None,
+        resettable=not asked.reset or guest_disk.available(),
+        agent=active and bool(info["agent"]),
+    )
+
+
+def _disk(connection: Connection, dom: VirDomain, entry: DiskEntry, secret: str | None) -> Disk:
+    target, path = str(entry["target"]), entry["source"]
+    local = path is not None and path.startswith("/") and entry["type"] in ("file", "block")
+    size = 0
+    if local:
+        sizes = connection.call(f"read disk {target} of {dom.name()}", dom.blockInfo, target, 0)
+        size = int(sizes[0])
+    return Disk(
+        target=target,
+        path=path if local else None,
+        format=entry["format"] or "raw",
+        readonly=entry["readonly"],
+        shareable=entry["shareable"],
+        size=size,
+        secret=secret,
+    )
