@@ -161,7 +161,9 @@ class _Work:
             if domain.name in done:
                 continue
             shares.setdefault(host, []).append(domain.name)
-            wanted = _placing.images_of(domain, existing=bool(placed.existing))
+            vms = _placing.vms_of(self.answers[host]) if placed.existing else []
+            vm = next((vm for vm in vms if vm["name"] == domain.name), None)
+            wanted = _placing.images_of(domain, vm)
             for name in sorted(wanted & set(self.images)):
                 if self.images[name].digest == GENERATED:
                     continue  # in check mode: it is yet to be made

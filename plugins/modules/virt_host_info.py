@@ -301,6 +301,14 @@ host:
         active:
           description: Whether it is active.
           type: bool
+        disks:
+          description: Names of its own disks in its definition.
+          type: list
+          elements: str
+        targets:
+          description: Targets of the other disks in its definition.
+          type: list
+          elements: str
     machines:
       description: Machine types of the host's architecture.
       returned: with O(placement=true)

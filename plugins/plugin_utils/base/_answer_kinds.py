@@ -65,6 +65,8 @@ class DefinedVmMore(t.TypedDict, total=False):
     uuid: str | None
     groups: list[str] | None
     anti_affinity: list[str] | None
+    disks: list[str] | None
+    targets: list[str] | None
 
 
 class DefinedVm(DefinedVmMore):

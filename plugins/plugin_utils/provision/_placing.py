@@ -20,6 +20,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.demand
     ImageFacts,
     request_of,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.devices_xml import target_names
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import (
     DefinedVm,
@@ -140,15 +141,20 @@ def require_own_macs(
         raise PlanRefused("; ".join(problems))
 
 
-def images_of(domain: Domain, *, existing: bool) -> set[str]:
+def images_of(domain: Domain, vm: DefinedVm | None) -> set[str]:
     """The images that a VM needs on its hypervisor, for its disks and in its drives.
 
-    An ``existing`` VM has its first disk already; any other may be a new one.
+    Those of the disks that ``vm`` has, which is the VM there if it exists, are needed no more.
     """
-    disks = domain.disks
-    if existing and disks and disks[0].device == "disk":
-        disks = disks[1:]
-    return {disk.image.value for disk in disks if disk.image is not None}
+    own = set(() if vm is None else vm.get("disks") or ())
+    others = set(() if vm is None else vm.get("targets") or ())
+    targets = target_names(domain.disks)
+    return {
+        disk.image.value
+        for disk in domain.disks
+        if disk.image is not None
+        and not (disk.device == "disk" and (disk.name in own or targets[disk.name] in others))
+    }
 
 
 def common_machine(answers: Answers) -> str | None:

@@ -34,6 +34,7 @@ _BEFORE = [_vm("one"), _vm("two")]
         pytest.param([_vm("one"), _vm("two")], id="nothing happened"),
         pytest.param([_vm("two"), _vm("one")], id="another order"),
         pytest.param([_vm("one", active=False), _vm("two")], id="one was shut off"),
+        pytest.param([_vm("one", disks=["data"], targets=["vda"]), _vm("two")], id="its disks"),
         pytest.param(
             [_vm("one"), _vm("two"), _vm("new", phase="creating", run="ours")], id="our own claim"
         ),

@@ -18,7 +18,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_con
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
     read_placement_facts as placement_facts,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._lxml import tostring
+from ansible_collections.fleet.virt.plugins.module_utils._lxml import parse, tostring
 
 _NETWORKS = {
     "ovs": "<forward mode='bridge'/><bridge name='ovs0'/><virtualport type='openvswitch'/>",
@@ -54,6 +54,42 @@ def test_files_that_are_asked_for_are_absent_unless_they_are_files(
     with connect("test:///default", 5) as connection:
         host = placement_facts.read(connection, "base", "", asked)
     assert host["offers"]["absent_files"] == [str(absent), str(tmp_path)]
+
+
+_DISKS = """<domain type='test'><name>disks</name><memory>1024</memory><os><type>hvm</type></os>
+<devices>
+<disk type='file' device='disk'><source file='/pool/system'/><target dev='vda' bus='virtio'/></disk>
+<disk type='file' device='disk'><source file='/pool/other'/><target dev='vdb' bus='virtio'/></disk>
+<disk type='block' device='disk'><source dev='/dev/sdz'/><target dev='vdc' bus='virtio'/></disk>
+<disk type='file' device='cdrom'><source file='/pool/iso'/><target dev='sda' bus='scsi'/></disk>
+</devices></domain>"""
+_SYSTEM = metadata.OwnVolume("pool", "system", "/pool/system", "system", "disk")
+
+
+@pytest.mark.parametrize(
+    ("stored", "disks", "targets"),
+    [
+        (metadata.Metadata(request="{}", volumes=(_SYSTEM,)), ["system"], ["vdb"]),
+        (metadata.Metadata(request="{}", phase="creating", volumes=(_SYSTEM,)), [], []),
+        (metadata.Metadata(request="{}", adopted="yes"), ["vda", "vdb", "vdc"], []),
+        (None, [], ["vda", "vdb"]),
+    ],
+    ids=["created", "being created", "adopted", "foreign"],
+)
+def test_disks_of_a_definition_are_named_as_requests_name_them(
+    stored: metadata.Metadata | None, disks: list[str], targets: list[str]
+) -> None:
+    root = parse(_DISKS, "domain")
+    if stored is not None:
+        metadata.put(root, stored)
+    with connect("test:///default", 5) as connection:
+        domain = connection.conn.defineXML(tostring(root))
+        try:
+            host = placement_facts.read(connection, "base", "")
+        finally:
+            domain.undefine()
+    entry = next(vm for vm in host["vms"] if vm["name"] == "disks")
+    assert (entry["disks"], entry["targets"]) == (disks, targets)
 
 
 def test_phase_of_a_running_vm_is_that_of_its_definition() -> None:

@@ -88,7 +88,21 @@ def test_a_vm_in_a_move_is_no_duplicate() -> None:
         _placing.place([_domain("new", _MAC)], {}, hosts, Policy())
 
 
-def test_an_existing_vm_needs_the_images_of_what_may_be_new() -> None:
+@pytest.mark.parametrize(
+    ("vm", "needed"),
+    [
+        (None, {"debian.qcow2", "tools.iso", "data.qcow2"}),
+        ({"disks": ["system"], "targets": []}, {"tools.iso", "data.qcow2"}),
+        ({"disks": ["data"], "targets": []}, {"tools.iso", "debian.qcow2"}),
+        ({"disks": ["data"], "targets": ["vda"]}, {"tools.iso"}),
+        ({"disks": ["system", "data"], "targets": []}, {"tools.iso"}),
+        ({"disks": [], "targets": []}, {"debian.qcow2", "tools.iso", "data.qcow2"}),
+    ],
+    ids=["no VM", "its first", "its last", "one not its own", "both", "being created"],
+)
+def test_images_of_disks_that_the_vm_has_are_not_needed(
+    vm: dict[str, Any] | None, needed: set[str]
+) -> None:
     disks = [
         {"name": "system", "size": 64, "image": "debian.qcow2"},
         {"name": "cd", "device": "cdrom", "image": "tools.iso"},
@@ -97,6 +111,5 @@ def test_an_existing_vm_needs_the_images_of_what_may_be_new() -> None:
     domain, problems = from_options({"name": "web1", "seed": False, "disks": disks})
     assert not problems, problems
     assert domain is not None
-    more = {"tools.iso", "data.qcow2"}
-    assert _placing.images_of(domain, existing=True) == more
-    assert _placing.images_of(domain, existing=False) == {*more, "debian.qcow2"}
+    answer: Any = None if vm is None else {"name": "web1", "macs": [], **vm}
+    assert _placing.images_of(domain, answer) == needed

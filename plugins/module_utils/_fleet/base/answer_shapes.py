@@ -75,6 +75,8 @@ _DEFINED: Fields = {
     "phase": _TEXT,
     "groups?": (_TEXTS, _NONE),
     "anti_affinity?": (_TEXTS, _NONE),
+    "disks?": (_TEXTS, _NONE),
+    "targets?": (_TEXTS, _NONE),
 }
 _HOST: Fields = {
     "uuid?": _TEXT,

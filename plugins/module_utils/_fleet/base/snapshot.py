@@ -463,9 +463,12 @@ class DefinedEntry(t.TypedDict):
 
 
 class PlacedEntry(DefinedEntry):
-    """The same, and whether it runs."""
+    """The same, whether it runs, and which disks its definition has: ``disks`` are the names of
+    its own, ``targets`` those of the others, which a request names by their places."""
 
     active: bool
+    disks: list[str]
+    targets: list[str]
 
 
 class HugepagesEntry(t.TypedDict):

@@ -23,6 +23,9 @@ SEEN: Spec = {
 }
 
 
+_NOT_COUNTED = ("active", "disks", "targets")
+
+
 class Seen(t.TypedDict):
     """The same, after Ansible's validation."""
 
@@ -36,10 +39,11 @@ def domains(entries: t.Iterable[t.Mapping[str, object]], run: str | None = None)
     """A fingerprint of a hypervisor's domains that changes whenever it matters to placement.
 
     ``entries`` are ``vms`` of ``placement_facts``; those being created by ``run`` do not count.
-    Whether they run is left out: what is defined counts, running or not.
+    Whether they run is left out: what is defined counts, running or not; and so are their disks,
+    which matter to themselves only.
     """
     counted = [
-        {key: value for key, value in entry.items() if key != "active"}
+        {key: value for key, value in entry.items() if key not in _NOT_COUNTED}
         for entry in entries
         if run is None or entry["run"] != run
     ]

@@ -29,6 +29,7 @@ from .read_host import read_host
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain, VirNetwork
+    from ..._lxml import Element
     from ..base.snapshot import (
         DefinedEntry,
         HostEntry,
@@ -64,7 +65,15 @@ def read(
     tagging_bridges, networks = _tagging_bridges(connection), _networks(connection, host)
     facts: PlacementEntry = {
         **host,
-        "vms": [{**_entry(*domain), "active": domain[1] in active} for domain in domains],
+        "vms": [
+            {
+                **_entry(domain),
+                "active": domain.uuid in active,
+                "disks": domain.disks,
+                "targets": domain.targets,
+            }
+            for domain in domains
+        ],
         "machines": machine_types,
         "firmwares": firmwares,
         "tpms": tpms,
@@ -188,54 +197,93 @@ def _networks(connection: Connection, host: HostEntry) -> dict[str, NetworkInfo]
 
 def defined(connection: Connection) -> list[DefinedEntry]:
     """``vms`` of :func:`read`, but not which of them are ``active``."""
-    return [_entry(*domain) for domain in _domains(connection)]
+    return [_entry(domain) for domain in _domains(connection)]
 
 
-def _domains(connection: Connection) -> list[tuple[str, str, list[str], Metadata | None]]:
-    """Name, UUID, MAC addresses and metadata of every domain; raises if one cannot be read.
+class _Defined(t.NamedTuple):
+    """A domain; ``disks`` and ``targets`` as in its entry."""
+
+    name: str
+    uuid: str
+    macs: list[str]
+    stored: Metadata | None
+    disks: list[str]
+    targets: list[str]
+
+
+def _domains(connection: Connection) -> list[_Defined]:
+    """Every domain; raises if one cannot be read.
 
     The metadata are those of the definition: a running VM that is being changed, or whose change
     was interrupted, has its phase there only. Its NICs are those that it has now.
     """
 
-    def describe(domain: VirDomain) -> tuple[str, str, list[str], Metadata | None]:
+    def describe(domain: VirDomain) -> _Defined:
         what = f"domain {domain.name()}"
         root = kept = parse(domain.XMLDesc(0), what)
         if domain.isActive():
             kept = parse(domain.XMLDesc(DOMAIN_XML_INACTIVE), what)
         macs = [str(mac.get("address")).lower() for mac in root.iterfind("devices/interface/mac")]
-        return str(domain.name()), str(domain.UUIDString()), macs, own_metadata.parse(kept)
+        stored = own_metadata.parse(kept)
+        return _Defined(
+            str(domain.name()), str(domain.UUIDString()), macs, stored, *_disks(kept, stored)
+        )
 
     domains = connection.call("list domains", connection.conn.listAllDomains, 0)
     entries = connection.each_there(
         describe, domains, lambda domain: f"read domain {domain.name()}", ERR_NO_DOMAIN
     )
-    return sorted((entry for _domain, entry in entries), key=lambda entry: str(entry[0]))
+    return sorted((entry for _domain, entry in entries), key=lambda entry: entry.name)
 
 
-def _entry(name: str, uuid: str, macs: list[str], stored: Metadata | None) -> DefinedEntry:
+def _disks(root: Element, stored: Metadata | None) -> tuple[list[str], list[str]]:
+    """The names of the VM's own disks in its definition, and the targets of the others.
+
+    A VM that is being created has none: its volumes may not exist yet. The disks of one that was
+    adopted have the names of their targets.
+    """
     known = stored or Metadata()
+    if known.phase == "creating":
+        return [], []
+    own = {volume.path: volume.target for volume in known.volumes if volume.role != "seed"}
+    names, targets = [], []
+    for disk in root.iterfind("devices/disk"):
+        source, place = disk.find("source"), disk.find("target")
+        path = source.get("file", "") if source is not None else ""
+        if path in own:
+            names.append(own[path])
+        elif place is None or disk.get("device", "disk") != "disk":
+            continue
+        elif known.adopted:
+            names.append(str(place.get("dev")))
+        elif disk.get("type", "file") == "file":
+            targets.append(str(place.get("dev")))
+    return names, targets
+
+
+def _entry(domain: _Defined) -> DefinedEntry:
+    known = domain.stored or Metadata()
     return {
-        "name": name,
-        "uuid": uuid,
+        "name": domain.name,
+        "uuid": domain.uuid,
         "managed": known.made_here,
         # what else the metadata say cannot be relied on
         "phase": own_metadata.UNREADABLE if known.broken else known.phase,
         "run": known.owner.run if known.owner else None,
         "groups": list(known.groups),
         "anti_affinity": list(known.anti_affinity),
-        "macs": macs,
+        "macs": domain.macs,
     }
 
 
 def _claimed(
-    domains: t.Sequence[tuple[str, str, list[str], Metadata | None]],
+    domains: t.Sequence[_Defined],
     pool: PoolEntry,
     listed: set[str],
 ) -> int:
     """MiB of disks that VMs in creation were promised in ``pool`` and that are not there yet."""
     total = 0
-    for _name, _uuid, _macs, stored in domains:
+    for stored in (domain.stored for domain in domains):
         if stored is None or stored.phase != "creating":
             continue
         sizes = disk_sizes(stored.request)  # of a request that cannot be read, nothing is known
