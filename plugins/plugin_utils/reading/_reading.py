@@ -37,6 +37,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
     read_addresses as addresses,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
+    read_description as description,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils.reading import _agents, _claims, _guests
 from ansible_collections.fleet.virt.plugins.plugin_utils.reading._guests import Guest, GuestAddress
 from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _from_host, _ssh
@@ -119,7 +122,7 @@ def read_from(connection: Connection, reached: _ssh.Reached, settings: Settings)
 def _domains(connection: Connection) -> list[DomainEntry]:
     """Every domain as in ``virt_query``, with its state and without slow queries.
 
-    Two calls for all domains, and one for the XML of each.
+    Two calls for all domains, one for the XML of each, and one for the metadata of those that run.
     """
     states = _states(connection)
     outcomes = connection.each(
@@ -161,7 +164,7 @@ def _states(connection: Connection) -> list[tuple[_libvirt.VirDomain, int | None
 
 def _described(domain: _libvirt.VirDomain, state: int | None) -> DomainEntry:
     name, uuid = str(domain.name()), str(domain.UUIDString())
-    info = domain_info.parse(domain.XMLDesc(0), f"domain {name}")
+    info = domain_info.from_root(*description.read(domain))
     entry = domain_entry.from_info(info, name, uuid)
     entry["state"] = state_name(state if state is not None else domain.state(0)[0])
     return entry

@@ -56,6 +56,24 @@ def test_columns_are_aligned_and_numbers_to_the_right() -> None:
 
 
 @pytest.mark.parametrize(
+    ("stored", "reason"),
+    [
+        ({"phase": None, "move": None, "problem": None}, "booted"),
+        ({"phase": "changing", "move": None, "problem": None}, "booted, in phase changing"),
+        (
+            {"phase": "migrating", "move": {"destination": "hv2"}, "problem": None},
+            "booted, moving to hv2",
+        ),
+        ({"phase": "unreadable", "move": None, "problem": "its metadata …"}, "booted"),
+    ],
+)
+def test_vm_in_a_phase_is_shown_with_it(stored: dict[str, t.Any], reason: str) -> None:
+    fleet = [hypervisor(domain(metadata=stored))]
+    assert tables.listing(fleet).splitlines()[1].split("  ")[-1] == reason
+    assert f"    State: running ({reason})" in tables.query(fleet).splitlines()
+
+
+@pytest.mark.parametrize(
     ("facts", "words"),
     [
         ({}, ["hv1", "ready", "kvm/qemu", "4", "2", "3", "4", "1", "2", "3", "3", "5"]),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import libvirt
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import metadata
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
@@ -90,17 +89,3 @@ def test_disks_of_a_definition_are_named_as_requests_name_them(
             domain.undefine()
     entry = next(vm for vm in host["vms"] if vm["name"] == "disks")
     assert (entry["disks"], entry["targets"]) == (disks, targets)
-
-
-def test_phase_of_a_running_vm_is_that_of_its_definition() -> None:
-    where = (metadata.PREFIX, metadata.NAMESPACE, libvirt.VIR_DOMAIN_AFFECT_CONFIG)
-    kind = libvirt.VIR_DOMAIN_METADATA_ELEMENT
-    stored = metadata.Metadata(request="{}", phase="changing")
-    with connect("test:///default", 5) as connection:
-        domain = connection.conn.lookupByName("test")
-        element = tostring(metadata.to_plain_element(stored))
-        domain.setMetadata(kind, element, *where)
-        assert "changing" not in domain.XMLDesc(0)
-        entries = placement_facts.defined(connection)
-        domain.setMetadata(kind, None, *where)  # the driver's domains outlive the connection
-    assert [(entry["name"], entry["phase"]) for entry in entries] == [("test", "changing")]

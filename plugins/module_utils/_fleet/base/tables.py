@@ -105,11 +105,14 @@ def _answered(hypervisors: t.Sequence[Entry]) -> list[str]:
 
 
 def _why(domain: Entry) -> object:
-    """libvirt's reason for the state, and the destination of a VM that is being moved."""
-    move = (domain.get("metadata") or {}).get("move")
-    if not move:
-        return domain["reason"]
-    return f"{clean(domain['reason'])}, moving to {clean(move['destination'])}"
+    """libvirt's reason for the state, and where a VM is being moved to, or what else a run does to
+    it or did when it was interrupted."""
+    stored = domain.get("metadata") or {}
+    if stored.get("move"):
+        return f"{clean(domain['reason'])}, moving to {clean(stored['move']['destination'])}"
+    if stored.get("phase") and not stored.get("problem"):  # which says more
+        return f"{clean(domain['reason'])}, in phase {clean(stored['phase'])}"
+    return domain["reason"]
 
 
 def host_info(hypervisors: t.Sequence[Entry]) -> str:

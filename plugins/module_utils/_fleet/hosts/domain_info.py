@@ -78,6 +78,11 @@ def parse(xml: str, what: str) -> DomainInfo:
     Raises XmlError if the document is not readable or not a ``<domain>``.
     """
     root = read_root(xml, "domain", what)
+    return from_root(root, own_metadata.parse(root))
+
+
+def from_root(root: Element, own: own_metadata.Metadata | None) -> DomainInfo:
+    """The same about a ``<domain>`` whose metadata are ``own``."""
     top = first_children(root)
     memory_max = bytes_of(top.get("memory"), "KiB")
     memory = bytes_of(top.get("currentMemory"), "KiB")
@@ -92,7 +97,7 @@ def parse(xml: str, what: str) -> DomainInfo:
     cpu_model = text_of(first_children(cpu).get("model"))
     devices = _by_tag(top.get("devices"))
     name = text_of(top.get("name"))
-    stored = _metadata(top.get("metadata"), name)
+    stored = metadata_entry(own, name or "")
     disks = [_disk(disk) for disk in devices["disk"]]
     if stored["phase"] is not None:  # what keeps it from being started is not a disk of the VM
         disks = [disk for disk in disks if disk["target"] != own_metadata.BLOCKING_DRIVE]
@@ -119,10 +124,6 @@ def parse(xml: str, what: str) -> DomainInfo:
         "agent": any(_is_open_agent(channel) for channel in devices["channel"]),
         "metadata": stored,
     }
-
-
-def _metadata(element: Element | None, name: str | None) -> MetadataEntry:
-    return metadata_entry(None if element is None else own_metadata.parse(element), name or "")
 
 
 def metadata_entry(stored: own_metadata.Metadata | None, name: str) -> MetadataEntry:

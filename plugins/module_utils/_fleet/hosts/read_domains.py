@@ -22,6 +22,7 @@ from ..base.effects_deadline import Failed
 from ..base.states import ACTIVE_STATES, reason_name, state_name
 from . import domain_entry, domain_info, domain_stats
 from . import read_addresses as guest_addresses
+from . import read_description as description
 from .read_disks import Disks
 
 if t.TYPE_CHECKING:
@@ -241,7 +242,7 @@ def _ask_the_busy_again(
 def _describe(domain: VirDomain, host: _Host) -> DomainEntry:
     """The entry as far as libvirt has it in memory: no disk is accessed."""
     name, uuid = str(domain.name()), str(domain.UUIDString())
-    info = domain_info.parse(domain.XMLDesc(0), f"domain {name}")
+    info = domain_info.from_root(*description.read(domain))
     entry = domain_entry.from_info(info, name, uuid)
     entry["autostart"] = host.has("autostart", uuid)
     entry["persistent"] = host.has("persistent", uuid)

@@ -22,6 +22,7 @@ from ..base.metadata import Metadata
 from ..storage import read_paths as paths
 from ..storage.read_pools import describe_volume, list_handles, list_pools
 from . import host_info, network_info
+from . import read_description as description
 from . import read_nwfilters as nwfilters
 from . import read_placement_devices as placement_devices
 from . import read_secrets as secrets
@@ -219,15 +220,14 @@ def _domains(connection: Connection) -> list[_Defined]:
     """
 
     def describe(domain: VirDomain) -> _Defined:
-        what = f"domain {domain.name()}"
-        root = kept = parse(domain.XMLDesc(0), what)
-        if domain.isActive():
-            kept = parse(domain.XMLDesc(DOMAIN_XML_INACTIVE), what)
+        root, stored = description.read(domain)
         macs = [str(mac.get("address")).lower() for mac in root.iterfind("devices/interface/mac")]
-        stored = own_metadata.parse(kept)
-        return _Defined(
-            str(domain.name()), str(domain.UUIDString()), macs, stored, *_disks(kept, stored)
-        )
+        disks, targets = _disks(root, stored)
+        if root.get("id") is not None and _lacks(disks, stored):
+            # it gets another at its next start, or one was detached: the definition is decisive
+            kept = parse(domain.XMLDesc(DOMAIN_XML_INACTIVE), f"domain {domain.name()}")
+            disks, targets = _disks(kept, stored)
+        return _Defined(str(domain.name()), str(domain.UUIDString()), macs, stored, disks, targets)
 
     domains = connection.call("list domains", connection.conn.listAllDomains, 0)
     entries = connection.each_there(
@@ -259,6 +259,12 @@ def _disks(root: Element, stored: Metadata | None) -> tuple[list[str], list[str]
         elif disk.get("type", "file") == "file":
             targets.append(str(place.get("dev")))
     return names, targets
+
+
+def _lacks(disks: t.Collection[str], stored: Metadata | None) -> bool:
+    """Whether the VM has a volume of its own that is none of ``disks``."""
+    volumes = () if stored is None else stored.volumes
+    return any(volume.role != "seed" and volume.target not in disks for volume in volumes)
 
 
 def _entry(domain: _Defined) -> DefinedEntry:
