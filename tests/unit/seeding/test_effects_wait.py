@@ -26,7 +26,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed.first_boot import MARK
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding import effects_wait as wait
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding.effects_waited import Guest
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding.read_ssh_banner import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding.read_ssh import (
     Answer,
 )
 

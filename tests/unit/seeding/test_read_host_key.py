@@ -12,10 +12,8 @@ import threading
 import time
 
 import pytest
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding import (
-    read_host_key as host_key,
-)
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding.read_host_key import Proof
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding import read_ssh as ssh
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding.read_ssh import Proof
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAf73O1x43Ad/iCNWWKQX20hjniGRtdpmySEsu2ZEt7L"
 
@@ -41,14 +39,14 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAf73O1x43Ad/iCNWWKQX20hjniGRtdpmySEs
     ],
 )
 def test_what_a_line_means(line: str, proof: Proof | None) -> None:
-    assert host_key.judge(line) is proof
+    assert ssh.judge(line) is proof
 
 
 @pytest.mark.parametrize(
     "key", ["", "ssh-ed25519", f"{KEY}\n* {KEY}", "ssh-ed25519 a,b", f" {KEY}"]
 )
 def test_what_is_no_key_is_nobodys(key: str) -> None:
-    assert host_key.ask("192.0.2.5", 22, key) is Proof.NONE
+    assert ssh.ask("192.0.2.5", 22, key) is Proof.NONE
 
 
 def test_a_server_that_hangs_up_or_is_not_there() -> None:
@@ -62,7 +60,7 @@ def test_a_server_that_hangs_up_or_is_not_there() -> None:
         thread = threading.Thread(target=hang_up)
         thread.start()
         begun = time.monotonic()
-        assert host_key.ask("127.0.0.1", port, KEY) is Proof.NONE
+        assert ssh.ask("127.0.0.1", port, KEY) is Proof.NONE
         assert time.monotonic() - begun < 5
         thread.join()
-    assert host_key.ask("127.0.0.1", port, KEY) is Proof.NONE
+    assert ssh.ask("127.0.0.1", port, KEY) is Proof.NONE

@@ -12,9 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding import (
-    read_ssh_banner as ssh_banner,
-)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding import read_ssh as ssh
 
 SERVER = "127.0.0.2"  # not the address a connection to it comes from
 
@@ -57,7 +55,7 @@ def sender(*parts: bytes) -> Callable[[socket.socket], None]:
 )
 def test_an_ssh_server_answers(parts: tuple[bytes, ...]) -> None:
     with server(sender(*parts)) as port:
-        answer = ssh_banner.probe(SERVER, port)
+        answer = ssh.probe(SERVER, port)
     assert answer.ok
     assert answer.text.startswith("SSH-")
 
@@ -74,34 +72,32 @@ def test_an_ssh_server_answers(parts: tuple[bytes, ...]) -> None:
 )
 def test_another_server_does_not(parts: tuple[bytes, ...], expected: str) -> None:
     with server(sender(*parts)) as port:
-        answer = ssh_banner.probe(SERVER, port)
+        answer = ssh.probe(SERVER, port)
     assert not answer.ok
     assert expected in answer.text
     assert answer.text.isprintable()
 
 
 def test_a_silent_server_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ssh_banner, "_BANNER_SECONDS", 0.2)
+    monkeypatch.setattr(ssh, "_BANNER_SECONDS", 0.2)
 
     def hold(link: socket.socket) -> None:
         link.settimeout(10)
         assert link.recv(1) == b""  # until the other side has had enough
 
     with server(hold) as port:
-        assert ssh_banner.probe(SERVER, port).text == (
-            f"port {port} is open, but sends no SSH banner"
-        )
+        assert ssh.probe(SERVER, port).text == (f"port {port} is open, but sends no SSH banner")
 
 
 def test_a_closed_port_does_not_and_is_told_apart() -> None:
     with socket.create_server((SERVER, 0)) as listener:
         port = listener.getsockname()[1]
-    assert ssh_banner.probe(SERVER, port) == ssh_banner.Answer(
+    assert ssh.probe(SERVER, port) == ssh.Answer(
         False, f"port {port}: Connection refused", refused=True
     )
 
 
 def test_the_hypervisor_itself_is_no_vm() -> None:
     with server(sender(b"SSH-2.0-own\r\n"), "127.0.0.1") as port:
-        answer = ssh_banner.probe("127.0.0.1", port)
-    assert answer == ssh_banner.Answer(False, "this is an address of the hypervisor itself")
+        answer = ssh.probe("127.0.0.1", port)
+    assert answer == ssh.Answer(False, "this is an address of the hypervisor itself")

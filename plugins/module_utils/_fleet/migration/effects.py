@@ -31,7 +31,7 @@ from ..base.results import GENERATED
 from ..engine import effects_lease as lease
 from ..engine import effects_lease_holder as owners
 from ..engine.steps import Step
-from ..seeding import read_consumed as seed_consumed
+from ..seeding.effects_waited import consumed_medium
 from . import effects_job as migration_job
 from . import effects_jobs as migration_jobs
 from . import effects_lost_source as migration_lost
@@ -145,9 +145,7 @@ class _Mover:
         if dom is None:
             raise Overtaken(f"{self.name!r} was removed meanwhile")
         with self._leaving():
-            consumed = seed_consumed.medium(
-                self.connection, dom, read_metadata(self.connection, dom)
-            )
+            consumed = consumed_medium(self.connection, dom, read_metadata(self.connection, dom))
             source = self._source(dom, consumed)
         self._require_at_rest(source.metadata)
         destination = dataclasses.replace(self.job.destination, listen=self.endpoints.numeric())

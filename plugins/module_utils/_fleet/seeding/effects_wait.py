@@ -28,9 +28,9 @@ from ..base.effects_lookup import require_domains
 from ..hosts import read_neighbours as neighbours
 from ..seed.first_boot import ENDED_BADLY, GOES_ON
 from . import effects_medium as seed_medium
-from . import read_host_key as host_key
+from . import read_ssh as ssh
 from .effects_waited import Guest
-from .read_ssh_banner import Answer, probe
+from .read_ssh import Answer, probe
 
 _TICK = 0.1
 _PAUSE = 0.5  # between two observations of a VM, and two attempts at an address
@@ -297,12 +297,12 @@ class _Wait:
 
     def _proof(self, key: str, address: str, attempt: _Try) -> Answer | None:
         """Check that the server has the seeded host key; the result if it does not."""
-        proof = host_key.ask(address, self.settings.port, key)
-        attempt.proven = proof is host_key.Proof.HOLDS
+        proof = ssh.ask(address, self.settings.port, key)
+        attempt.proven = proof is ssh.Proof.HOLDS
         if proof is None or attempt.proven:
             return None
         wrong, attempt.wrong = attempt.wrong, 0.0
-        if proof is host_key.Proof.NONE:
+        if proof is ssh.Proof.NONE:
             return Answer(False, f"its SSH server presents no {key.partition(' ')[0]} key yet")
         attempt.wrong = wrong or time.monotonic()
         return Answer(

@@ -2,11 +2,15 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""One VM that a call waits for: what libvirt, its agent and its console report about it."""
+"""One VM that a call waits for: what libvirt, its agent and its console report about it, and what
+follows from that: the outcome of its first boot, and whether it still needs its seed medium.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import itertools
 import os
 import time
 import typing as t
@@ -14,8 +18,10 @@ import typing as t
 from ..._errors import DeadlineExceeded, FleetVirtError, LibvirtFailure
 from ..._libvirt import ERR_NO_DOMAIN
 from ..base import effects_deadline as deadline
+from ..base import effects_lookup as lookup
 from ..base.effects_connection import Connection
 from ..base.ip import usable
+from ..base.metadata import Metadata
 from ..base.states import reason_name, state_name
 from ..hosts import domain_info
 from ..hosts import read_addresses as addresses
@@ -23,7 +29,8 @@ from ..hosts import read_neighbours as neighbours
 from ..hosts import read_serial_output as consoles
 from ..hosts import serial_output as console
 from ..seed import first_boot
-from .effects_first_boot import FirstBoot
+from . import effects_medium as seed_medium
+from . import read_ssh as ssh
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
@@ -32,11 +39,77 @@ if t.TYPE_CHECKING:
 # In order of trust, most trusted first
 SOURCES = ("static", "lease", "agent", "neighbour", "console")
 CONSOLE_LINES = 30
+NOT_KNOWN = (
+    "the outcome of its first boot is unknown: {}; check inside the guest (with cloud-init:"
+    " cloud-init status --long)"
+)
+RESTARTS = "its commands restart it"
+SAYS_NOTHING = "its console does not mention it"
 
 _RUNNING = ("running", "blocked", "nostate")
 # Paused for a reason that passes by itself
 _PASSING = ("migration", "save", "dump", "snapshot", "starting_up", "postcopy", "from_snapshot")
 _AGENT_SECONDS = 6.0  # libvirt itself waits 5 for an agent to begin to talk
+_PORT = 22
+_MOST_ADDRESSES = 4  # to try
+
+
+@dataclasses.dataclass
+class FirstBoot:
+    """``noted`` is the record in the metadata; ``begun`` and ``errors`` are from the console."""
+
+    noted: str | None = None
+    begun: bool = False
+    errors: list[str] | None = None
+
+    def see(self, noted: str | None, console: str) -> None:
+        """Update the state from the metadata and the console."""
+        self.noted = noted
+        if noted in (first_boot.PENDING, first_boot.WRITTEN):
+            self.begun = first_boot.begun(console)
+            self.errors = first_boot.errors(console)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether its end will be reported, and has not been yet."""
+        written = self.noted == first_boot.WRITTEN
+        return (written or (self.noted == first_boot.PENDING and self.begun)) and (
+            self.errors is None
+        )
+
+    @property
+    def failure(self) -> str | None:
+        """The failure, if there was one."""
+        if self.noted is not None and self.noted.startswith(first_boot.FAILED):
+            return self.noted[len(first_boot.FAILED) :]
+        return "; ".join(self.errors) if self.errors else None
+
+    @property
+    def remark(self) -> str:
+        """The message about the first boot of a VM that responds."""
+        if self.failure is not None:
+            return (
+                f"its first boot failed: {self.failure}. The VM is left as it is; recreate it"
+                " (virt_purge), or fix it inside and run virt_seed with state absent for it"
+            )
+        if self.noted == first_boot.UNKNOWN:
+            return NOT_KNOWN.format(RESTARTS)
+        if self.noted == first_boot.PENDING and not self.begun:
+            return NOT_KNOWN.format(SAYS_NOTHING)
+        return ""
+
+    def settle(self, connection: Connection, dom: VirDomain) -> None:
+        """Record the failure, or that there is nothing more to find out."""
+        failure = self.failure
+        wanted = None if failure is None else f"{first_boot.FAILED}{failure}"
+        if self.noted == wanted:
+            return
+        stored = lookup.read_metadata(connection, dom)
+        if stored is None or stored.phase is not None or stored.first_boot is None:
+            return
+        active = bool(connection.call(f"read the state of {dom.name()}", dom.isActive))
+        stored = dataclasses.replace(stored, first_boot=wanted)
+        seed_medium.write(connection, dom, stored, active=active)
 
 
 class Guest:
@@ -194,3 +267,24 @@ class Guest:
         if text:
             self._log = path
         return text
+
+
+def consumed_medium(connection: Connection, dom: VirDomain, stored: Metadata | None) -> str | None:
+    """The name of a medium that is no longer needed: the VM presents the host key from it. Does not
+    wait.
+
+    None if there is none, or that is unknown now.
+    """
+    media = [volume.name for volume in stored.volumes if volume.role == "seed"] if stored else []
+    if stored is None or not media or not stored.host_key or stored.phase or not connection.local:
+        return None
+    guest = Guest(connection, connection, dom)
+    guest.look()
+    try:
+        addresses = guest.candidates(neighbours.table())
+        for address in itertools.islice(addresses, _MOST_ADDRESSES):
+            if ssh.ask(address, _PORT, stored.host_key) is ssh.Proof.HOLDS:
+                return media[0]
+    except FleetVirtError:
+        return None  # the next call may succeed
+    return None

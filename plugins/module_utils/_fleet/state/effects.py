@@ -169,9 +169,9 @@ def read_facts(connection: Connection, dom: VirDomain, *, media: bool = False) -
         more.update(holder=owners.holder(stored.owner) if stored.phase else None)
         more.update(phase=stored.phase, order=stored.start_order, delay=stored.start_delay or 0)
     if media and facts.state in state_plan.RUNNING and stored is not None and stored.host_key:
-        from ..seeding import read_consumed as seed_consumed
+        from ..seeding import effects_waited as waited
 
-        more["seed_medium"] = seed_consumed.medium(connection, dom, stored)
+        more["seed_medium"] = waited.consumed_medium(connection, dom, stored)
     return Facts(**{**vars(facts), **more})
 
 
