@@ -6,80 +6,79 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible.errors import AnsibleActionFail
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename import (
     decide as rename_decision,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename.options import (
     ARGUMENTS,
-    INTERNAL,
+    RenameWork,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
 
 
 class Options(Connected):
     name: str
     new_name: str
     volumes: bool
-    _stage: str
-    _results: str | None
-    _taken: str | None
-    _host: str | None
-    _problem: str
 
 
-class ActionModule(FleetAction):
+class ActionModule(StagedAction[RenameWork]):
     """The module runs the stages on the hypervisor; this runs those on the controller."""
 
-    def work(self, task_vars: Values) -> t.Mapping[str, object]:
-        stage = self._task.args.get("_stage", "all")
-        if stage not in ("decide", "report"):
-            return self.module(task_vars)
-        options = self.options(Options, ARGUMENTS, INTERNAL)
+    WORK = RenameWork
+
+    def decided(self, work: RenameWork, task_vars: Values) -> t.Mapping[str, object]:
+        options = self.options(Options, ARGUMENTS)
+        if work.stage == "report":
+            return self._report(options)
+        if work.round:
+            return self._confirm(options)
         old, new = options["name"], options["new_name"]
-        if stage == "report":
-            return self._report(options, task_vars)
-        answers = registered(task_vars, options["_results"], "rename_look")
-        if options["_taken"]:
-            return self._confirm(options, answers, task_vars)
-        seen = rename_decision.fleet(answers, self.expected(), self.lost())
+        seen = self._fleet(0)
         _peers.refuse_hypervisors([new], task_vars)
         return {"changed": False, "hypervisor": rename_decision.decide(old, new, seen)}
 
-    def _confirm(self, options: Options, answers: dict[str, Answer], task_vars: Values) -> Answer:
-        """Check for conflicts with the new name; there are none if it was not taken."""
-        old, new, host = options["name"], options["new_name"], _host(options)
-        taken = registered(task_vars, options["_taken"], "renamed")
-        _text, failures = rename_decision.report(old, new, host, taken, "", check=self.check)
+    def _fleet(self, number: int) -> rename_decision.Fleet:
+        answers = self.answers("virt_look", "rename_look", "look", number)
+        return rename_decision.fleet(answers, self.expected(), self.lost())
+
+    def _taken(self) -> dict[str, Answer]:
+        return self.answers("virt_taken", "renamed", "take")
+
+    def _host(self) -> str:
+        return str(self.decision("virt_decision")["hypervisor"])
+
+    def _confirm(self, options: Options) -> Answer:
+        """Whether the new name is kept, and the stage that follows from that; none if it was not
+        taken, or in check mode, where the stage before has predicted all steps."""
+        old, new, host = options["name"], options["new_name"], self._host()
+        _text, failures = rename_decision.report(
+            old, new, host, self._taken(), "", check=self.check
+        )
         if failures:
-            return {"changed": False, "taken": False, "problem": ""}
+            return {"changed": False, "next": "", "problem": ""}
         try:
-            seen = rename_decision.fleet(answers, self.expected(), self.lost())
-            problem = rename_decision.confirm(old, new, host, seen)
+            problem = rename_decision.confirm(old, new, host, self._fleet(1))
         except FleetVirtError as error:
             problem = str(error)
-        return {"changed": False, "taken": True, "problem": problem}
+        following = "" if self.check else "withdraw" if problem else "finish"
+        return {"changed": False, "next": following, "problem": problem}
 
-    def _report(self, options: Options, task_vars: Values) -> Answer:
-        answers = registered(task_vars, options["_results"], "renamed")
-        taken = registered(task_vars, options["_taken"], "renamed") if options["_taken"] else None
+    def _report(self, options: Options) -> Answer:
+        confirmed = self.decision("virt_confirmed", number=1)
+        taken, ended = self._taken(), str(confirmed["next"])
+        answers = self.answers("virt_ended", "renamed", ended) if ended else taken
         text, failures = rename_decision.report(
             options["name"],
             options["new_name"],
-            _host(options),
+            self._host(),
             answers,
-            options["_problem"],
+            str(confirmed["problem"]),
             check=self.check,
-            taken=taken,
+            taken=taken if ended else None,
         )
         return self.shown(text, failures)
-
-
-def _host(options: Options) -> str:
-    if not options["_host"]:
-        raise AnsibleActionFail("_host: missing; give what _stage: decide returned as hypervisor")
-    return options["_host"]

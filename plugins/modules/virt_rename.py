@@ -154,23 +154,25 @@ from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
     connect,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename import effects as rename
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename.options import (
     ARGUMENTS,
-    INTERNAL,
+    RenameWork,
 )
 
 
 def main() -> None:
-    module = create_module(ARGUMENTS, INTERNAL)
+    module = create_module(ARGUMENTS, envelope.SPEC)
     params = module.options
 
     def work() -> dict[str, object]:
         with connect(params["uri"], params["timeout"]) as connection:
-            if params["_stage"] == "look":
+            stage = envelope.read(RenameWork, params).stage
+            if stage == "look":
                 return rename.look(connection)
             old, new = params["name"], params["new_name"]
-            stage, volumes = params["_stage"], params["volumes"]
+            volumes = params["volumes"]
             return rename.run(connection, old, new, stage, check=module.check_mode, volumes=volumes)
 
     run(module, work)

@@ -380,7 +380,9 @@ def asks_a_hypervisor(task: dict[str, Any]) -> bool:
     short = name.rpartition(".")[2]
     if not name.startswith("fleet.virt."):
         return not _BUILTIN_AT_HOME.match(short)
-    return short not in _AT_HOME and (task[name] or {}).get("_stage") not in _STAGES_AT_HOME
+    options = task[name] or {}
+    stage = (options.get("_work") or options).get("stage", options.get("_stage"))
+    return short not in _AT_HOME and stage not in _STAGES_AT_HOME
 
 
 def tasks_of_playbooks_and_roles() -> list[tuple[Path, dict[str, Any]]]:
@@ -408,6 +410,19 @@ def test_every_task_that_asks_a_hypervisor_has_a_limit() -> None:
     asking = [one for one in tasks_of_playbooks_and_roles() if asks_a_hypervisor(one[1])]
     assert len(asking) > 30
     assert not [f"{path}: {task['name']}" for path, task in asking if "timeout" not in task]
+
+
+def test_stage_on_hypervisor_suppresses_no_failure() -> None:
+    """Its end is an answer anyway; what else fails there is a bug that must be seen."""
+    staged = [
+        (path, task)
+        for path, task in tasks_of_playbooks_and_roles()
+        for options in task.values()
+        if isinstance(options, dict) and "_work" in options
+    ]
+    assert len(staged) > 5
+    suppressed = {"failed_when", "ignore_errors", "ignore_unreachable"}
+    assert not [f"{path}: {task['name']}" for path, task in staged if suppressed & set(task)]
 
 
 def test_every_answer_of_a_hypervisor_passes_an_action_of_ours() -> None:

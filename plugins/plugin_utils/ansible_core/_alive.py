@@ -76,6 +76,16 @@ def without_compression(arguments: str) -> str | None:
     return shlex.join([*separate, *(word for word in words if word != "-C")])
 
 
+def is_over(error: BaseException) -> bool:
+    """Whether this ends a task whose ``timeout`` is over; Ansible has moved the class since."""
+    return type(error).__name__ == "TaskTimeoutError"
+
+
+def over(seconds: object) -> str:
+    """What Ansible says of such a task."""
+    return f"Timed out after {seconds} second(s)."
+
+
 class _Over(BaseException):
     """Interruption that no ``except Exception`` of the interrupted code catches."""
 

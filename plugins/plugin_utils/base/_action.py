@@ -18,7 +18,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, visible
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.arguments import Spec
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import outcomes
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope, outcomes
 from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _alive, _flood, _packed
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _answers, _output, _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, to_plain
@@ -70,11 +70,14 @@ class FleetAction(ActionBase):
         _alive.keep(self._connection)
         _flood.guard(self._connection)
         try:
-            _answers.require_own(values.get("inventory_hostname"), values)
-            result.update(t.cast("Answer", _output.shown(dict(self.work(values)))))
+            result.update(self._worked(values))
         except FleetVirtError as error:
             raise failure(error) from None
         return result
+
+    def _worked(self, values: Values) -> Answer:
+        _answers.require_own(values.get("inventory_hostname"), values)
+        return t.cast("Answer", _output.shown(dict(self.work(values))))
 
     def cleanup(self, force: bool = False) -> None:
         """Clean up as Ansible does, within a limit of its own: the task's limit has passed."""
@@ -106,6 +109,7 @@ class FleetAction(ActionBase):
         ``internal`` are options that the collection's own tasks set; no error lists them.
         """
         given, own = self.given, dict(internal or {})
+        given.pop(envelope.OPTION, None)  # see StagedAction
         internal_given = {name: given.pop(name) for name in own if name in given}
         options: Answer = {}
         for spec, values in (({**arguments, **_CONNECTION}, given), (own, internal_given)):

@@ -13,6 +13,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values
     as_list,
     as_mapping,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.envelope import Work
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import (
     A,
     BaseResult,
@@ -66,6 +68,27 @@ def of_host(
     if isinstance(kind, Kind):
         return checked(answer, kind)
     return sound(answer, kind) if kind else answer
+
+
+@t.overload
+def answers(values: Values, variable: str, kind: Kind[A], expected: Work) -> dict[str, A]: ...
+
+
+@t.overload
+def answers(values: Values, variable: str, kind: str, expected: Work) -> dict[str, Answer]: ...
+
+
+def answers(
+    values: Values, variable: str, kind: Kind[A] | str, expected: Work
+) -> dict[str, A] | dict[str, Answer]:
+    """What each host registered as ``variable``, if it is the answer to ``expected``."""
+    opened = {
+        name: envelope.opened(_registered(values, name, variable), expected)
+        for name in hosts(values)
+    }
+    if isinstance(kind, Kind):
+        return {name: checked(answer, kind) for name, answer in opened.items()}
+    return {name: sound(answer, kind) for name, answer in opened.items()}
 
 
 def sound(answer: Answer, kind: str) -> Answer:

@@ -7,6 +7,9 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import dataclass
+
+from ..engine.envelope import Work
 
 if t.TYPE_CHECKING:
     from ..base.arguments import Spec
@@ -17,14 +20,10 @@ ARGUMENTS: Spec = {
     "new_name": {"type": "str", "required": True},
     "volumes": {"type": "bool", "default": False},
 }
-INTERNAL: Spec = {
-    "_stage": {
-        "type": "str",
-        "choices": ["all", "look", "decide", "take", "finish", "withdraw", "report"],
-        "default": "all",
-    },
-    "_results": {"type": "str"},
-    "_taken": {"type": "str"},
-    "_host": {"type": "str"},
-    "_problem": {"type": "str", "default": ""},
-}
+
+
+@dataclass(frozen=True)
+class RenameWork(Work):
+    """A stage of renaming a VM; after ``take`` all hypervisors are asked again, as round 1."""
+
+    STAGES = ("all", "look", "decide", "take", "finish", "withdraw", "report")

@@ -1,0 +1,151 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Actions of verbs that a playbook does in several tasks, on hypervisors and on the controller.
+
+Each task says in its ``_work`` which stage it is; the rest of the header is derived here, and what
+a stage on the controller needs it reads from what earlier ones registered. Every end of a stage on
+a hypervisor is an answer, so that the play goes on and the last task reports it. A module used
+alone has no ``_work``, and fails as Ansible's do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import typing as t
+from collections.abc import Mapping
+
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import as_mapping
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.envelope import AnyWork, Work
+from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _alive
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _registered
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import A, Kind
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, to_plain
+
+
+class StagedAction(FleetAction, t.Generic[AnyWork]):
+    """An action whose tasks are stages of a verb; ``CONTROLLER`` has those that run there."""
+
+    WORK: type[AnyWork]
+    CONTROLLER: t.ClassVar[t.Sequence[str]] = ("decide", "report")
+
+    @property
+    def staged(self) -> bool:
+        """Whether this task is a stage of a playbook of the collection."""
+        return envelope.OPTION in self._task.args
+
+    @property
+    def header(self) -> Work:
+        """Which run and which verb this task belongs to: what the play and the task are."""
+        return Work(run=str(self._task.get_play()._uuid), verb=self._verb())
+
+    def _verb(self) -> str:
+        return str(self._task.action).rpartition(".")[2]
+
+    def given_work(self) -> AnyWork:
+        """The work of this task; raises FleetVirtError for one that was decided in another run."""
+        given = as_mapping(to_plain(self._task.args.get(envelope.OPTION)))
+        own = self.header
+        for name, value in (("run", own.run), ("verb", own.verb)):
+            if given.get(name, value) != value:
+                raise PlanRefused(
+                    f"{self._task.get_name()}: the {name} of its work is {given.get(name)}, not"
+                    f" {value}; run the playbook again"
+                )
+        given = {**given, "run": own.run, "verb": own.verb}
+        return envelope.read(self.WORK, {envelope.OPTION: given})
+
+    def work(self, task_vars: Values) -> Mapping[str, object]:
+        if not self.staged:
+            return self.alone(task_vars)
+        work = self.given_work()
+        if work.stage in self.CONTROLLER:
+            return self.decided(work, task_vars)
+        return self.asked(work, task_vars)
+
+    def alone(self, task_vars: Values) -> Answer:
+        """The result of a task that is no stage of a playbook."""
+        return self.module(task_vars)
+
+    def asked(self, work: AnyWork, task_vars: Values) -> Answer:
+        """The answer of this hypervisor to a stage."""
+        return self.module(task_vars, {**self.given, envelope.OPTION: envelope.plain(work)})
+
+    def decided(self, work: AnyWork, task_vars: Values) -> Mapping[str, object]:
+        """The result of a stage on the controller."""
+        raise NotImplementedError
+
+    def _worked(self, values: Values) -> Answer:
+        if not self.staged:
+            return super()._worked(values)
+        work = self.given_work()
+        if work.stage in self.CONTROLLER:
+            return {**super()._worked(values), envelope.OPTION: envelope.header(work)}
+        return envelope.answered(work, self._end(values))
+
+    def _end(self, values: Values) -> Answer:
+        """How the stage ended on this hypervisor, as a module's or a task's result has it."""
+        try:
+            return super()._worked(values)
+        except FleetVirtError as error:
+            return {"failed": True, "msg": str(error), "error": type(error).__name__}
+        except AnsibleConnectionFailure as error:
+            return {"unreachable": True, "msg": str(error)}
+        except AnsibleError as error:
+            return {"failed": True, "msg": str(error)}
+        except BaseException as error:
+            if not _alive.is_over(error):
+                raise
+            return {"failed": True, "msg": _alive.over(self._task.timeout)}
+
+    def cleanup(self, force: bool = False) -> None:
+        """Clean up; a hypervisor that fell silent has answered by what its module returned."""
+        with contextlib.suppress(*([AnsibleConnectionFailure] if self.staged else [])):
+            super().cleanup(force)
+
+    @t.overload
+    def answers(
+        self, variable: str, kind: Kind[A], stage: str, number: int = 0, verb: str = ""
+    ) -> dict[str, A]: ...
+
+    @t.overload
+    def answers(
+        self, variable: str, kind: str, stage: str, number: int = 0, verb: str = ""
+    ) -> dict[str, Answer]: ...
+
+    def answers(
+        self,
+        variable: str,
+        kind: Kind[A] | str,
+        stage: str,
+        number: int = 0,
+        verb: str = "",
+    ) -> dict[str, A] | dict[str, Answer]:
+        """What each host of the play answered to this stage of this run, registered as
+        ``variable``; ``verb`` is the one of another action's tasks."""
+        expected = self._expected(stage, number, verb)
+        return _registered.answers(self._values, variable, kind, expected)
+
+    def decision(self, variable: str, stage: str = "decide", number: int = 0) -> Answer:
+        """What an earlier stage of this run on the controller decided.
+
+        Raises PlanRefused if there is none: nothing else may be taken for it.
+        """
+        registered = as_mapping(to_plain(self._values.get(variable)))
+        decision = envelope.opened(registered, self._expected(stage, number, ""))
+        if not decision or decision.get("failed") or decision.get("skipped"):
+            raise PlanRefused(
+                f"{variable} is no decision of this run: {decision.get('msg', 'it was not made')};"
+                " run the playbook again"
+            )
+        return decision
+
+    def _expected(self, stage: str, number: int, verb: str) -> Work:
+        own = self.header
+        return dataclasses.replace(own, stage=stage, round=number, verb=verb or own.verb)
