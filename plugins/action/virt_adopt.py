@@ -9,6 +9,10 @@ import typing as t
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption import (
     decide as adopt_decision,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption.facts import (
+    Adopted,
+    AdoptLook,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption.options import (
     ARGUMENTS,
     INTERNAL,
@@ -45,7 +49,7 @@ class ActionModule(FleetAction):
         return (self._decide if stage == "decide" else self._report)(options, task_vars)
 
     def _decide(self, options: Options, task_vars: Values) -> Answer:
-        answers = registered(task_vars, options["_results"], "adopt_look")
+        answers = registered(task_vars, options["_results"], AdoptLook)
         seen = adopt_decision.fleet(answers, self.expected(), self.lost())
         variables = _batch.Variables(task_vars, self._templar)
         taken = [*_peers.names("hypervisors", task_vars), *hosts(task_vars)]
@@ -58,7 +62,7 @@ class ActionModule(FleetAction):
         return {"changed": False, **vars(decision)}
 
     def _report(self, options: Options, task_vars: Values) -> Answer:
-        answers = registered(task_vars, options["_results"], "adopted")
+        answers = registered(task_vars, options["_results"], Adopted)
         report = adopt_decision.report(
             shares(options["_shares"]), answers, options["_refused"], check=self.check
         )

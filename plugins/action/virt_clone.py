@@ -13,6 +13,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.clone.options im
     INTERNAL,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.options import OPTIONS
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.template.facts import (
+    CloneLook,
+    Templated,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
@@ -40,7 +44,7 @@ class ActionModule(FleetAction):
             return self.module(task_vars)
         options = self.options(Options, ARGUMENTS, INTERNAL)
         name, clone_of = options["name"], options["clone_of"]
-        answers = registered(task_vars, options["_results"], "clone_look")
+        answers = registered(task_vars, options["_results"], CloneLook)
         seen = clone.fleet(answers, self.expected(), self.lost())
         if stage == "decide":
             _peers.refuse_hypervisors([name], task_vars)
@@ -55,7 +59,7 @@ class ActionModule(FleetAction):
             clone_of,
             decision,
             seen,
-            registered(task_vars, options["_copied"], "templated"),
+            registered(task_vars, options["_copied"], Templated),
             self._overrides(task_vars),
         )
         vms: Answer = {"vms": wanted.vms, "images": wanted.images}

@@ -12,11 +12,14 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.decide i
     ARGUMENTS,
     INTERNAL,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.facts import (
+    ConsoleLook,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import located
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered, sound
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import read, registered
 from ansible_collections.fleet.virt.plugins.plugin_utils.console import _console
 from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _become, _ssh
 
@@ -40,22 +43,22 @@ class ActionModule(FleetAction):
         if options["_stage"] != "open":
             own = [name for name in self.given if not name.startswith("_")]
             answer = self.module(task_vars, {name: self.given[name] for name in own})
-            return sound(answer, "console_look")
-        given = registered(task_vars, options["_results"], "console_look")
-        answers, silent = located.sort(given, "consoles", self.expected(), self.lost())
-        chosen = console.choose(names, answers, silent, options["_view"])
+            return read(answer, ConsoleLook)
+        given = registered(task_vars, options["_results"], ConsoleLook)
+        seen = located.sort(given, "consoles", self.expected(), self.lost())
+        chosen = console.choose(names, seen.answers, seen.silent, options["_view"])
         hostvars = _peers.of_host(chosen.host, task_vars)
         password = None
         if not any(name in task_vars for name in _become.PASSWORDS):
             # what --ask-become-pass read, and not the password of the play's first host
             password = getattr(self._play_context, "become_pass", None) or None
         reached = _ssh.login(chosen.host, hostvars, 10.0, password)
-        name = f"{chosen.vm.name} on {chosen.host}"
+        name = f"{chosen.vm['name']} on {chosen.host}"
         if self.check:
             text = f"{name}: its console ({chosen.kind}) would be opened"
             _output.say(text)
             return {"changed": False, "output": f"{text}\n"}
-        screen = _console.Screen(options["uri"], str(chosen.vm.uuid), chosen.kind, name)
+        screen = _console.Screen(options["uri"], str(chosen.vm["uuid"]), chosen.kind, name)
         try:
             held = _console.hold(reached, screen, options["_view"], options["_minutes"])
         except FleetVirtError as error:

@@ -8,6 +8,9 @@ import time
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.console import report
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.facts import (
+    ConsoleLogs,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.options import (
     LOG_ARGUMENTS as ARGUMENTS,
 )
@@ -19,7 +22,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import lo
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered, sound
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import read, registered
 
 _PAUSE = 1.0  # seconds between two reads of the consoles that are followed
 
@@ -42,26 +45,26 @@ class ActionModule(FleetAction):
         wanted_lines(options)
         if options["_stage"] != "report":
             return self._read(options, task_vars)
-        given = registered(task_vars, options["_results"], "consoles")
-        answers, silent = located.sort(given, "consoles", self.expected(), self.lost())
+        given = registered(task_vars, options["_results"], ConsoleLogs)
+        seen = located.sort(given, "consoles", self.expected(), self.lost())
         consoles: list[report.Console] = []
-        for host, answer in answers.items():
+        for host, answer in seen.answers.items():
             consoles += report.read_consoles(host, answer)
         text = report.consoles_text(
-            consoles, {host: silence.why for host, silence in silent.items()}
+            consoles, {host: silence.why for host, silence in seen.silent.items()}
         )
-        return self.shown(text, report.problems(consoles, options["names"], given, silent))
+        return self.shown(text, report.problems(consoles, options["names"], given, seen.silent))
 
-    def _read(self, options: Options, task_vars: Values) -> Answer:
+    def _read(self, options: Options, task_vars: Values) -> ConsoleLogs:
         """Follow the consoles for the requested time; returns the end of each."""
-        first = sound(self.module(task_vars), "consoles")
+        first = read(self.module(task_vars), ConsoleLogs)
         limit = time.monotonic() + (0 if self.check else options["follow"])
         followed = report.followed(first)
         while followed.read_to and time.monotonic() < limit:
             for line in followed.lines:
                 _output.say(line)
             time.sleep(_PAUSE)
-            more = sound(self.module(task_vars, self._again(options, followed.read_to)), "consoles")
+            more = read(self.module(task_vars, self._again(options, followed.read_to)), ConsoleLogs)
             if more.get("failed"):
                 return more
             followed = report.followed(more)
@@ -70,8 +73,8 @@ class ActionModule(FleetAction):
     def _again(self, options: Options, read_to: t.Mapping[str, int]) -> Answer:
         return {**_given(options), "names": list(read_to), "_since": dict(read_to)}
 
-    def _end(self, options: Options, task_vars: Values) -> Answer:
-        return sound(self.module(task_vars, _given(options)), "consoles")
+    def _end(self, options: Options, task_vars: Values) -> ConsoleLogs:
+        return read(self.module(task_vars, _given(options)), ConsoleLogs)
 
 
 def _given(options: Options) -> Answer:

@@ -13,6 +13,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.source im
     parse_image,
     with_checksum,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.facts import (
+    PurgeLook,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _alive
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._fleet_variables import Variables
@@ -82,7 +85,7 @@ class ActionModule(FleetAction):
                 decide as purge_decision,
             )
 
-            answers = registered(task_vars, str(results), "pools")
+            answers = registered(task_vars, str(results), PurgeLook)
             names = texts(stated["_expected"]) if "_expected" in stated else None
             away = sorted(_alive.named(stated["_lost"])) if "_lost" in stated else None
             fleet = self.expected(names), self.lost(away)

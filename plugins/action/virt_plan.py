@@ -62,9 +62,9 @@ class ActionModule(FleetAction):
         given = registered(task_vars, options["results"], "compared")
         lost = self.lost(options["lost"])
         expected = self.expected(options["expected"])
-        answered, silent = located.sort(given, "host", expected, lost)
-        silent = proofs.missing("absent", silent)
-        answers = {name: fleet_plan.read(answer) for name, answer in answered.items()}
+        seen = located.sort(given, "host", expected, lost)
+        silent = proofs.missing("absent", seen.silent)
+        answers = {name: fleet_plan.read(answer) for name, answer in seen.answers.items()}
         names = [domain.name for domain in domains]
         absent = [] if silent else fleet_plan.missing(names, answers)
         placing = registered(task_vars, options["results"], PLACING)

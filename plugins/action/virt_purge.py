@@ -12,6 +12,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import (
     decide as purge_decision,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import report as purge_report
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.facts import (
+    Purged,
+    PurgeLook,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.options import (
     ARGUMENTS,
     INTERNAL,
@@ -46,7 +50,7 @@ class ActionModule(FleetAction):
 
     def _decide(self, options: Options, task_vars: Values) -> Answer:
         def fleet(variable: str | None, key: str) -> purge_decision.Fleet:
-            answers = registered(task_vars, variable, "purge_look")
+            answers = registered(task_vars, variable, PurgeLook)
             return purge_decision.fleet(answers, key, self.expected(), self.lost())
 
         seen = fleet(options["_results"], "vms")
@@ -57,7 +61,7 @@ class ActionModule(FleetAction):
         return {"changed": False, **vars(decision)}
 
     def _report(self, options: Options, task_vars: Values) -> Answer:
-        answers = registered(task_vars, options["_results"], "purged")
+        answers = registered(task_vars, options["_results"], Purged)
         text, failures = purge_report.report(
             options["names"], _shares(options), answers, check=self.check
         )

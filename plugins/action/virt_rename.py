@@ -10,6 +10,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVir
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename import (
     decide as rename_decision,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename.facts import (
+    Renamed,
+    RenameLook,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename.options import (
     ARGUMENTS,
     RenameWork,
@@ -43,11 +47,11 @@ class ActionModule(StagedAction[RenameWork]):
         return {"changed": False, "hypervisor": rename_decision.decide(old, new, seen)}
 
     def _fleet(self, number: int) -> rename_decision.Fleet:
-        answers = self.answers("virt_look", "rename_look", "look", number)
+        answers = self.answers("virt_look", RenameLook, "look", number)
         return rename_decision.fleet(answers, self.expected(), self.lost())
 
-    def _taken(self) -> dict[str, Answer]:
-        return self.answers("virt_taken", "renamed", "take")
+    def _taken(self) -> dict[str, Renamed]:
+        return self.answers("virt_taken", Renamed, "take")
 
     def _host(self) -> str:
         return str(self.decision("virt_decision")["hypervisor"])
@@ -71,7 +75,7 @@ class ActionModule(StagedAction[RenameWork]):
     def _report(self, options: Options) -> Answer:
         confirmed = self.decision("virt_confirmed", number=1)
         taken, ended = self._taken(), str(confirmed["next"])
-        answers = self.answers("virt_ended", "renamed", ended) if ended else taken
+        answers = self.answers("virt_ended", Renamed, ended) if ended else taken
         text, failures = rename_decision.report(
             options["name"],
             options["new_name"],

@@ -10,11 +10,13 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import (
-    as_mappings,
-    as_text,
-)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.console import png, report
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.facts import (
+    CapturedScreen,
+    CapturedScreens,
+    SavedScreen,
+    SavedScreens,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.options import (
     ARGUMENTS,
     INTERNAL,
@@ -24,7 +26,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import lo
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _files
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered, sound
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import read, registered
 from ansible_collections.fleet.virt.plugins.plugin_utils.console import _pages
 
 _SHEET = "index.html"
@@ -42,19 +44,20 @@ class Options(Connected):
 class ActionModule(FleetAction):
     """The module takes the screenshots; this writes them to files."""
 
-    def work(self, task_vars: Values) -> Answer:
+    def work(self, task_vars: Values) -> t.Mapping[str, object]:
         options = self.options(Options, ARGUMENTS, INTERNAL)
         wanted(options)
         if options["_stage"] == "report":
             return self._report(options, task_vars)
         own = [name for name in self.given if not name.startswith("_")]
-        answer = self.module(task_vars, {name: self.given[name] for name in own})
-        answer = sound(answer, "screens")
-        if answer.get("screens") is None:
+        answer = read(
+            self.module(task_vars, {name: self.given[name] for name in own}), CapturedScreens
+        )
+        captured = answer.get("screens")
+        if captured is None:
             return answer
         host = str(task_vars.get("inventory_hostname"))
-        entries = as_mappings(answer["screens"])
-        screens = [self._written(entry, host, options["dest"]) for entry in entries]
+        screens = [self._written(entry, host, options["dest"]) for entry in captured]
         result: Answer = {
             **answer,
             "screens": screens,
@@ -65,23 +68,23 @@ class ActionModule(FleetAction):
             result.update(failed=True, msg="\n".join(problems))
         return result
 
-    def _written(self, entry: t.Mapping[str, object], host: str, folder: str) -> Answer:
-        name = str(entry["name"])
-        screen: Answer = {
+    def _written(self, entry: CapturedScreen, host: str, folder: str) -> SavedScreen:
+        name = entry["name"]
+        screen: SavedScreen = {
             "name": name,
-            "uuid": as_text(entry.get("uuid")),
+            "uuid": entry["uuid"],
             "path": None,
             "file": None,
             "width": None,
             "height": None,
             "changed": False,
-            "failed": bool(entry.get("failed", True)),
+            "failed": entry["failed"],
             "msg": entry["msg"],
         }
-        if entry.get("content") is None:
+        if entry["content"] is None:
             return screen
         try:
-            picture = png.checked(base64.b64decode(str(entry["content"]), validate=True))
+            picture = png.checked(base64.b64decode(entry["content"], validate=True))
             below = _below(host, name)
             path = Path(folder) / below
             if not self.check:
@@ -96,26 +99,25 @@ class ActionModule(FleetAction):
                     is not None
                 )
         except (FleetVirtError, binascii.Error) as error:
-            screen.update(failed=True, msg=f"its screenshot was not saved: {error}")
-            return screen
-        screen.update(
-            path=str(path),
-            file=below,
-            width=picture.width,
-            height=picture.height,
-            changed=changed,
-            failed=False,
-            msg=None,
-        )
-        return screen
+            return {**screen, "failed": True, "msg": f"its screenshot was not saved: {error}"}
+        return {
+            **screen,
+            "path": str(path),
+            "file": below,
+            "width": picture.width,
+            "height": picture.height,
+            "changed": changed,
+            "failed": False,
+            "msg": None,
+        }
 
     def _report(self, options: Options, task_vars: Values) -> Answer:
-        given = registered(task_vars, options["_results"], "screens")
-        answers, silent = located.sort(given, "screens", self.expected(), self.lost())
+        given = registered(task_vars, options["_results"], SavedScreens)
+        seen = located.sort(given, "screens", self.expected(), self.lost())
         screens = [
-            screen for host, answer in answers.items() for screen in report.read(host, answer)
+            screen for host, answer in seen.answers.items() for screen in report.read(host, answer)
         ]
-        text = report.text(screens, {host: silence.why for host, silence in silent.items()})
+        text = report.text(screens, {host: silence.why for host, silence in seen.silent.items()})
         changed = False
         if any(screen.file for screen in screens):
             sheet = Path(options["dest"]) / _SHEET
@@ -128,7 +130,7 @@ class ActionModule(FleetAction):
                 )
                 changed = before is not None
             text += f"all screenshots: {sheet}\n"
-        problems = report.problems(screens, options["names"] or (), given, silent)
+        problems = report.problems(screens, options["names"] or (), given, seen.silent)
         return self.shown(text, problems, changed=changed)
 
 

@@ -8,6 +8,10 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import decide as decision
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots.facts import (
+    SnapshotLook,
+    Snapshotted,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots.options import (
     ARGUMENTS,
     INTERNAL,
@@ -43,10 +47,13 @@ class ActionModule(FleetAction):
         if stage == "report" and not options["_list"]:
             if options["_shares"] is None:
                 raise AnsibleActionFail("_shares: missing; give what _stage: decide returned")
-            answers = registered(task_vars, options["_results"], "snapshot")
-            outcome = decision.report(shares(options["_shares"]), answers, check=self.check)
+            outcome = decision.report(
+                shares(options["_shares"]),
+                registered(task_vars, options["_results"], Snapshotted),
+                check=self.check,
+            )
             return self.shown(*outcome)
-        answers = registered(task_vars, options["_results"], "snapshot_look")
+        answers = registered(task_vars, options["_results"], SnapshotLook)
         seen = decision.fleet(answers, self.expected(), self.lost())
         if options["_list"]:
             return self.shown(*decision.listing(options["names"], seen))

@@ -11,6 +11,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import (
     decide as state_decision,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import restarting
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.facts import (
+    Brought,
+    StateLook,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.options import (
     ARGUMENTS,
     INTERNAL,
@@ -66,7 +70,7 @@ class ActionModule(FleetAction):
             return self._report(options)
         wanted = wanted_of(options)
         require_sound(wanted)
-        answers = registered(task_vars, options["_results"], "state_look")
+        answers = registered(task_vars, options["_results"], StateLook)
         seen = state_decision.fleet(answers, self.expected(), self.lost())
         decision = state_decision.decide(options["names"], options["_groups"], seen, wanted)
         return {"changed": False, **vars(decision)}
@@ -74,7 +78,7 @@ class ActionModule(FleetAction):
     def _note(self, options: Options, task_vars: Values) -> Answer:
         noted = state_decision.tell(
             shares(options["_round"]),
-            registered(task_vars, options["_results"], "brought"),
+            registered(task_vars, options["_results"], Brought),
             state_decision.earlier_outcomes(options["_earlier"]),
             check=self.check,
         )
@@ -89,7 +93,7 @@ class ActionModule(FleetAction):
 def _order_restarts(options: Options, task_vars: Values) -> Answer:
     done = {host: as_mappings(entries) for host, entries in options["_done"].items()}
     names = restarting.required(registered(task_vars, options["_made"], "made"), done)
-    looked = registered(task_vars, options["_results"], "state_look")
+    looked = registered(task_vars, options["_results"], StateLook)
     return {"changed": False, **vars(restarting.order(names, looked))}
 
 
@@ -99,7 +103,7 @@ def _note_restarts(options: Options, task_vars: Values) -> Answer:
         options["_number"],
         restarting.Answers(
             registered(task_vars, options["_before"], "waited"),
-            registered(task_vars, options["_results"], "brought"),
+            registered(task_vars, options["_results"], Brought),
             registered(task_vars, options["_waited"], "waited"),
         ),
         restarting.read_noted(options["_earlier"]),

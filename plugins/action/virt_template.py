@@ -10,6 +10,10 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.template import (
     decide as template_decision,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.template.facts import (
+    Templated,
+    TemplateLook,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.template.options import (
     ARGUMENTS,
     INTERNAL,
@@ -45,7 +49,7 @@ class ActionModule(FleetAction):
         name, image = options["name"], options["image"] or ""
         if stage == "report":
             return self._report(options, task_vars)
-        answers = registered(task_vars, options["_results"], "template_look")
+        answers = registered(task_vars, options["_results"], TemplateLook)
         seen = template_decision.fleet(answers, self.expected(), self.lost())
         host, present = template_decision.decide(name, image, seen)
         return {"changed": False, "hypervisor": host, "present": present}
@@ -53,7 +57,7 @@ class ActionModule(FleetAction):
     def _report(self, options: Options, task_vars: Values) -> Answer:
         if options["_host"] is None:
             raise AnsibleActionFail("_host: missing; give what _stage: decide returned")
-        answers = registered(task_vars, options["_results"], "templated")
+        answers = registered(task_vars, options["_results"], Templated)
         text, failures = template_decision.report(
             options["name"],
             options["image"] or "",

@@ -146,6 +146,8 @@ output:
   type: str
 """
 
+from collections.abc import Mapping
+
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption import effects as adopt
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption.options import (
@@ -163,7 +165,7 @@ def main() -> None:
     params = module.options
     options = Options(params["disks"], params["base_pool"], tuple(params["_shared_ids"]))
 
-    def work() -> dict[str, object]:
+    def work() -> Mapping[str, object]:
         with connect(params["uri"], params["timeout"]) as connection:
             if params["_stage"] == "look":
                 return adopt.look(connection, params["names"], params["pool"])

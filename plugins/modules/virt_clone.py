@@ -75,6 +75,13 @@ sources:
       description: Why it cannot be described that way.
       type: list
       elements: str
+    carried:
+      description: What a copy gets of its definition beside these options; null for nothing.
+      type: str
+    refused:
+      description: Parts of its definition that a copy would lack, by their paths.
+      type: list
+      elements: str
     request:
       description: The request it was created from, if this collection created it.
       type: dict
@@ -142,6 +149,8 @@ intermediate:
   elements: str
 """
 
+from collections.abc import Mapping
+
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
     connect,
@@ -157,7 +166,7 @@ def main() -> None:
     module = create_module(ARGUMENTS, INTERNAL)
     params = module.options
 
-    def work() -> dict[str, object]:
+    def work() -> Mapping[str, object]:
         with connect(params["uri"], params["timeout"]) as connection:
             return look.sources(connection, [params["clone_of"], params["name"]], params["pool"])
 

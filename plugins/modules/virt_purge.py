@@ -178,6 +178,8 @@ output:
   type: str
 """
 
+from collections.abc import Mapping
+
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
     connect,
@@ -197,7 +199,7 @@ def main() -> None:
         Options(force=params["force"], base_pool=params["base_pool"]), tuple(params["asked"])
     )
 
-    def work() -> dict[str, object]:
+    def work() -> Mapping[str, object]:
         with connect(params["uri"], params["timeout"]) as connection:
             if params["_stage"] == "look":
                 return purge.look(connection, params["names"], params["_files"])

@@ -216,6 +216,8 @@ output:
   type: str
 """
 
+from collections.abc import Mapping
+
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
     connect,
@@ -234,7 +236,7 @@ def main() -> None:
     params = module.options
     wanted = wanted_of(params)
 
-    def bring() -> dict[str, object]:
+    def bring() -> Mapping[str, object]:
         looking = params["_stage"] == "look"
         if not looking:
             require_sound(wanted)

@@ -203,6 +203,8 @@ output:
   type: str
 """
 
+from collections.abc import Mapping
+
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
     connect,
@@ -220,7 +222,7 @@ def main() -> None:
     module = create_module(ARGUMENTS, INTERNAL)
     params = module.options
 
-    def work() -> dict[str, object]:
+    def work() -> Mapping[str, object]:
         with connect(params["uri"], params["timeout"]) as connection:
             if params["_stage"] == "look":
                 return look.images_of(connection, params["base_pool"], params["base_path"])

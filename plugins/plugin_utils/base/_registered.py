@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import answer_shapes
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import answers as declared
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import (
     as_list,
     as_mapping,
@@ -24,7 +25,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answ
 
 
 @t.overload
-def registered(values: Values, variable: str | None, kind: Kind[A]) -> dict[str, A]: ...
+def registered(values: Values, variable: str | None, kind: Kind[A] | type[A]) -> dict[str, A]: ...
 
 
 @t.overload
@@ -34,17 +35,14 @@ def registered(
 
 
 def registered(
-    values: Values, variable: str | None, kind: Kind[A] | str | None = None
-) -> dict[str, A] | dict[str, Answer]:
+    values: Values, variable: str | None, kind: Kind[t.Any] | type | str | None = None
+) -> dict[str, t.Any]:
     """What each host of the play registered as ``variable``, as plain data; empty if nothing.
 
-    A result without the shape of its ``kind`` (see :mod:`answer_shapes`) is replaced by a failed
-    one: the host counts as silent, for this reason.
+    A result that is not as its ``kind`` declares is replaced by a failed one: the host counts as
+    silent, for this reason.
     """
-    names = hosts(values)
-    if isinstance(kind, Kind):
-        return {name: of_host(values, name, variable, kind) for name in names}
-    return {name: of_host(values, name, variable, kind) for name in names}
+    return {name: _of_kind(_registered(values, name, variable), kind) for name in hosts(values)}
 
 
 def hosts(values: Values) -> list[str]:
@@ -53,7 +51,7 @@ def hosts(values: Values) -> list[str]:
 
 
 @t.overload
-def of_host(values: Values, name: str, variable: str | None, kind: Kind[A]) -> A: ...
+def of_host(values: Values, name: str, variable: str | None, kind: Kind[A] | type[A]) -> A: ...
 
 
 @t.overload
@@ -61,17 +59,19 @@ def of_host(values: Values, name: str, variable: str | None, kind: str | None = 
 
 
 def of_host(
-    values: Values, name: str, variable: str | None, kind: Kind[A] | str | None = None
-) -> A | Answer:
+    values: Values,
+    name: str,
+    variable: str | None,
+    kind: Kind[t.Any] | type | str | None = None,
+) -> t.Any:
     """What one host registered, as :func:`registered` returns it."""
-    answer = _registered(values, name, variable)
-    if isinstance(kind, Kind):
-        return checked(answer, kind)
-    return sound(answer, kind) if kind else answer
+    return _of_kind(_registered(values, name, variable), kind)
 
 
 @t.overload
-def answers(values: Values, variable: str, kind: Kind[A], expected: Work) -> dict[str, A]: ...
+def answers(
+    values: Values, variable: str, kind: Kind[A] | type[A], expected: Work
+) -> dict[str, A]: ...
 
 
 @t.overload
@@ -79,22 +79,35 @@ def answers(values: Values, variable: str, kind: str, expected: Work) -> dict[st
 
 
 def answers(
-    values: Values, variable: str, kind: Kind[A] | str, expected: Work
-) -> dict[str, A] | dict[str, Answer]:
+    values: Values, variable: str, kind: Kind[t.Any] | type | str, expected: Work
+) -> dict[str, t.Any]:
     """What each host registered as ``variable``, if it is the answer to ``expected``."""
-    opened = {
-        name: envelope.opened(_registered(values, name, variable), expected)
+    return {
+        name: _of_kind(envelope.opened(_registered(values, name, variable), expected), kind)
         for name in hosts(values)
     }
+
+
+def _of_kind(answer: Answer, kind: Kind[t.Any] | type | str | None) -> t.Any:
+    if isinstance(kind, type):
+        return read(answer, kind)
     if isinstance(kind, Kind):
-        return {name: checked(answer, kind) for name, answer in opened.items()}
-    return {name: sound(answer, kind) for name, answer in opened.items()}
+        return checked(answer, kind)
+    return sound(answer, kind) if kind else answer
 
 
 def sound(answer: Answer, kind: str) -> Answer:
     """``answer`` if it has the shape of its ``kind``, else a failed result."""
     problem = answer_shapes.problem(answer, kind)
     return {**unsound(problem)} if problem else answer
+
+
+def read(answer: Answer, kind: type[A]) -> A:
+    """A plain result as its type; a failed one if it is not as declared."""
+    try:
+        return declared.read(answer, kind)
+    except declared.UnsoundAnswerError as error:
+        return t.cast("A", {"failed": True, "msg": str(error)})
 
 
 def _registered(values: Values, name: str, variable: str | None) -> Answer:

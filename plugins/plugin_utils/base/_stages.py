@@ -111,7 +111,7 @@ class StagedAction(FleetAction, t.Generic[AnyWork]):
 
     @t.overload
     def answers(
-        self, variable: str, kind: Kind[A], stage: str, number: int = 0, verb: str = ""
+        self, variable: str, kind: Kind[A] | type[A], stage: str, number: int = 0, verb: str = ""
     ) -> dict[str, A]: ...
 
     @t.overload
@@ -122,11 +122,11 @@ class StagedAction(FleetAction, t.Generic[AnyWork]):
     def answers(
         self,
         variable: str,
-        kind: Kind[A] | str,
+        kind: t.Any,
         stage: str,
         number: int = 0,
         verb: str = "",
-    ) -> dict[str, A] | dict[str, Answer]:
+    ) -> dict[str, t.Any]:
         """What each host of the play answered to this stage of this run, registered as
         ``variable``; ``verb`` is the one of another action's tasks."""
         expected = self._expected(stage, number, verb)

@@ -18,9 +18,20 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVir
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption import (
     decide as adopt_decision,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import answer_shapes, tables
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption import (
+    facts as adoption_facts,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
+    answer_shapes,
+    answers,
+    json_values,
+    tables,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.clone import decide as clone
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.console import decide as console
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.console import (
+    facts as console_facts,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.console import (
     report as screens_report,
 )
@@ -48,20 +59,29 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import (
     decide as purge_decision,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import facts as purge_facts
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import report as purge_report
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename import (
     decide as rename_decision,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename import facts as rename_facts
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import (
     decide as snapshot_decision,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import (
+    facts as snapshot_facts,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Defaults
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import (
     decide as state_decision,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import facts as state_facts
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.plan import Wanted
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.template import (
     decide as template_decision,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.template import (
+    facts as template_facts,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._wait import Progress
 from ansible_collections.fleet.virt.plugins.plugin_utils.console import _pages
@@ -173,13 +193,23 @@ MOVED = {
 }
 PURGED = {
     "name": "web1",
+    "uuid": "0000",
+    "changed": True,
+    "not_tried": False,
     "failed": True,
     "msg": "no",
     "removed": [{"kind": "volume", "path": "/a", "name": "a", "size_mib": 3}],
     "kept": [{"path": "/b", "reason": "it is a base image"}],
 }
 LOOK = {
-    "vms": [{"name": "web1", "volumes": [{"path": "/a", "shared": False, "pool_id": "8:1"}]}],
+    "vms": [
+        {
+            "name": "web1",
+            "uuid": "0000",
+            "phase": None,
+            "volumes": [{"path": "/a", "shared": False, "pool_id": "8:1"}],
+        }
+    ],
     "pool_ids": ["8:1"],
     "users": [{"file": "a", "users": ["domain 'x'"]}],
 }
@@ -189,7 +219,6 @@ GOOD: dict[str, Answer] = {
     "domains": {"domains": [DOMAIN]},
     "host_info": {"host": HOST_INFO},
     "images": {"images": [IMAGE]},
-    "pools": {"pool_ids": ["8:1"]},
     "made": {"vms": [{**MADE, "existed": True, "restart_required": True}]},
     "waited": {
         "vms": [
@@ -217,7 +246,15 @@ GOOD: dict[str, Answer] = {
     },
     "consoles": {
         "consoles": [
-            {"name": "web1", "lines": ["login:"], "read_to": 7, "failed": False, "msg": None}
+            {
+                "name": "web1",
+                "uuid": "0",
+                "lines": ["login:"],
+                "log": "/l",
+                "read_to": 7,
+                "failed": False,
+                "msg": None,
+            }
         ]
     },
     "console_look": {
@@ -237,10 +274,25 @@ GOOD: dict[str, Answer] = {
             {
                 "name": "web1",
                 "uuid": "0000",
-                "content": "",
+                "path": "/s/hv2/web1.png",
                 "file": "hv2/web1.png",
                 "width": 720,
                 "height": 400,
+                "changed": True,
+                "failed": False,
+                "msg": None,
+            }
+        ]
+    },
+    "captured": {
+        "screens": [
+            {
+                "name": "web1",
+                "uuid": "0000",
+                "content": "",
+                "width": 720,
+                "height": 400,
+                "failed": False,
                 "msg": None,
             }
         ]
@@ -254,6 +306,8 @@ GOOD: dict[str, Answer] = {
                 "candidate": True,
                 "specification": {"name": "web1", "disk_profile": "none", "nic_profile": "none"},
                 "problems": [],
+                "carried": None,
+                "refused": [],
             }
         ],
         "defined": [{"name": "web1", "uuid": "0000", "macs": ["52:54:00:00:00:01"], "phase": None}],
@@ -263,6 +317,7 @@ GOOD: dict[str, Answer] = {
         "vms": [
             {
                 "name": "web1",
+                "uuid": "0000",
                 "changed": True,
                 "failed": False,
                 "msg": None,
@@ -288,6 +343,7 @@ GOOD: dict[str, Answer] = {
         "vms": [
             {
                 "name": "web2",
+                "uuid": "0000",
                 "changed": True,
                 "failed": False,
                 "msg": None,
@@ -316,7 +372,21 @@ GOOD: dict[str, Answer] = {
             }
         ]
     },
-    "snapshot": {"vms": [{"name": "web1", "changed": True, "msg": None, "steps": ["x"]}]},
+    "snapshot": {
+        "vms": [
+            {
+                "name": "web1",
+                "uuid": "0000",
+                "changed": True,
+                "failed": False,
+                "not_tried": False,
+                "msg": None,
+                "steps": ["x"],
+                "snapshots": ["a"],
+                "current": "a",
+            }
+        ]
+    },
     "template_look": {
         "defined": [{"name": "web1", "uuid": "0000", "phase": None}],
         "volumes": [f"{'0' * 64}-web.qcow2"],
@@ -325,6 +395,7 @@ GOOD: dict[str, Answer] = {
         "vms": [
             {
                 "name": "web1",
+                "uuid": "0000",
                 "changed": True,
                 "failed": False,
                 "msg": None,
@@ -339,6 +410,7 @@ GOOD: dict[str, Answer] = {
                 "digest": "0" * 64,
                 "format": "qcow2",
                 "volume": f"{'0' * 64}-web.qcow2",
+                "path": f"/base/{'0' * 64}-web.qcow2",
                 "pool": "base",
                 "size_mib": 8,
             }
@@ -390,8 +462,12 @@ GOOD: dict[str, Answer] = {
         "vms": [
             {
                 "name": "web1",
+                "uuid": "0000",
                 "state": "running",
+                "before": "shutoff",
+                "autostart": False,
                 "changed": True,
+                "not_tried": False,
                 "steps": ["start"],
                 "msg": None,
                 "failed": False,
@@ -534,6 +610,8 @@ def read_purge(answer: Answer) -> None:
             purge_decision.require_unused(decision, seen)
         except FleetVirtError:
             pass
+    both = purge_decision.fleet({"hv1": copy.deepcopy(LOOK), "hv2": answer}, "pool_ids", None, [])
+    purge_decision.sole_pool_ids("hv2", both)
     alone = purge_decision.fleet({"hv2": answer}, "vms", None, [])
     decision = purge_decision.decide(["web1"], alone)
 
@@ -553,8 +631,8 @@ def read_adopt_look(answer: Answer) -> None:
 
 def read_snapshot_look(answer: Answer) -> None:
     seen = snapshot_decision.fleet({"hv1": {"vms": []}, "hv2": answer}, None, [])
-    assert snapshot_decision.decide(["web1"], seen) == {"hv2": ["web1"]}
     snapshot_decision.listing(["web1"], seen)
+    assert snapshot_decision.decide(["web1"], seen) == {"hv2": ["web1"]}
 
 
 def read_state_look(answer: Answer) -> None:
@@ -563,15 +641,18 @@ def read_state_look(answer: Answer) -> None:
     state_decision.decide(["web1"], ["web"], seen, Wanted("running"))
 
 
-def read_pools(answer: Answer) -> None:
-    both = {"hv1": copy.deepcopy(GOOD["pools"]), "hv2": answer}
-    purge_decision.sole_pool_ids("hv2", purge_decision.fleet(both, "pool_ids", None, []))
-
-
 def read_keys(answer: Answer) -> None:
     for entry in answer["kinds"].values():
         assert "".join((entry["ca"], entry["crl"], entry["certificate"])) is not None
     ", ".join([*answer["faults"], *answer["daemons"]])
+
+
+def read_captured(answer: Answer) -> None:
+    for screen in answer["screens"]:
+        assert isinstance(screen["content"], (str, type(None)))
+        assert isinstance(screen["failed"], bool)
+    saved = GOOD["screens"]["screens"][0]
+    read_screens({"screens": [{**saved, **screen} for screen in answer["screens"]]})
 
 
 def read_screens(answer: Answer) -> None:
@@ -624,6 +705,7 @@ READERS: dict[str, t.Callable[[Answer], t.Any]] = {
     ),
     "console_look": lambda answer: console.choose(["web1"], {"hv2": answer}, {}, "browser"),
     "screens": read_screens,
+    "captured": read_captured,
     "adopt_look": read_adopt_look,
     "adopted": lambda answer: adopt_decision.report(
         {"hv2": ["web1"]}, {"hv2": answer}, [], check=False
@@ -650,7 +732,6 @@ READERS: dict[str, t.Callable[[Answer], t.Any]] = {
         check=False,
     ),
     "purge_look": read_purge,
-    "pools": read_pools,
     "purged": lambda answer: purge_report.report(
         ["web1"], {"hv2": ["web1"]}, {"hv2": answer}, check=False
     ),
@@ -679,6 +760,50 @@ WRONG: tuple[t.Any, ...] = (
 MISSING = object()
 
 
+# Kinds of answers that are declared as types
+TYPES: dict[str, type[Answer]] = {
+    "console_look": console_facts.ConsoleLook,
+    "consoles": console_facts.ConsoleLogs,
+    "screens": console_facts.SavedScreens,
+    "captured": console_facts.CapturedScreens,
+    "adopt_look": adoption_facts.AdoptLook,
+    "adopted": adoption_facts.Adopted,
+    "rename_look": rename_facts.RenameLook,
+    "renamed": rename_facts.Renamed,
+    "snapshot_look": snapshot_facts.SnapshotLook,
+    "snapshot": snapshot_facts.Snapshotted,
+    "template_look": template_facts.TemplateLook,
+    "templated": template_facts.Templated,
+    "clone_look": template_facts.CloneLook,
+    "state_look": state_facts.StateLook,
+    "brought": state_facts.Brought,
+    "purge_look": purge_facts.PurgeLook,
+    "purged": purge_facts.Purged,
+}
+
+
+def _read(answer: Answer, kind: str) -> Answer | None:
+    """The answer as the controller takes it; None if it is refused as a whole."""
+    if kind in TYPES:
+        try:
+            return answers.read(answer, TYPES[kind])
+        except answers.UnsoundAnswerError:
+            return None
+    return answer if answer_shapes.problem(answer, kind) is None else None
+
+
+def _identities(answer: Answer) -> set[tuple[str, object]]:
+    """The name, UUID and MAC addresses of each VM, as far as these are what they must be."""
+    return {
+        (vm["name"], value)
+        for vms in answer.values()
+        for vm in (vms if isinstance(vms, list) else ())
+        if isinstance(vm, dict) and isinstance(vm.get("name"), str)
+        for value in (vm.get("uuid"), *json_values.as_list(vm.get("macs")))
+        if isinstance(value, str)
+    }
+
+
 def _places(value: t.Any, path: tuple[t.Any, ...] = ()) -> t.Iterator[tuple[t.Any, ...]]:
     if path:
         yield path
@@ -704,20 +829,25 @@ def _spoilt(answer: Answer, path: tuple[t.Any, ...], value: t.Any) -> Answer:
 
 @pytest.mark.parametrize("kind", GOOD)
 def test_a_good_answer_is_good(kind: str) -> None:
-    assert answer_shapes.problem(GOOD[kind], kind) is None
+    assert _read(GOOD[kind], kind) == GOOD[kind]
     READERS[kind](copy.deepcopy(GOOD[kind]))
 
 
 @pytest.mark.parametrize("kind", GOOD)
 def test_what_is_read_has_its_shape(kind: str) -> None:
-    keys = answer_shapes.SHAPES[kind]
+    keys = GOOD[kind].keys()
     refused = 0
     for path in _places(GOOD[kind]):
         for value in (MISSING, *WRONG):
-            answer = _spoilt(GOOD[kind], path, value)
-            if answer_shapes.problem(answer, kind) is not None:
+            spoilt = _spoilt(GOOD[kind], path, value)
+            answer = _read(spoilt, kind)
+            if answer is None:
                 refused += 1
                 continue
+            if answer != spoilt:  # one of its VMs is refused
+                refused += 1
+                assert _read(answer, kind) == answer
+                assert _identities(spoilt) <= _identities(answer)
             if any(answer.get(key) is None for key in keys):
                 continue  # no answer, which the reader sees
             try:
@@ -730,7 +860,7 @@ def test_what_is_read_has_its_shape(kind: str) -> None:
 
 
 def test_there_is_a_reader_for_every_kind() -> None:
-    assert set(GOOD) == set(READERS) == set(answer_shapes.SHAPES)
+    assert set(GOOD) == set(READERS) == {*answer_shapes.SHAPES, *TYPES}
 
 
 @pytest.mark.parametrize(

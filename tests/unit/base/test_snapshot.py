@@ -1,7 +1,7 @@
 # Copyright (c) 2026 Fleet Virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The types of the snapshot are what the modules document that they return."""
+"""The types of answers are what the modules document that they return."""
 
 from __future__ import annotations
 
@@ -11,8 +11,36 @@ import typing as t
 
 import pytest
 import yaml
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import snapshot
-from ansible_collections.fleet.virt.plugins.modules import virt_host_info, virt_query
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption import (
+    facts as adoption_facts,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import answers, snapshot
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.console import (
+    facts as console_facts,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import facts as purge_facts
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename import facts as rename_facts
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import (
+    facts as snapshot_facts,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import facts as state_facts
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.template import (
+    facts as template_facts,
+)
+from ansible_collections.fleet.virt.plugins.modules import (
+    virt_adopt,
+    virt_clone,
+    virt_console,
+    virt_console_log,
+    virt_host_info,
+    virt_purge,
+    virt_query,
+    virt_rename,
+    virt_screenshot,
+    virt_snapshot,
+    virt_state,
+    virt_template,
+)
 
 Documented = dict[str, dict[str, t.Any]]
 _WORDS = {str: "str", int: "int", bool: "bool", list: "list", dict: "dict"}
@@ -33,6 +61,8 @@ def without_none(hint: t.Any) -> t.Any:
 def compared(kind: t.Any, documented: Documented) -> t.Iterator[tuple[str, object, object]]:
     """Of each key where it is, what its type is, and what the documentation says."""
     hints = t.get_type_hints(kind)
+    if "error" not in kind.__required_keys__:  # what the controller says of a VM
+        hints.pop("error", None)
     keys = sorted(hints)
     yield kind.__name__, keys, sorted(documented)
     for key in hints.keys() & documented.keys():
@@ -57,6 +87,19 @@ def compared(kind: t.Any, documented: Documented) -> t.Iterator[tuple[str, objec
     [
         (snapshot.DomainEntry, virt_query, "domains"),
         (snapshot.PlacementEntry, virt_host_info, "host"),
+        (adoption_facts.AdoptedVm, virt_adopt, "vms"),
+        (answers.VmIdentity, virt_clone, "defined"),
+        (template_facts.CloneSource, virt_clone, "sources"),
+        (console_facts.ConsoleVm, virt_console, "consoles"),
+        (console_facts.ConsoleOutput, virt_console_log, "consoles"),
+        (purge_facts.PurgedVm, virt_purge, "vms"),
+        (rename_facts.RenamedVm, virt_rename, "vms"),
+        (rename_facts.RenameVm, virt_rename, "defined"),
+        (console_facts.SavedScreen, virt_screenshot, "screens"),
+        (snapshot_facts.SnapshottedVm, virt_snapshot, "vms"),
+        (state_facts.BroughtVm, virt_state, "vms"),
+        (template_facts.TemplatedVm, virt_template, "vms"),
+        (template_facts.CopiedImage, virt_template, "image"),
     ],
 )
 def test_a_type_is_what_its_module_returns(kind: type, module: types.ModuleType, key: str) -> None:

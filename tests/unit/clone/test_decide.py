@@ -36,7 +36,7 @@ _SPEC = {
 }
 _COPIED = {
     "hv1": {
-        "vms": [{"name": "web1", "failed": False, "msg": None}],
+        "vms": [{"name": "web1", "changed": True, "failed": False, "msg": None}],
         "images": [
             {
                 "target": "vda",
@@ -54,6 +54,7 @@ _COPIED = {
 
 def _source(name: str, **more: t.Any) -> dict[str, t.Any]:
     found = {"name": name, "phase": None, "specification": {**_SPEC, "name": name}}
+    found.update(carried=None, refused=[], clone_of=None)
     return {**found, "problems": [], "request": {"seed": {"user": "ops", "method": "auto"}}, **more}
 
 

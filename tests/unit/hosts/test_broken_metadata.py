@@ -17,7 +17,11 @@ import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption import export as described
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption import plan as adopt_plan
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import answer_shapes, metadata
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
+    answer_shapes,
+    answers,
+    metadata,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import effects_lookup as lookup
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
     Connection,
@@ -43,6 +47,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import plan as purge_plan
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename import effects as rename
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename import plan as rename_plan
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename.facts import RenameLook
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding import plan as seeding
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import plan as snapshots
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots.facts import (
@@ -50,6 +55,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots.facts 
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import effects as state
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import plan as state_plan
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.facts import StateLook
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage import (
     read_file_users as ownership,
 )
@@ -127,8 +133,9 @@ def test_listing_names_the_vm_and_the_remedy(connection: Connection) -> None:
     assert f"virsh metadata bad {metadata.NAMESPACE} --remove" in str(errors["bad"])
     looked = json.loads(json.dumps(migration_look.look(connection, [], "base", "", every=True)))
     assert answer_shapes.problem(looked, "migrate_look") is None
-    assert answer_shapes.problem({**rename.look(connection)}, "rename_look") is None
-    assert answer_shapes.problem(state.look(connection, ["bad"], ["g"]), "state_look") is None
+    renaming, states = rename.look(connection), state.look(connection, ["bad"], ["g"])
+    assert answers.read(renaming, RenameLook) == renaming
+    assert answers.read(states, StateLook) == states
 
 
 def _switched(connection: Connection, name: str, *, check: bool) -> dict[str, t.Any]:

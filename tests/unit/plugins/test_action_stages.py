@@ -15,6 +15,7 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.envelope import Work
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.facts import Purged
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
 
 ANSWER = {"changed": True, "vms": []}
@@ -129,8 +130,8 @@ def test_answers_are_those_of_round_that_is_meant() -> None:
     """hv2's task of this round was skipped, or another round's answer stands there."""
     answer = _worked(_staged({"stage": "act", "round": 1}))
     action = _staged({"stage": "decide"}, virt_purged=answer)
-    assert action.answers("virt_purged", "purged", "act", 1)["hv2"] == ANSWER
-    stale = action.answers("virt_purged", "purged", "act", 2)["hv2"]
+    assert action.answers("virt_purged", Purged, "act", 1)["hv2"] == ANSWER
+    stale = action.answers("virt_purged", Purged, "act", 2)["hv2"]
     assert stale["failed"]
     assert "its round is 1" in str(stale["msg"])
 

@@ -25,7 +25,7 @@ def look(
     found = []
     for name, volume in vms:
         place = {"path": f"/pool/{name}.qcow2", "shared": False, "pool_id": None}
-        found.append({"name": name, "uuid": uuid, "volumes": [{**place, **volume}]})
+        found.append({"name": name, "uuid": uuid, "phase": None, "volumes": [{**place, **volume}]})
     return {"vms": found, "pool_ids": list(ids), "users": []}
 
 

@@ -238,7 +238,8 @@ def test_all_must_answer_before_and_after() -> None:
 
 
 def test_what_is_told() -> None:
-    good = {"name": "b", "changed": True, "failed": False, "msg": None, "steps": ["rename a to b"]}
+    good = {"name": "b", "changed": True, "failed": False, "msg": None, "kept": []}
+    good["steps"] = ["rename a to b"]
     text, failures = rename_decision.report(
         "a", "b", "hv1", {"hv1": {"vms": [good]}}, "", check=False
     )

@@ -24,7 +24,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.plan impor
 
 def look(*names: str, groups: tuple[str, ...] = ()) -> dict[str, t.Any]:
     return {
-        "vms": [{"name": name, "uuid": name, "phase": None, "groups": groups} for name in names]
+        "vms": [
+            {"name": name, "uuid": name, "phase": None, "groups": groups, "start_order": None}
+            for name in names
+        ]
     }
 
 
@@ -79,7 +82,10 @@ def test_what_is_not_proven_is_refused(
 
 
 def entry(name: str, **more: t.Any) -> dict[str, t.Any]:
-    return {"name": name, "state": "running", "changed": True, "steps": ["start"], **more}
+    return {
+        **{"name": name, "state": "running", "before": "shutoff", "changed": True, "msg": None},
+        **{"steps": ["start"], **more},
+    }
 
 
 def test_every_name_has_a_row_and_whoever_said_nothing_has_failed() -> None:

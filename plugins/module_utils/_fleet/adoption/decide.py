@@ -15,56 +15,18 @@ from dataclasses import dataclass, field
 
 from ..._errors import PlanRefused
 from ..base import duplicate_vm as twice
-from ..base.json_values import as_list, as_mappings, as_text
 from ..base.names import playbook_command, require_named, valid_vm_name
 from ..base.results import word
 from ..base.tables import clean, table
 from ..engine import located, proofs
-from ..engine.outcomes import Answer, outcomes
+from ..engine.outcomes import outcomes
 from ..spec.domain import Defaults, from_options
+from .facts import AdoptableVm, Adopted, AdoptedVm, AdoptLook, DefinedVm
 
 _HEADS = ["VM", "HYPERVISOR", "RESULT", "OWN DISKS", "WHAT"]
 
 
-@dataclass(frozen=True)
-class Vm:
-    """A VM that may be adopted, where it was found."""
-
-    name: str
-    uuid: str | None
-    phase: str | None
-    candidate: bool
-    specification: Mapping[str, object] | None
-    problems: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Defined:
-    """Any VM of a hypervisor."""
-
-    host: str
-    name: str
-    uuid: str | None
-    macs: tuple[str, ...]
-    phase: str | None
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What one hypervisor answered."""
-
-    vms: tuple[Vm, ...]
-    defined: tuple[Defined, ...]
-    pool_ids: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Fleet:
-    """What each hypervisor of the play answered. ``silent`` did not respond and are not declared
-    lost."""
-
-    answers: Mapping[str, Seen]
-    silent: located.Silences
+Fleet = located.Fleet[AdoptLook]
 
 
 @dataclass
@@ -78,40 +40,10 @@ class Decision:
 
 
 def fleet(
-    registered: Mapping[str, Answer], expected: t.Sequence[str] | None, lost: t.Sequence[str]
+    registered: Mapping[str, AdoptLook], expected: t.Sequence[str] | None, lost: t.Sequence[str]
 ) -> Fleet:
-    """Parse the registered results; raises PlanRefused as :func:`located.sort` does."""
-    answers, silent = located.sort(registered, "defined", expected, lost)
-    return Fleet({name: _seen(name, answer) for name, answer in answers.items()}, silent)
-
-
-def _seen(host: str, answer: Answer) -> Seen:
-    vms = tuple(
-        Vm(
-            str(vm["name"]),
-            as_text(vm.get("uuid")),
-            as_text(vm.get("phase")),
-            bool(vm.get("candidate")),
-            _mapping(vm.get("specification")),
-            tuple(map(str, as_list(vm.get("problems")))),
-        )
-        for vm in as_mappings(answer.get("vms"))
-    )
-    defined = tuple(
-        Defined(
-            host,
-            str(vm["name"]),
-            as_text(vm.get("uuid")),
-            tuple(str(mac).lower() for mac in as_list(vm.get("macs"))),
-            as_text(vm.get("phase")),
-        )
-        for vm in as_mappings(answer.get("defined"))
-    )
-    return Seen(vms, defined, tuple(map(str, as_list(answer.get("pool_ids")))))
-
-
-def _mapping(value: object) -> Mapping[str, object] | None:
-    return value if isinstance(value, Mapping) else None
+    """Who answered; raises PlanRefused as :func:`located.sort` does."""
+    return located.sort(registered, "defined", expected, lost)
 
 
 def decide(
@@ -140,28 +72,31 @@ def decide(
         )
     decision = Decision(shared_ids=_shared_ids(seen))
     taken = {name.lower() for name in hypervisors}
-    everybody = [vm for answer in seen.answers.values() for vm in answer.defined]
+    everybody = [
+        (where, vm) for where, answer in seen.answers.items() for vm in answer.get("defined") or ()
+    ]
     for where, answer in seen.answers.items():
         if host not in (None, where):
             continue
-        for vm in answer.vms:
-            if names and vm.name not in names:
+        for vm in answer.get("vms") or ():
+            name, why = vm["name"], vm.get("error")
+            if names and name not in names:
                 continue
-            problems = [*vm.problems, *_clashes(vm, where, everybody)]
-            if vm.name.lower() in taken:
+            problems = [*([why] if why else vm["problems"]), *_clashes(vm, where, everybody)]
+            if name.lower() in taken:
                 command = playbook_command(
-                    "rename", vm_name=vm.name, vm_new_name=valid_vm_name(f"{vm.name}-vm")
+                    "rename", vm_name=name, vm_new_name=valid_vm_name(f"{name}-vm")
                 )
                 problems.append(
-                    f"{vm.name!r} is the name of a hypervisor; rename the VM, while it is shut off,"
+                    f"{name!r} is the name of a hypervisor; rename the VM, while it is shut off,"
                     f" with {command}"
                 )
-            problems += _unread(vm, defaults)
+            problems += [] if problems else _unread(vm, defaults)
             if problems:
-                decision.refused.append(f"{vm.name} on {where}: {clean('; '.join(problems))}")
+                decision.refused.append(f"{name} on {where}: {clean('; '.join(problems))}")
             else:
-                decision.shares.setdefault(where, []).append(vm.name)
-    there = {vm.name for answer in seen.answers.values() for vm in answer.vms}
+                decision.shares.setdefault(where, []).append(name)
+    there = {vm["name"] for answer in seen.answers.values() for vm in answer.get("vms") or ()}
     decision.refused += [
         f"no hypervisor has a VM {name!r}; fleet.virt.list shows the VMs"
         for name in dict.fromkeys(names)
@@ -171,61 +106,66 @@ def decide(
 
 
 def _shared_ids(seen: Fleet) -> list[str]:
-    ids = [one for answer in seen.answers.values() for one in set(answer.pool_ids)]
+    ids = [one for answer in seen.answers.values() for one in set(answer.get("pool_ids") or ())]
     return sorted({one for one in ids if ids.count(one) > 1})
 
 
-def _clashes(vm: Vm, where: str, everybody: t.Sequence[Defined]) -> list[str]:
+def _clashes(
+    vm: AdoptableVm, where: str, everybody: t.Sequence[tuple[str, DefinedVm]]
+) -> list[str]:
     """Other VMs with the name, UUID or a MAC address of a VM."""
     problems = []
-    others = [domain for domain in everybody if (domain.host, domain.name) != (where, vm.name)]
-    own = next(
-        (domain for domain in everybody if (domain.host, domain.name) == (where, vm.name)), None
-    )
-    named = [other for other in others if other.name.lower() == vm.name.lower()]
-    if named:
-        other_name = playbook_command(
-            "rename", vm_name=vm.name, vm_new_name=valid_vm_name(f"{vm.name}-2")
-        )
-        phases = {other.host: other.phase for other in named if other.name == vm.name}
-        if phases:
-            uuids = [vm.uuid, *(other.uuid for other in named if other.name == vm.name)]
-            problems.append(twice.duplicate_vm_message(vm.name, {**phases, where: vm.phase}, uuids))
-        problems += [
-            f"{other.name!r} on {other.host} differs only in case; VM names are unique, ignoring"
-            f" case: rename one of them, while it is shut off: {other_name}"
-            for other in named
-            if other.name != vm.name
-        ]
-    for other in others:
-        if other not in named and vm.uuid is not None and other.uuid == vm.uuid:
-            problems.append(f"{other.name!r} on {other.host} has the same UUID {vm.uuid}")
-        same = sorted(set(other.macs) & set(own.macs if own else ()))
-        if same and other not in named:
+    name, uuid = vm["name"], vm["uuid"]
+    others = [(host, other) for host, other in everybody if (host, other["name"]) != (where, name)]
+    own = next((own for host, own in everybody if (host, own["name"]) == (where, name)), None)
+    macs = _macs(own) if own is not None else set()
+    named = [(host, other) for host, other in others if other["name"].lower() == name.lower()]
+    phases = {host: other["phase"] for host, other in named if other["name"] == name}
+    if phases:
+        uuids = [uuid, *(other["uuid"] for _host, other in named if other["name"] == name)]
+        problems.append(twice.duplicate_vm_message(name, {**phases, where: vm["phase"]}, uuids))
+    command = playbook_command("rename", vm_name=name, vm_new_name=valid_vm_name(f"{name}-2"))
+    problems += [
+        f"{other['name']!r} on {host} differs only in case; VM names are unique, ignoring case:"
+        f" rename one of them, while it is shut off: {command}"
+        for host, other in named
+        if other["name"] != name
+    ]
+    for host, other in others:
+        if (host, other) in named:
+            continue
+        if uuid is not None and other["uuid"] == uuid:
+            problems.append(f"{other['name']!r} on {host} has the same UUID {uuid}")
+        same = sorted(_macs(other) & macs)
+        if same:
             problems.append(
-                f"{other.name!r} on {other.host} also has the MAC address {', '.join(same)}; give"
-                " one of them another"
+                f"{other['name']!r} on {host} also has the MAC address {', '.join(same)}; give one"
+                " of them another"
             )
     return problems
 
 
-def _unread(vm: Vm, defaults: Defaults) -> list[str]:
+def _macs(vm: DefinedVm) -> set[str]:
+    return {mac.lower() for mac in vm["macs"]}
+
+
+def _unread(vm: AdoptableVm, defaults: Defaults) -> list[str]:
     """Why the specification cannot be read here."""
-    if vm.problems or not vm.candidate:
+    if vm["problems"] or not vm["candidate"]:
         return []
-    if vm.specification is None or vm.specification.get("name") != vm.name:
+    if vm["specification"] is None or vm["specification"].get("name") != vm["name"]:
         return ["its hypervisor returned no specification"]
-    _domain, problems = from_options(vm.specification, defaults=defaults)
+    _domain, problems = from_options(vm["specification"], defaults=defaults)
     return [f"{one.path}: {one.message}" for one in problems]
 
 
 def specifications(decision: Decision, seen: Fleet) -> list[Mapping[str, object]]:
     """Those of the VMs that are adopted, by name, as :func:`report` has them."""
     by_name = {
-        vm.name: vm.specification
+        vm["name"]: vm["specification"]
         for host, names in decision.shares.items()
-        for vm in seen.answers[host].vms
-        if vm.name in names and vm.candidate and vm.specification is not None
+        for vm in seen.answers[host].get("vms") or ()
+        if vm["name"] in names and vm["candidate"] and vm["specification"] is not None
     }
     return [by_name[name] for name in sorted(by_name)]
 
@@ -241,7 +181,7 @@ class Report:
 
 def report(
     shares: Mapping[str, t.Sequence[str]],
-    answers: Mapping[str, Answer],
+    answers: Mapping[str, Adopted],
     refused: t.Sequence[str],
     *,
     check: bool,
@@ -250,28 +190,23 @@ def report(
     rows: list[list[str | None]] = []
     vms: dict[str, Mapping[str, object]] = {}
     failures = list(refused)
-    for vm in outcomes(shares, answers):
-        entry = vm.entry or {}
-        spec = _mapping(entry.get("specification"))
-        outcome = word(vm.entry, "would be adopted" if check else "adopted", vm.problem)
+    for vm in outcomes(shares, answers, AdoptedVm):
+        entry = vm.entry
+        outcome = word(entry, "would be adopted" if check else "adopted", vm.problem)
         notes = []
         if vm.problem is not None:
             failures.append(vm.problem)
-        else:
-            if entry.get("msg"):
-                notes.append(str(entry["msg"]))
-            elif spec is not None:
-                vms[vm.name] = spec
-                left = list(map(str, as_list(entry.get("undescribed"))))
-                notes += [f"not described: {', '.join(left)}"] if left else []
-            notes += [f"{kept['path']}: {kept['reason']}" for kept in _kept(entry)]
-        owned = ", ".join(map(str, as_list(entry.get("owned")))) or "-"
-        head = [vm.name, vm.host, outcome, owned]
+        elif entry is not None:
+            if entry["msg"]:
+                notes.append(entry["msg"])
+            elif entry["specification"] is not None:
+                vms[vm.name] = entry["specification"]
+                left = ", ".join(entry["undescribed"])
+                notes += [f"not described: {left}"] if left else []
+            notes += [f"{file['path']}: {file['reason']}" for file in entry["kept"]]
+        owned = ", ".join(entry["owned"]) if entry is not None else ""
+        head = [vm.name, vm.host, outcome, owned or "-"]
         rows.append([*head, notes[0] if notes else None])
         rows += [["", "", "", "", note] for note in notes[1:]]
     text = table(_HEADS, rows) + "\n" if rows else "no VM to adopt\n"
     return Report(text, [vms[name] for name in sorted(vms)], failures)
-
-
-def _kept(entry: Mapping[str, object]) -> list[Mapping[str, object]]:
-    return list(as_mappings(entry.get("kept")))

@@ -36,6 +36,7 @@ from ..storage import read_file_users as ownership
 from ..storage.read_file_users import PoolPlace, References
 from . import export as described
 from . import plan as adopt_plan
+from .facts import AdoptLook
 from .plan import Adopt, Disk, Facts, Kept, Options
 
 if t.TYPE_CHECKING:
@@ -103,7 +104,7 @@ def run(
     return verb.run(connection, names, planned, _ACTIONS.carry_out, check=check, together=False)
 
 
-def look(connection: Connection, names: t.Sequence[str], pool: str) -> dict[str, object]:
+def look(connection: Connection, names: t.Sequence[str], pool: str) -> AdoptLook:
     """The selected domains with their specifications, and what other hypervisors must know of this
     one. Changes nothing."""
     _require_local(connection)
@@ -131,7 +132,7 @@ def look(connection: Connection, names: t.Sequence[str], pool: str) -> dict[str,
             for job in jobs
         ],
         "defined": [
-            {key: vm[key] for key in ("name", "uuid", "macs", "phase")}
+            {"name": vm["name"], "uuid": vm["uuid"], "phase": vm["phase"], "macs": vm["macs"]}
             for vm in placement_facts.defined(connection)
         ],
         "pool_ids": sorted(

@@ -133,15 +133,6 @@ _MOVED: Fields = {
     "seconds": (int, float, str, _NONE),
     "downtime_ms": (int, float, str, _NONE),
 }
-_PURGED: Fields = {
-    "name": _NAME,
-    "failed": _FLAG,
-    "not_tried?": _FLAG,
-    "msg": _TEXT,
-    "removed": [{"kind": _TEXT, "path": _TEXT, "name": _TEXT, "size_mib": _NUMBER}],
-    "kept": [{"path": _TEXT, "reason": _TEXT}],
-}
-_VOLUME: Fields = {"path": _TEXT, "shared": _FLAG, "pool_id": _TEXT}
 _MADE: Fields = {"name": _NAME, "changed": _FLAG, "failed": _FLAG, "msg": _TEXT}
 _PROVISIONED: Fields = {
     **_MADE,
@@ -154,13 +145,6 @@ _PROVISIONED: Fields = {
     "note?": _TEXT,
 }
 
-_ADOPTED: Fields = {
-    **_MADE,
-    "specification": (dict, _NONE),
-    "undescribed": _TEXTS,
-    "owned": _TEXTS,
-    "kept": [{"path": str, "reason": str}],
-}
 _WAITING: Fields = {
     "name": _NAME,
     "address": _TEXT,
@@ -178,7 +162,6 @@ SHAPES: t.Mapping[str, Fields] = {
     "domains": {"domains": [_DOMAIN]},
     "host_info": {"host": _HOST_INFO},
     "images": {"images": [_IMAGE]},
-    "pools": {"pool_ids": _TEXTS},
     "made": {"vms": [_PROVISIONED]},
     "waited": {
         "vms": [
@@ -208,146 +191,6 @@ SHAPES: t.Mapping[str, Fields] = {
     "claims": {
         "host": _HOST,
         "vms": [{**_PROVISIONED, "refused": _FLAG}],
-    },
-    "purge_look": {
-        "vms": [{"name": _NAME, "uuid?": _TEXT, "phase?": _TEXT, "volumes": [_VOLUME]}],
-        "pool_ids": _TEXTS,
-        "users": [{"file": str, "users": _TEXTS}],
-    },
-    "purged": {"vms": [_PURGED]},
-    "consoles": {
-        "consoles": [
-            {
-                "name": _NAME,
-                "lines": _TEXTS,
-                "read_to?": _NUMBER,
-                "failed?": _FLAG,
-                "msg": _TEXT,
-            }
-        ],
-    },
-    "console_look": {
-        "consoles": [
-            {
-                "name": _NAME,
-                "uuid": _TEXT,
-                "state": _TEXT,
-                "phase": _TEXT,
-                "screens": _TEXTS,
-                "serial": _FLAG,
-            }
-        ],
-    },
-    "screens": {
-        "screens": [
-            {
-                "name": _NAME,
-                "content?": _TEXT,
-                "file?": _TEXT,
-                "width?": _NUMBER,
-                "height?": _NUMBER,
-                "failed?": _FLAG,
-                "msg": _TEXT,
-            }
-        ]
-    },
-    "adopt_look": {
-        "vms": [
-            {
-                "name": _NAME,
-                "uuid": _TEXT,
-                "phase": _TEXT,
-                "candidate": _FLAG,
-                "specification": (dict, _NONE),
-                "problems": _TEXTS,
-            }
-        ],
-        "defined": [{"name": _NAME, "uuid": _TEXT, "macs": _TEXTS, "phase": _TEXT}],
-        "pool_ids": _TEXTS,
-    },
-    "adopted": {"vms": [_ADOPTED]},
-    "rename_look": {
-        "defined": [
-            {"name": _NAME, "uuid": _TEXT, "phase": _TEXT, "managed": _FLAG, "renamed_from": _TEXT}
-        ],
-    },
-    "renamed": {"vms": [{**_MADE, "steps": _TEXTS, "kept": [{"path": _TEXT, "reason": _TEXT}]}]},
-    "snapshot_look": {
-        "vms": [
-            {
-                "name": _NAME,
-                "uuid": _TEXT,
-                "phase": _TEXT,
-                "snapshots": [
-                    {
-                        "name": str,
-                        "parent": _TEXT,
-                        "current": bool,
-                        "created": _NUMBER,
-                        "state": _TEXT,
-                        "kind": _TEXT,
-                        "managed": bool,
-                    }
-                ],
-            }
-        ],
-    },
-    "snapshot": {
-        "vms": [
-            {"name": _NAME, "not_tried?": _FLAG, "changed?": _FLAG, "steps?": _TEXTS, "msg?": _TEXT}
-        ]
-    },
-    "template_look": {
-        "defined": [{"name": _NAME, "uuid": _TEXT, "phase": _TEXT}],
-        "volumes": _TEXTS,
-    },
-    "clone_look": {
-        "defined": [{"name": _NAME, "uuid": _TEXT, "phase": _TEXT}],
-        "alone": _TEXT,
-        "sources": [
-            {
-                "name": _NAME,
-                "phase": _TEXT,
-                "specification": (dict, _NONE),
-                "problems": _TEXTS,
-                "carried": _TEXT,
-                "refused": _TEXTS,
-                "request": (dict, _NONE),
-                "clone_of": _TEXT,
-            }
-        ],
-    },
-    "templated": {
-        "vms": [{**_MADE, "steps": _TEXTS, "consistency": _TEXT}],
-        "images": [
-            {
-                "target": str,
-                "name": _NAME,
-                "digest": str,
-                "format": str,
-                "volume": str,
-                "pool": str,
-                "size_mib": _NUMBER,
-            }
-        ],
-    },
-    "state_look": {
-        "vms": [
-            {"name": _NAME, "uuid": _TEXT, "phase": _TEXT, "groups": _TEXTS, "start_order": _NUMBER}
-        ],
-    },
-    "brought": {
-        "vms": [
-            {
-                "name": _NAME,
-                "state": _TEXT,
-                "before?": _TEXT,
-                "not_tried?": _FLAG,
-                "changed?": _FLAG,
-                "steps?": _TEXTS,
-                "msg?": _TEXT,
-            }
-        ]
     },
     "migrate_look": {
         "host": _SOURCE,

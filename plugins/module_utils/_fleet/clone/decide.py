@@ -18,15 +18,17 @@ from dataclasses import dataclass, field
 
 from ..._errors import PlanRefused
 from ..._units import MIB
-from ..base.json_values import as_list, as_mapping, as_mappings, as_text
+from ..base.answers import VmIdentity
+from ..base.json_values import as_mapping, as_mappings
 from ..base.metadata import UNREADABLE
 from ..base.names import require_named
 from ..base.results import GENERATED
 from ..engine import leases, located, proofs
-from ..engine.outcomes import Answer, outcomes
+from ..engine.outcomes import outcomes
 from ..spec import leftovers
 from ..spec.settings import VM
 from ..storage import base_name
+from ..template.facts import CloneLook, CloneSource, Templated, TemplatedVm
 from .options import MODES
 
 _COPY = "-copy-"
@@ -43,25 +45,7 @@ _DISKS = ("image", "disks", "disk_profile")
 _NOT_DESCRIBED = ("image", "seed", "host", "zone", "tags", "wait", "ssh_public_keys")
 
 
-@dataclass(frozen=True)
-class Vm:
-    """A VM of a hypervisor; ``source`` describes it if it is the source or the copy in
-    question."""
-
-    name: str
-    uuid: str | None
-    phase: str | None
-    source: Answer
-
-
-@dataclass(frozen=True)
-class Fleet:
-    """The VMs of each hypervisor of the play; ``peer_error`` says why a hypervisor gets no images
-    from others, or gives none. ``silent`` did not respond and are not declared lost."""
-
-    vms_by_host: Mapping[str, tuple[Vm, ...]]
-    peer_error: Mapping[str, str]
-    silent: located.Silences
+Fleet = located.Fleet[CloneLook]
 
 
 @dataclass(frozen=True)
@@ -105,28 +89,23 @@ def decision_of(values: Mapping[str, object]) -> Decision:
 
 
 def fleet(
-    registered: Mapping[str, Answer], expected: t.Sequence[str] | None, lost: t.Sequence[str]
+    registered: Mapping[str, CloneLook], expected: t.Sequence[str] | None, lost: t.Sequence[str]
 ) -> Fleet:
-    """Parse the registered results; raises PlanRefused as :func:`located.sort` does."""
-    answers, silent = located.sort(registered, "defined", expected, lost)
-    return Fleet(
-        {name: _vms(answer) for name, answer in answers.items()},
-        {name: as_text(answer.get("alone")) or "" for name, answer in answers.items()},
-        silent,
-    )
+    """Who answered; raises PlanRefused as :func:`located.sort` does."""
+    return located.sort(registered, "defined", expected, lost)
 
 
-def _vms(answer: Answer) -> tuple[Vm, ...]:
-    sources = {str(one.get("name")): one for one in as_mappings(answer.get("sources"))}
-    return tuple(
-        Vm(
-            str(vm["name"]),
-            as_text(vm.get("uuid")),
-            as_text(vm.get("phase")),
-            sources.get(str(vm["name"]), {}),
-        )
-        for vm in as_mappings(answer.get("defined"))
-    )
+def _vms_by_host(seen: Fleet) -> dict[str, list[VmIdentity]]:
+    return {host: answer.get("defined") or [] for host, answer in seen.answers.items()}
+
+
+def _source_on(host: str, name: str, seen: Fleet) -> CloneSource | None:
+    """How the VM is described, if it is the source or the copy in question, and could be read."""
+    sources = seen.answers[host].get("sources") or ()
+    source = next((source for source in sources if source["name"] == name), None)
+    if source is not None and source.get("error"):
+        raise PlanRefused(f"{name!r} on {host}: {source.get('error')}")
+    return source
 
 
 def decide(
@@ -151,56 +130,62 @@ def decide(
             f"a VM {name!r} may be on a hypervisor that did not respond ({proofs.named(missing)});"
             f" {proofs.remedy(missing)}"
         )
-    locations = located.locate([name], seen.vms_by_host, seen.silent)
+    locations = located.locate([name], _vms_by_host(seen), seen.silent)
     if locations.problems:
         raise PlanRefused("; ".join(locations.problems))
     place = locations.places.get(name)
     if place is not None:
-        decided = _existing(name, clone_of, mode, *place)
+        host, vm = place
+        source = _source_on(host, name, seen)
+        decided = _existing(name, clone_of, mode, host, vm["phase"], source)
         if decided.state == "there":
             return decided
-        source = _source(clone_of, seen, requested)
-        return Decision("begun", source, decided.mode, "", decided.volumes)
+        host = _source_host(clone_of, seen, requested)
+        return Decision("begun", host, decided.mode, "", decided.volumes)
     taken = [
-        f"{vm.name!r} is on {host}; VM names are unique, ignoring case: choose another"
-        for host, vms in seen.vms_by_host.items()
+        f"{vm['name']!r} is on {host}; VM names are unique, ignoring case: choose another"
+        for host, vms in _vms_by_host(seen).items()
         for vm in vms
-        if vm.name.lower() == name.lower()
+        if vm["name"].lower() == name.lower()
     ]
     if taken:
         raise PlanRefused("; ".join(taken))
-    host = _source(clone_of, seen, requested)
+    host = _source_host(clone_of, seen, requested)
     return Decision("new", host, mode or MODES[0], f"{clone_of}{_COPY}{token}")
 
 
-def _source(clone_of: str, seen: Fleet, requested: t.Collection[str]) -> str:
+def _source_host(clone_of: str, seen: Fleet, requested: t.Collection[str]) -> str:
     """The hypervisor of the VM that is copied."""
-    locations = located.locate([clone_of], seen.vms_by_host, seen.silent)
+    locations = located.locate([clone_of], _vms_by_host(seen), seen.silent)
     problems = list(locations.problems)
     if locations.absent and not problems:
         problems.append(f"no hypervisor has a VM {clone_of!r}; fleet.virt.list shows the VMs")
     if problems:
         raise PlanRefused("; ".join(problems))
     host, vm = locations.places[clone_of]
-    if vm.source.get("specification") is None:
+    source = _source_on(host, clone_of, seen)
+    if source is None or source["specification"] is None:
         _require_complete(vm)
-        why = "; ".join(map(str, as_list(vm.source.get("problems")))) or "it cannot be described"
+        why = "; ".join(source["problems"] if source else ()) or "it cannot be described"
         raise PlanRefused(f"{clone_of!r} on {host} cannot be copied: {why}")
-    _require_copyable(vm, host, requested)
+    _require_copyable(vm, source, host, requested)
     return host
 
 
-def _require_complete(vm: Vm) -> None:
+def _require_complete(vm: VmIdentity) -> None:
     """Raise PlanRefused if another run changes the VM: what its definition lacks or has beyond
     need not be mended. One that can be copied nevertheless is waited for on its hypervisor."""
-    if vm.phase not in (None, UNREADABLE):
-        raise PlanRefused(leases.in_phase(vm.name, vm.phase, None, ", before the VM is copied"))
+    if vm["phase"] not in (None, UNREADABLE):
+        before = ", before the VM is copied"
+        raise PlanRefused(leases.in_phase(vm["name"], vm["phase"], None, before))
 
 
-def _require_copyable(vm: Vm, host: str, requested: t.Collection[str]) -> None:
+def _require_copyable(
+    vm: VmIdentity, source: CloneSource, host: str, requested: t.Collection[str]
+) -> None:
     """Raise PlanRefused if the copy would lack something of its source without a word."""
-    refused = leftovers.not_at(map(str, as_list(vm.source.get("refused"))), VM, requested)
-    spec = as_mapping(vm.source.get("specification"))
+    refused = leftovers.not_at(source["refused"], VM, requested)
+    spec = source["specification"] or {}
     if "serials" not in requested:
         refused += [
             f"devices/serial[@type='{one.get('type')}']"
@@ -213,22 +198,29 @@ def _require_copyable(vm: Vm, host: str, requested: t.Collection[str]) -> None:
     names = dict.fromkeys(f"vm_{one}" for one in leftovers.settings_at(refused, VM))
     own = f", or request the copy's own with {' and '.join(names)}" if names else ""
     raise PlanRefused(
-        f"{vm.name!r} on {host} cannot be copied: the copy would lack"
+        f"{vm['name']!r} on {host} cannot be copied: the copy would lack"
         f" {', '.join(dict.fromkeys(refused))} of its definition, which two VMs cannot share, or"
-        f" which is not known here; remove that from it (virsh edit {vm.name}){own}"
+        f" which is not known here; remove that from it (virsh edit {vm['name']}){own}"
     )
 
 
-def _existing(name: str, clone_of: str, mode: str | None, host: str, vm: Vm) -> Decision:
+def _existing(
+    name: str,
+    clone_of: str,
+    mode: str | None,
+    host: str,
+    phase: str | None,
+    source: CloneSource | None,
+) -> Decision:
     """Check whether a VM with the name of the copy is that copy."""
-    request = as_mapping(vm.source.get("request"))
+    request = (source["request"] if source else None) or {}
     disks = [one for one in as_mappings(request.get("disks")) if one.get("image") is not None]
     volumes = {
         str(one.get("name")): str(as_mapping(one["image"]).get("value") or "") for one in disks
     }
     known = all(_is_base(*one.split("/", 1)) for one in volumes.values() if "/" in one)
     known = known and all("/" in one for one in volumes.values())
-    if as_text(vm.source.get("clone_of")) != clone_of or not volumes or not known:
+    if source is None or source["clone_of"] != clone_of or not volumes or not known:
         raise PlanRefused(
             f"a VM {name!r} already exists on {host} and is not a copy of {clone_of!r}; choose"
             " another name, or remove it first"
@@ -239,7 +231,7 @@ def _existing(name: str, clone_of: str, mode: str | None, host: str, vm: Vm) -> 
             f"{name!r} on {host} already is a {is_mode} copy of {clone_of!r}, requested is a {mode}"
             " one; choose another name, or remove it first"
         )
-    if vm.phase in _BEGUN:
+    if phase in _BEGUN:
         return Decision("begun", host, is_mode, "", volumes)
     return Decision("there", host, is_mode, "", volumes)
 
@@ -261,7 +253,7 @@ def wanted(
     clone_of: str,
     decision: Decision,
     seen: Fleet,
-    copied: Mapping[str, Answer],
+    copied: Mapping[str, Templated],
     overrides: Mapping[str, object],
 ) -> Wanted:
     """The copy as the request of any VM; raises PlanRefused if its source was not copied."""
@@ -273,20 +265,19 @@ def wanted(
         )
     if decision.state == "there":
         # its present state, so that only differing requests change anything
-        mine = next(vm for vm in seen.vms_by_host[decision.host] if vm.name == name)
-        spec = _described(mine, decision.host)
+        spec, _copy = _described(name, decision.host, seen)
         spec.pop("start", None)
         volumes = decision.volumes or {}
         return Wanted([{**spec, **overrides, "name": name}], {}, _intermediate(decision, volumes))
-    source = next(vm for vm in seen.vms_by_host[decision.host] if vm.name == clone_of)
     volumes = decision.volumes or {}
     images: dict[str, dict[str, object]] = {}
     if decision.state == "new":
         volumes, images = _made(clone_of, decision.host, copied)
-    spec = _of_source(_described(source, decision.host), source.source, volumes, decision.mode)
-    if any(seen.peer_error.values()) and "host" not in overrides:
+    described, source = _described(clone_of, decision.host, seen)
+    spec = _of_source(described, source, volumes, decision.mode)
+    if any(answer.get("alone") for answer in seen.answers.values()) and "host" not in overrides:
         spec["host"] = decision.host  # where the images are: they cannot travel
-    carried = as_text(source.source.get("carried"))
+    carried = source["carried"]
     return Wanted(
         [{**spec, **overrides, "name": name}],
         images,
@@ -310,10 +301,11 @@ def _is_base(pool: str, volume: str, digest: str | None = None) -> bool:
     return _POOL.fullmatch(pool) is not None
 
 
-def _described(vm: Vm, host: str) -> dict[str, object]:
-    spec = vm.source.get("specification")
-    if not isinstance(spec, Mapping):
-        raise PlanRefused(f"{host} returned no specification of {vm.name!r}; run this again")
+def _described(name: str, host: str, seen: Fleet) -> tuple[dict[str, object], CloneSource]:
+    source = _source_on(host, name, seen)
+    spec = source["specification"] if source else None
+    if source is None or spec is None:
+        raise PlanRefused(f"{host} returned no specification of {name!r}; run this again")
     options = {key: value for key, value in spec.items() if key not in _NOT_DESCRIBED}
     options = copy.deepcopy(options)
     disks = options.get("disks")
@@ -321,37 +313,36 @@ def _described(vm: Vm, host: str) -> dict[str, object]:
         for disk in disks:
             if isinstance(disk, dict):
                 disk.pop("image", None)
-    return options
+    return options, source
 
 
 def _made(
-    clone_of: str, host: str, copied: Mapping[str, Answer]
+    clone_of: str, host: str, copied: Mapping[str, Templated]
 ) -> tuple[dict[str, str], dict[str, dict[str, object]]]:
     """The base images that were created, by target, and what is known of each."""
-    (outcome,) = outcomes({host: [clone_of]}, copied)
+    (outcome,) = outcomes({host: [clone_of]}, copied, TemplatedVm)
     if outcome.problem is not None:
         raise PlanRefused(f"{outcome.problem}; no copy was made")
     volumes, images = {}, {}
-    for entry in as_mappings(copied[host].get("images")):
-        target, volume = str(entry["target"]), str(entry["volume"])
+    for entry in copied[host].get("images") or ():
+        target, volume = entry["target"], entry["volume"]
         if volume == GENERATED:
             volume = f"{GENERATED}-{target}"
-        elif not _is_base(str(entry["pool"]), volume, str(entry["digest"])):
+        elif not _is_base(entry["pool"], volume, entry["digest"]):
             raise PlanRefused(f"{host}: {volume!r} is no base image; check what responds there")
         value = f"{entry['pool']}/{volume}"
-        size = entry.get("size_mib")
         volumes[target] = value
         images[value] = {
-            "name": str(entry["name"]),
-            "digest": str(entry["digest"]),
-            "format": str(entry["format"]),
-            "virtual_bytes": size * MIB if isinstance(size, int) else 0,
+            "name": entry["name"],
+            "digest": entry["digest"],
+            "format": entry["format"],
+            "virtual_bytes": (entry["size_mib"] or 0) * MIB,
         }
     return volumes, images
 
 
 def _of_source(
-    spec: dict[str, object], source: Answer, volumes: Mapping[str, str], mode: str
+    spec: dict[str, object], source: CloneSource, volumes: Mapping[str, str], mode: str
 ) -> dict[str, object]:
     """The source's specification without what identifies it, on copies of its disks."""
     for key in ("start", "autostart", "disk_profile"):
@@ -387,10 +378,10 @@ def _of_source(
     return spec
 
 
-def _seed(source: Answer) -> object:
+def _seed(source: CloneSource) -> object:
     """The source's seed; if it is not known, the seed of any new VM."""
-    request = source.get("request")
-    if not isinstance(request, Mapping) or "seed" not in request:
+    request = source["request"]
+    if request is None or "seed" not in request:
         return True
     seed = request["seed"]
     if not isinstance(seed, Mapping):

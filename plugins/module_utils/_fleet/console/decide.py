@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from ..._errors import PlanRefused, Problem, SpecError
 from ..base.arguments import Spec
-from ..base.json_values import as_list, as_mappings, as_text
+from ..base.json_values import as_list
 from ..base.names import playbook_command
 from ..base.states import ACTIVE_STATES
 from ..engine import located
+from .facts import ConsoleLook, ConsoleVm
 
 BROWSER, VIEWER, SERIAL, SERIAL_PAGE = "browser", "viewer", "serial", "serial_browser"
 PAGES = (BROWSER, SERIAL_PAGE)
@@ -62,28 +63,17 @@ def require_view(view: str, minutes: int) -> None:
 
 
 @dataclass(frozen=True)
-class Vm:
-    """A VM of a hypervisor, and the types of its consoles."""
-
-    name: str
-    uuid: str | None
-    phase: str | None
-    state: str | None
-    kinds: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Chosen:
     """The console to open: a VM's console of type ``kind`` on a hypervisor."""
 
     host: str
-    vm: Vm
+    vm: ConsoleVm
     kind: str
 
 
 def choose(
     names: t.Sequence[str],
-    answers: t.Mapping[str, located.Answer],
+    answers: t.Mapping[str, ConsoleLook],
     silent: located.Silences,
     view: str,
 ) -> Chosen:
@@ -94,25 +84,23 @@ def choose(
             " for each; several can be open at once)"
         )
     name = names[0]
-    there = {
-        host: [_vm(console) for console in as_mappings(a["consoles"])]
-        for host, a in answers.items()
-    }
-    locations = located.locate([name], there, silent)
+    vms_by_host = {host: answer.get("consoles") or [] for host, answer in answers.items()}
+    locations = located.locate([name], vms_by_host, silent)
     problems = list(locations.problems)
     if name in locations.absent and not problems:
         problems.append(f"no hypervisor has a VM {name!r}; fleet.virt.list shows the VMs")
     if problems:
         raise PlanRefused("; ".join(problems))
     host, vm = locations.places[name]
-    if vm.state not in ACTIVE_STATES:
+    if vm["state"] not in ACTIVE_STATES:
         raise PlanRefused(
-            f"{name} on {host} is {vm.state}, so it has no console; start it first"
+            f"{name} on {host} is {vm['state']}, so it has no console; start it first"
             f" ({playbook_command('state', vm_name=name, vm_state='running')})"
         )
-    kind = next((kind for kind in _KINDS[view] if kind in vm.kinds), None)
+    kinds = [*vm["screens"], *(["serial"] if vm["serial"] else [])]
+    kind = next((kind for kind in _KINDS[view] if kind in kinds), None)
     if kind is None:
-        raise PlanRefused(_without(name, host, vm.kinds, view))
+        raise PlanRefused(_without(name, host, kinds, view))
     return Chosen(host, vm, kind)
 
 
@@ -127,14 +115,4 @@ def _without(name: str, host: str, kinds: t.Collection[str], view: str) -> str:
     return (
         f"{name} on {host} has no screen (vm_console=vnc gives it one at its next start);"
         " -e virt_console=serial opens its serial console"
-    )
-
-
-def _vm(entry: t.Mapping[str, object]) -> Vm:
-    return Vm(
-        str(entry["name"]),
-        as_text(entry.get("uuid")),
-        as_text(entry.get("phase")),
-        as_text(entry.get("state")),
-        (*map(str, as_list(entry.get("screens"))), *(["serial"] if entry.get("serial") else [])),
     )

@@ -13,23 +13,15 @@ from ..base.effects_connection import Connection
 from ..base.effects_lookup import find_domain, require_domains
 from ..base.states import ACTIVE_STATES, state_name
 from ..hosts import domain_info
+from .facts import ConsoleVm
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
 
 
-class Entry(t.TypedDict):
-    """The consoles of one domain."""
-
-    name: str
-    uuid: str
-    state: str
-    phase: str | None
-    screens: list[str]
-    serial: bool
-
-
-def look(connection: Connection, names: t.Sequence[str], *, ignore_missing: bool) -> list[Entry]:
+def look(
+    connection: Connection, names: t.Sequence[str], *, ignore_missing: bool
+) -> list[ConsoleVm]:
     """The consoles of each domain; raises SpecError for unknown names unless ``ignore_missing``."""
     if ignore_missing:
         sought = [find_domain(connection, name) for name in dict.fromkeys(names)]
@@ -42,7 +34,7 @@ def look(connection: Connection, names: t.Sequence[str], *, ignore_missing: bool
     ]
 
 
-def _entry(domain: VirDomain) -> Entry:
+def _entry(domain: VirDomain) -> ConsoleVm:
     state = state_name(domain.state(0)[0])
     flags = 0 if state in ACTIVE_STATES else DOMAIN_XML_INACTIVE
     facts = domain_info.parse(domain.XMLDesc(flags), f"domain {domain.name()}")

@@ -15,6 +15,7 @@ from ..base.effects_lookup import find_domain, require_domains
 from ..hosts import domain_info
 from ..hosts import read_serial_output as consoles
 from ..hosts import serial_output as console
+from .facts import ConsoleOutput
 from .options import WantedLines
 
 if t.TYPE_CHECKING:
@@ -27,19 +28,7 @@ _NO_LOG = (
 _NOTHING = "its serial console has had no output since it was started"
 
 
-class Entry(t.TypedDict):
-    """The console of one domain."""
-
-    name: str
-    uuid: str
-    lines: list[str]
-    log: str | None
-    read_to: int
-    failed: bool
-    msg: str | None
-
-
-def read(connection: Connection, wanted: WantedLines) -> list[Entry]:
+def read(connection: Connection, wanted: WantedLines) -> list[ConsoleOutput]:
     """The last lines of each, or why there are none; raises SpecError for unknown names."""
     if not connection.local:
         raise FleetVirtError(
@@ -60,7 +49,7 @@ def read(connection: Connection, wanted: WantedLines) -> list[Entry]:
     ]
 
 
-def _entry(domain: VirDomain, wanted: WantedLines) -> Entry:
+def _entry(domain: VirDomain, wanted: WantedLines) -> ConsoleOutput:
     facts = domain_info.parse(domain.XMLDesc(0), f"domain {domain.name()}")
     logs = [device["log"] for device in facts["consoles"] if device["log"]]
     if not logs:
@@ -82,7 +71,7 @@ def _entry(domain: VirDomain, wanted: WantedLines) -> Entry:
     }
 
 
-def _failed(domain: VirDomain, why: str) -> Entry:
+def _failed(domain: VirDomain, why: str) -> ConsoleOutput:
     return {
         "name": str(domain.name()),
         "uuid": str(domain.UUIDString()),

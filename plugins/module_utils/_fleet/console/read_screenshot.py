@@ -18,6 +18,7 @@ from ..base.effects_deadline import Failed
 from ..base.effects_lookup import find_domain, require_domains
 from ..base.states import ACTIVE_STATES, state_name
 from . import png
+from .facts import CapturedScreen
 from .options import Wanted
 
 if t.TYPE_CHECKING:
@@ -29,19 +30,7 @@ _BLIND = "it has no screen, only its serial console"
 _MOST_RETURNED = 32 * 1024 * 1024  # characters of one result; the controller reads twice as many
 
 
-class Entry(t.TypedDict):
-    """The screen of one domain."""
-
-    name: str
-    uuid: str
-    content: str | None
-    width: int | None
-    height: int | None
-    failed: bool
-    msg: str | None
-
-
-def capture(connection: Connection, wanted: Wanted) -> list[Entry]:
+def capture(connection: Connection, wanted: Wanted) -> list[CapturedScreen]:
     """A screenshot of each, or why there is none; raises SpecError for unknown names.
 
     A missing screen is a failure if the domain was named explicitly.
@@ -52,7 +41,7 @@ def capture(connection: Connection, wanted: Wanted) -> list[Entry]:
         domains,
         lambda domain: f"capture the screen of {domain.name()}",
     )
-    entries: list[Entry] = []
+    entries: list[CapturedScreen] = []
     total = 0
     for domain, outcome in zip(domains, outcomes):
         if isinstance(outcome, Failed):
@@ -108,7 +97,7 @@ def _picture(dom: VirConnect, domain: VirDomain, screen: int) -> png.Picture | N
     return png.from_screen(b"".join(parts))
 
 
-def _entry(domain: VirDomain, picture: png.Picture) -> Entry:
+def _entry(domain: VirDomain, picture: png.Picture) -> CapturedScreen:
     return {
         "name": str(domain.name()),
         "uuid": str(domain.UUIDString()),
@@ -120,7 +109,7 @@ def _entry(domain: VirDomain, picture: png.Picture) -> Entry:
     }
 
 
-def _unseen(domain: VirDomain, why: str) -> Entry:
+def _unseen(domain: VirDomain, why: str) -> CapturedScreen:
     return {
         "name": str(domain.name()),
         "uuid": str(domain.UUIDString()),

@@ -9,10 +9,9 @@ from __future__ import annotations
 import typing as t
 from urllib.parse import quote
 
-from ..base.json_values import as_list, as_mappings, as_text
 from ..base.tables import clean, table
 from ..engine import outcomes, proofs
-from ..engine.outcomes import Answer
+from .facts import ConsoleLogs, SavedScreens
 
 _LONGEST = 255  # bytes of a file's name
 
@@ -30,24 +29,20 @@ class Screen(t.NamedTuple):
     failed: bool = False
 
 
-def read(host: str, answer: t.Mapping[str, object]) -> list[Screen]:
-    """An answer of the shape ``screens``."""
+def read(host: str, answer: SavedScreens) -> list[Screen]:
+    """The screens of a hypervisor."""
     return [
         Screen(
-            str(one["name"]),
+            screen["name"],
             host,
-            as_text(one.get("file")),
-            _number(one.get("width")),
-            _number(one.get("height")),
-            as_text(one["msg"]),
-            bool(one.get("failed")),
+            screen["file"],
+            screen["width"],
+            screen["height"],
+            screen["msg"],
+            screen["failed"],
         )
-        for one in as_mappings(answer["screens"])
+        for screen in answer.get("screens") or ()
     ]
-
-
-def _number(value: object) -> int | None:
-    return value if isinstance(value, int) else None
 
 
 class Console(t.NamedTuple):
@@ -61,17 +56,11 @@ class Console(t.NamedTuple):
     failed: bool = False
 
 
-def read_consoles(host: str, answer: t.Mapping[str, object]) -> list[Console]:
-    """An answer of the shape ``consoles``."""
+def read_consoles(host: str, answer: ConsoleLogs) -> list[Console]:
+    """The consoles of a hypervisor."""
     return [
-        Console(
-            str(one["name"]),
-            host,
-            tuple(map(str, as_list(one["lines"]))),
-            as_text(one["msg"]),
-            bool(one.get("failed")),
-        )
-        for one in as_mappings(answer["consoles"])
+        Console(vm["name"], host, tuple(vm["lines"]), vm["msg"], vm["failed"])
+        for vm in answer.get("consoles") or ()
     ]
 
 
@@ -146,15 +135,12 @@ class Followed(t.NamedTuple):
     read_to: dict[str, int]
 
 
-def followed(answer: Answer) -> Followed:
-    """The new output of the consoles that can be followed, from an answer of shape ``consoles``."""
+def followed(answer: ConsoleLogs) -> Followed:
+    """The new output of the consoles that can be followed."""
     output = Followed([], {})
-    for console in as_mappings(answer.get("consoles")):
-        name, at = str(console["name"]), console.get("read_to")
-        if console.get("failed") or not isinstance(at, int):
-            continue
-        output.read_to[name] = at
-        output.lines.extend(
-            f"{clean(name)} | {clean(str(line))}" for line in as_list(console["lines"])
-        )
+    for console in answer.get("consoles") or ():
+        if not console["failed"]:
+            output.read_to[console["name"]] = console["read_to"]
+            name = clean(console["name"])
+            output.lines.extend(f"{name} | {clean(line)}" for line in console["lines"])
     return output

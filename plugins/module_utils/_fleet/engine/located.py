@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ..._errors import PlanRefused
 from ..base import duplicate_vm as twice
+from ..base.answers import VmIdentity
 from ..base.names import require_named
 from . import proofs
 
@@ -18,18 +19,17 @@ Answer = t.Mapping[str, object]
 Silences = t.Mapping[str, proofs.Silence]
 
 
-class Named(t.Protocol):
-    """What has to be known of a VM to locate it."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def uuid(self) -> str | None: ...
-    @property
-    def phase(self) -> str | None: ...
+A = t.TypeVar("A", bound=Answer)
+Vm = t.TypeVar("Vm", bound=VmIdentity)
 
 
-Vm = t.TypeVar("Vm", bound=Named)
+@dataclass(frozen=True)
+class Fleet(t.Generic[A]):
+    """What each hypervisor of the play answered. ``silent`` did not respond and are not declared
+    lost."""
+
+    answers: t.Mapping[str, A]
+    silent: Silences
 
 
 @dataclass
@@ -43,11 +43,11 @@ class Located(t.Generic[Vm]):
 
 
 def sort(
-    registered: t.Mapping[str, Answer],
+    registered: t.Mapping[str, A],
     key: str,
     expected: t.Sequence[str] | None,
     lost: t.Sequence[str],
-) -> tuple[dict[str, Answer], Silences]:
+) -> Fleet[A]:
     """Who responded, and who did not and is not declared lost; an answer is what has ``key``.
 
     Raises PlanRefused for an unknown ``lost``, and if no hypervisor responded.
@@ -59,7 +59,7 @@ def sort(
     silent = proofs.silences(registered, answers, expected, lost)
     if not answers:
         raise PlanRefused(f"no hypervisor answered: {proofs.named(silent)}")
-    return answers, silent
+    return Fleet(answers, silent)
 
 
 def locate(
@@ -75,13 +75,18 @@ def locate(
     require_named(names)
     located: Located[Vm] = Located()
     for name in dict.fromkeys(names):
-        places = {host: vm for host, vms in vms_by_host.items() for vm in vms if vm.name == name}
+        places = {host: vm for host, vms in vms_by_host.items() for vm in vms if vm["name"] == name}
         if len(places) > 1:
-            phases = {where: vm.phase for where, vm in places.items()}
-            uuids = [vm.uuid for vm in places.values()]
+            phases = {where: vm["phase"] for where, vm in places.items()}
+            uuids = [vm["uuid"] for vm in places.values()]
             located.problems.append(twice.duplicate_vm_message(name, phases, uuids))
         elif places:
-            located.places[name] = next(iter(places.items()))
+            ((host, vm),) = places.items()
+            why = vm.get("error")
+            if why:
+                located.problems.append(f"{name!r} on {host}: {why}")
+            else:
+                located.places[name] = (host, vm)
         elif name in (*vms_by_host, *silent, *hypervisors):
             located.problems.append(
                 f"{name!r} is a hypervisor, not a VM; fleet.virt.list shows the VMs"

@@ -34,29 +34,47 @@ _NO_RESULT = ("MODULE FAILURE", "Module result deserialization failed")
 _NO_NEWS = ("(traceback", "Killed", "Shared connection to ", "Connection to ", *_NO_RESULT)
 
 
+Entry = t.TypeVar("Entry", bound=Answer)
+
+
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(t.Generic[Entry]):
     """The outcome for ``name`` on ``host``: ``entry`` is what the hypervisor reported about it,
     None if nothing; ``problem`` is None if it was done."""
 
     host: str
     name: str
-    entry: Answer | None
+    entry: Entry | None
     problem: str | None
 
 
+@t.overload
 def outcomes(
-    requested: Mapping[str, Sequence[str]], answers: Mapping[str, Answer], key: str = "vms"
-) -> list[Outcome]:
+    requested: Mapping[str, Sequence[str]], answers: Mapping[str, Answer], kind: type[Entry]
+) -> list[Outcome[Entry]]: ...
+
+
+@t.overload
+def outcomes(
+    requested: Mapping[str, Sequence[str]], answers: Mapping[str, Answer]
+) -> list[Outcome[Answer]]: ...
+
+
+def outcomes(
+    requested: Mapping[str, Sequence[str]],
+    answers: Mapping[str, Answer],
+    kind: object = None,  # noqa: ARG001
+) -> list[Outcome[t.Any]]:
     """Exactly one outcome for each name requested from each hypervisor, in order.
 
-    ``answers`` are results by hypervisor; under ``key`` they have one entry for each name, with
-    ``name`` and, where it may fail, ``failed`` and ``msg``.
+    ``answers`` are results by hypervisor; their ``vms`` have one entry for each name, with ``name``
+    and, where it may fail, ``failed`` and ``msg``, or ``error``. ``kind`` is the type of these
+    entries, if the answers were checked for one.
     """
     per_name = []
     for host, names in requested.items():
         answer = answers.get(host) or {}
-        entries = answer.get(key)
+        entries = answer.get("vms")
         if not isinstance(entries, Sequence) or isinstance(entries, str):
             entries = []
         by_name = {
@@ -68,17 +86,17 @@ def outcomes(
     return per_name
 
 
-def _of(host: str, name: str, entry: Answer | None, answer: Answer) -> Outcome:
+def _of(host: str, name: str, entry: Answer | None, answer: Answer) -> Outcome[Answer]:
     if entry is None:
         return Outcome(host, name, None, f"{name} on {host}: {error_message(answer)}")
-    problem = None
-    if entry.get("failed"):
-        why = entry.get("msg") or reason({**answer, "msg": None})
+    problem, why = None, entry.get("error")
+    if why or entry.get("failed"):
+        why = why or entry.get("msg") or reason({**answer, "msg": None})
         problem = f"{name} on {host}: {clean(str(why).strip())}"
     return Outcome(host, name, entry, problem)
 
 
-def failed_entry(outcome: Outcome, answer: Answer) -> dict[str, object]:
+def failed_entry(outcome: Outcome[Answer], answer: Answer) -> dict[str, object]:
     """An entry for a name that its hypervisor did not report, in the form of the others."""
     return {"name": outcome.name, "changed": False, "failed": True, "msg": error_message(answer)}
 

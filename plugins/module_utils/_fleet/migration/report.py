@@ -71,7 +71,7 @@ def mark(host: str, *, present: bool, check: bool) -> str:
     )
 
 
-def _result(outcome: Outcome, *, check: bool, known: bool) -> list[object]:
+def _result(outcome: Outcome[Answer], *, check: bool, known: bool) -> list[object]:
     """The outcome in a word, MiB, seconds and milliseconds of downtime; ``known``: check mode knows
     how an interrupted move ends."""
     if outcome.entry is None:

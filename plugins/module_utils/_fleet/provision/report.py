@@ -98,7 +98,7 @@ def _with_done(made: Made, host: str) -> Answer:
     return {**answer, "vms": [*done, *as_list(answer.get("vms"))]}
 
 
-def _unanswered(wait: outcomes.Outcome) -> str:
+def _unanswered(wait: outcomes.Outcome[Answer]) -> str:
     entry = wait.entry or {}
     problem = entry.get("msg") or "it does not answer"
     if entry.get("first_boot"):  # which says what to do

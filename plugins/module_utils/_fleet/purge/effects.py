@@ -37,6 +37,7 @@ from ..storage import read_file_users as ownership
 from ..storage.read_file_users import References
 from . import plan as purge_plan
 from . import read as belongings
+from .facts import FileUsers, PurgeLook, PurgeVm, PurgeVolume
 from .plan import (
     Belongings,
     Destroy,
@@ -160,23 +161,21 @@ def _carry_out(jobs: t.Sequence[_Job]) -> None:
             )
 
 
-def look(
-    connection: Connection, names: t.Sequence[str], files: t.Sequence[str]
-) -> dict[str, object]:
+def look(connection: Connection, names: t.Sequence[str], files: t.Sequence[str]) -> PurgeLook:
     """What other hypervisors must know: which of ``names`` are here, with their volumes, and which
     domains here use files called ``files``. Changes nothing."""
     _require_local(connection)
     pools = ownership.read_pools(connection)
-    vms = []
+    vms: list[PurgeVm] = []
     for name in dict.fromkeys(names):
         dom = find_domain(connection, name)
         if dom is not None:
             stored = read_metadata(connection, dom) or Metadata()
             owned = (*stored.volumes, *belongings.own_files(connection, dom))
             volumes = [_seen_from_elsewhere(own, pools) for own in owned]
-            facts = {"name": name, "uuid": str(dom.UUIDString()), "phase": stored.phase}
-            vms.append({**facts, "volumes": volumes})
-    users = []
+            uuid = str(dom.UUIDString())
+            vms.append({"name": name, "uuid": uuid, "phase": stored.phase, "volumes": volumes})
+    users: list[FileUsers] = []
     if files:
         references = ownership.read(connection)
         for name in files:
@@ -190,9 +189,7 @@ def look(
     }
 
 
-def _seen_from_elsewhere(
-    own: OwnVolume, pools: t.Mapping[str, ownership.PoolPlace]
-) -> dict[str, object]:
+def _seen_from_elsewhere(own: OwnVolume, pools: t.Mapping[str, ownership.PoolPlace]) -> PurgeVolume:
     pool = pools.get(own.pool)
     return {
         "path": f"{pool.path}/{own.name}" if pool and pool.path else own.path,

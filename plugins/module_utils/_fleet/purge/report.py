@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..base.json_values import as_mappings
 from ..base.results import NOT_TRIED
 from ..base.tables import table
-from ..engine.outcomes import Answer, outcomes
+from ..engine.outcomes import outcomes
+from .facts import Purged, PurgedVm
 
 _HEADS = ["VM", "HYPERVISOR", "RESULT", "KIND", "WHAT", "MIB", "WHY"]
 
@@ -19,7 +19,7 @@ _HEADS = ["VM", "HYPERVISOR", "RESULT", "KIND", "WHAT", "MIB", "WHY"]
 def report(
     names: Sequence[str],
     shares: Mapping[str, Sequence[str]],
-    answers: Mapping[str, Answer],
+    answers: Mapping[str, Purged],
     *,
     check: bool,
 ) -> tuple[str, list[str]]:
@@ -29,24 +29,24 @@ def report(
     were not found. ``answers`` are the results of the hypervisors.
     """
     rows: list[list[object]] = []
-    vm_outcomes = outcomes(shares, answers)
+    vm_outcomes = outcomes(shares, answers, PurgedVm)
     for outcome in vm_outcomes:
-        entry = outcome.entry or {}
+        entry = outcome.entry
         word = "would go" if check else "removed"
-        gone = [
+        gone: list[list[object]] = [
             [
                 *(outcome.name, outcome.host, word, item["kind"]),
                 *(item["path"] or item["name"], item["size_mib"], ""),
             ]
-            for item in as_mappings(entry.get("removed"))
+            for item in (entry["removed"] if entry is not None else ())
         ]
-        kept = [
+        kept: list[list[object]] = [
             [outcome.name, outcome.host, "stays", "file", item["path"], None, item["reason"]]
-            for item in as_mappings(entry.get("kept"))
+            for item in (entry["kept"] if entry is not None else ())
         ]
         if outcome.problem:
             rows.append([outcome.name, outcome.host, "failed", None, None, None, ""])
-        elif entry.get("not_tried"):
+        elif entry is not None and entry.get("not_tried"):
             rows.append([outcome.name, outcome.host, NOT_TRIED, None, None, None, ""])
         elif not gone:
             rows.append([outcome.name, outcome.host, "not there", None, None, None, ""])

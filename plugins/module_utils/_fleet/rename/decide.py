@@ -8,57 +8,31 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ..._errors import PlanRefused
-from ..base.json_values import as_list, as_mappings, as_text
 from ..base.names import require_named
 from ..base.results import word
 from ..base.tables import table
 from ..engine import located, proofs
-from ..engine.outcomes import Answer, outcomes
+from ..engine.outcomes import outcomes
+from .facts import Renamed, RenamedVm, RenameLook, RenameVm
 from .plan import PHASE
 
 _HEADS = ["VM", "HYPERVISOR", "RESULT", "STEPS"]
 
 
-@dataclass(frozen=True)
-class Vm:
-    """A VM of a hypervisor."""
-
-    name: str
-    uuid: str | None
-    phase: str | None
-    renamed_from: str | None
-
-
-@dataclass(frozen=True)
-class Fleet:
-    """The VMs of each hypervisor of the play. ``silent`` did not respond and are not declared
-    lost."""
-
-    vms_by_host: Mapping[str, tuple[Vm, ...]]
-    silent: located.Silences
+Fleet = located.Fleet[RenameLook]
 
 
 def fleet(
-    registered: Mapping[str, Answer], expected: t.Sequence[str] | None, lost: t.Sequence[str]
+    registered: Mapping[str, RenameLook], expected: t.Sequence[str] | None, lost: t.Sequence[str]
 ) -> Fleet:
-    """Parse the registered results; raises PlanRefused as :func:`located.sort` does."""
-    answers, silent = located.sort(registered, "defined", expected, lost)
-    return Fleet({name: _vms(answer) for name, answer in answers.items()}, silent)
+    """Who answered; raises PlanRefused as :func:`located.sort` does."""
+    return located.sort(registered, "defined", expected, lost)
 
 
-def _vms(answer: Answer) -> tuple[Vm, ...]:
-    return tuple(
-        Vm(
-            str(vm["name"]),
-            as_text(vm.get("uuid")),
-            as_text(vm.get("phase")),
-            as_text(vm.get("renamed_from")),
-        )
-        for vm in as_mappings(answer.get("defined"))
-    )
+def _vms_by_host(seen: Fleet) -> dict[str, list[RenameVm]]:
+    return {host: answer.get("defined") or [] for host, answer in seen.answers.items()}
 
 
 def decide(old: str, new: str, seen: Fleet) -> str:
@@ -70,7 +44,7 @@ def decide(old: str, new: str, seen: Fleet) -> str:
     if begun:
         where = begun[0]
     else:
-        location = located.locate([old], seen.vms_by_host, seen.silent)
+        location = located.locate([old], _vms_by_host(seen), seen.silent)
         problems += location.problems
         if location.absent and not proofs.missing("absent", seen.silent):
             problems.append(f"no hypervisor has a VM {old!r}; fleet.virt.list shows the VMs")
@@ -83,13 +57,13 @@ def decide(old: str, new: str, seen: Fleet) -> str:
 
 def _begun(old: str, new: str, seen: Fleet) -> list[str]:
     """Where the VM already has the new name; another VM may have got the old name since."""
-    if any(vm.name == old for vms in seen.vms_by_host.values() for vm in vms):
+    vms = [(host, vm) for host, vms in _vms_by_host(seen).items() for vm in vms]
+    if any(vm["name"] == old for _host, vm in vms):
         return []
     return [
         host
-        for host, vms in seen.vms_by_host.items()
-        for vm in vms
-        if (vm.name, vm.renamed_from) == (new, old)
+        for host, vm in vms
+        if (vm["name"], vm["renamed_from"]) == (new, old) and not vm.get("error")
     ]
 
 
@@ -106,13 +80,13 @@ def _unproven(new: str, seen: Fleet) -> list[str]:
 def clashes(old: str, new: str, where: str | None, seen: Fleet) -> list[str]:
     """Other VMs that have the new name, ignoring case."""
     conflicts = []
-    for host, vms in seen.vms_by_host.items():
+    for host, vms in _vms_by_host(seen).items():
         for vm in vms:
-            itself = host == where and old in (vm.name, vm.renamed_from)
-            if vm.name.lower() == new.lower() and not itself:
-                what = f"in phase {vm.phase}" if vm.phase else "a VM"
+            itself = host == where and old in (vm["name"], vm["renamed_from"])
+            if vm["name"].lower() == new.lower() and not itself:
+                what = f"in phase {vm['phase']}" if vm["phase"] else "a VM"
                 conflicts.append(
-                    f"{vm.name!r} is on {host} ({what}); VM names are unique, ignoring case:"
+                    f"{vm['name']!r} is on {host} ({what}); VM names are unique, ignoring case:"
                     " choose another"
                 )
     return conflicts
@@ -127,29 +101,28 @@ def report(
     old: str,
     new: str,
     host: str,
-    answers: Mapping[str, Answer],
+    answers: Mapping[str, Renamed],
     problem: str,
     *,
     check: bool,
-    taken: Mapping[str, Answer] | None = None,
+    taken: Mapping[str, Renamed] | None = None,
 ) -> tuple[str, list[str]]:
     """The report as text, and the failures. ``taken`` is the answer of the stage before, whose
     steps were done first."""
-    (outcome,) = outcomes({host: [new]}, answers)
-    entries = [outcome.entry or {}]
-    if taken is not None:
-        (first,) = outcomes({host: [new]}, taken)
-        entries.insert(0, first.entry or {})
-    changed = any(entry.get("changed") for entry in entries)
+    stages = [taken, answers] if taken is not None else [answers]
+    ends = [outcomes({host: [new]}, stage, RenamedVm)[0] for stage in stages]
+    first, outcome = ends[0], ends[-1]
+    known = [end.entry for end in ends if end.entry is not None]
+    changed = any(entry["changed"] for entry in known)
     failures = [f"renaming {old} to {outcome.problem}"] if outcome.problem is not None else []
     if problem:
         back = "" if outcome.problem is not None or check else "; it has its old name again"
         failures.insert(0, f"{old!r} is not renamed to {new!r}: {problem}{back}")
     done = "would be renamed" if check else "renamed"
-    steps = [str(step) for entry in entries for step in as_list(entry.get("steps"))]
+    steps = [step for entry in known for step in entry["steps"]]
     steps += [
-        f"keep the name of {volume['path']}: {volume['reason']}"
-        for volume in as_mappings(entries[0].get("kept"))
+        f"keep the name of {file['path']}: {file['reason']}"
+        for file in (first.entry["kept"] if first.entry is not None else ())
     ]
     status = "failed" if failures else word({"changed": changed}, done)
     row = [f"{old} to {new}", host, status, "; ".join(steps)]

@@ -31,6 +31,7 @@ from ..engine.steps import Plan
 from ..storage import effects_storage as storage
 from ..storage import read_file_users as ownership
 from . import plan as rename_plan
+from .facts import RenameLook, RenameVm
 from .plan import Define, Facts, File, Link, Note, Rename, Unlink
 
 if t.TYPE_CHECKING:
@@ -75,9 +76,9 @@ class _Job(verb.Job[Facts]):
         return before, after
 
 
-def look(connection: Connection) -> dict[str, object]:
+def look(connection: Connection) -> RenameLook:
     """What other hypervisors must know of this one. Changes nothing."""
-    entries = []
+    entries: list[RenameVm] = []
     for dom in connection.call("list domains", connection.conn.listAllDomains, 0):
         stored = read_metadata(connection, dom) or Metadata()
         entries.append(
@@ -89,7 +90,7 @@ def look(connection: Connection) -> dict[str, object]:
                 "renamed_from": stored.renamed_from,
             }
         )
-    return {"changed": False, "defined": sorted(entries, key=lambda entry: str(entry["name"]))}
+    return {"changed": False, "defined": sorted(entries, key=lambda entry: entry["name"])}
 
 
 def run(

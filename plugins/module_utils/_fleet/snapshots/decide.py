@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import datetime
 import typing as t
-from dataclasses import dataclass
 
 from ..._errors import PlanRefused
-from ..base.json_values import as_list, as_mappings, as_number, as_text
 from ..base.results import word
 from ..base.tables import clean, table
 from ..engine import located, proofs
-from ..engine.outcomes import Answer, outcomes
+from ..engine.outcomes import outcomes
+from .facts import ListedSnapshot, SnapshotLook, Snapshotted, SnapshottedVm, SnapshotVm
 
 _HEADS = ["VM", "HYPERVISOR", "RESULT", "STEPS"]
 _LIST_HEADS = [
@@ -31,48 +30,25 @@ _LIST_HEADS = [
 ]
 
 
-@dataclass(frozen=True)
-class Vm:
-    """A VM of a hypervisor, with what is shown of each of its snapshots."""
-
-    name: str
-    uuid: str | None
-    phase: str | None
-    snapshots: tuple[t.Mapping[str, object], ...]
-
-
-@dataclass(frozen=True)
-class Fleet:
-    """The VMs of each hypervisor of the play. ``silent`` did not respond and are not declared
-    lost."""
-
-    vms_by_host: t.Mapping[str, tuple[Vm, ...]]
-    silent: located.Silences
+Fleet = located.Fleet[SnapshotLook]
 
 
 def fleet(
-    registered: t.Mapping[str, Answer], expected: t.Sequence[str] | None, lost: t.Sequence[str]
+    registered: t.Mapping[str, SnapshotLook],
+    expected: t.Sequence[str] | None,
+    lost: t.Sequence[str],
 ) -> Fleet:
-    """Parse the registered results; raises PlanRefused as :func:`located.sort` does."""
-    answers, silent = located.sort(registered, "vms", expected, lost)
-    return Fleet({name: _vms(answer) for name, answer in answers.items()}, silent)
+    """Who answered; raises PlanRefused as :func:`located.sort` does."""
+    return located.sort(registered, "vms", expected, lost)
 
 
-def _vms(answer: Answer) -> tuple[Vm, ...]:
-    return tuple(
-        Vm(
-            str(vm["name"]),
-            as_text(vm.get("uuid")),
-            as_text(vm.get("phase")),
-            tuple(as_mappings(vm.get("snapshots"))),
-        )
-        for vm in as_mappings(answer.get("vms"))
-    )
+def _vms_by_host(seen: Fleet) -> dict[str, list[SnapshotVm]]:
+    return {host: answer.get("vms") or [] for host, answer in seen.answers.items()}
 
 
 def decide(names: t.Sequence[str], seen: Fleet) -> dict[str, list[str]]:
     """The names of each hypervisor; raises PlanRefused with everything that is unproven."""
-    where = located.locate(names, seen.vms_by_host, seen.silent)
+    where = located.locate(names, _vms_by_host(seen), seen.silent)
     problems = where.problems
     if not proofs.missing("absent", seen.silent):
         problems += [
@@ -88,17 +64,16 @@ def decide(names: t.Sequence[str], seen: Fleet) -> dict[str, list[str]]:
 
 
 def report(
-    shares: t.Mapping[str, t.Sequence[str]], answers: t.Mapping[str, Answer], *, check: bool
+    shares: t.Mapping[str, t.Sequence[str]], answers: t.Mapping[str, Snapshotted], *, check: bool
 ) -> tuple[str, list[str]]:
     """The report as text, and the failures."""
     rows: list[list[str | None]] = []
     failures = []
-    for vm in outcomes(shares, answers):
-        entry = vm.entry or {}
+    for vm in outcomes(shares, answers, SnapshottedVm):
         if vm.problem is not None:
             failures.append(vm.problem)
         outcome = word(vm.entry, "would change" if check else "changed", vm.problem)
-        steps = "; ".join(map(str, as_list(entry.get("steps"))))
+        steps = "; ".join(vm.entry["steps"]) if vm.entry is not None else ""
         rows.append([vm.name, vm.host, outcome, steps])
     return table(_HEADS, sorted(rows, key=lambda row: str(row[0]))) + "\n", failures
 
@@ -106,10 +81,11 @@ def report(
 def listing(names: t.Sequence[str], seen: Fleet) -> tuple[str, list[str]]:
     """All snapshots of VMs (``names``, or all), as text, and the problems."""
     rows: list[list[str | None]] = []
-    for host, vms in seen.vms_by_host.items():
-        for vm in vms:
-            rows += [[vm.name, host, *_row(one)] for one in vm.snapshots]
-    there = {vm.name for vms in seen.vms_by_host.values() for vm in vms}
+    vms = [(host, vm) for host, entries in _vms_by_host(seen).items() for vm in entries]
+    for host, vm in vms:
+        rows += [[vm["name"], host, *_row(snapshot)] for snapshot in vm["snapshots"]]
+    there = {vm["name"] for _host, vm in vms}
+    unread = [f"{vm['name']} on {host}: {vm.get('error')}" for host, vm in vms if vm.get("error")]
     lines = [table(_LIST_HEADS, sorted(rows, key=lambda row: (str(row[0]), str(row[1]))))]
     if not rows:
         lines = ["no VM of those that answered has snapshots"]
@@ -118,19 +94,19 @@ def listing(names: t.Sequence[str], seen: Fleet) -> tuple[str, list[str]]:
     more = f" (not all did: {proofs.named(seen.silent)})" if seen.silent else ""
     remedy = f". Remedy: {proofs.remedy(seen.silent)}" if seen.silent else ""
     text = f"on no hypervisor that answered{more}: {', '.join(unknown)}{remedy}"
-    problems = [text] if unknown else []
+    problems = [*unread, *([text] if unknown else [])]
     return "\n".join(lines) + "\n", problems
 
 
-def _row(snapshot: t.Mapping[str, object]) -> list[str | None]:
+def _row(snapshot: ListedSnapshot) -> list[str | None]:
     return [
-        as_text(snapshot.get("name")),
-        as_text(snapshot.get("parent")),
-        "yes" if snapshot.get("current") else "",
-        _time(as_number(snapshot.get("created"))),
-        as_text(snapshot.get("state")),
-        as_text(snapshot.get("kind")),
-        "fleet.virt" if snapshot.get("managed") else "others",
+        snapshot["name"],
+        snapshot["parent"],
+        "yes" if snapshot["current"] else "",
+        _time(snapshot["created"]),
+        snapshot["state"],
+        snapshot["kind"],
+        "fleet.virt" if snapshot["managed"] else "others",
     ]
 
 

@@ -40,6 +40,8 @@ from .facts import (
     Mark,
     Record,
     Revert,
+    SnapshotLook,
+    SnapshotVm,
     Take,
     TakeFiles,
     Wanted,
@@ -101,20 +103,22 @@ class _Job(verb.ComparedJob[Facts]):
         return handle
 
 
-def look(connection: Connection, names: t.Sequence[str]) -> dict[str, object]:
+def look(connection: Connection, names: t.Sequence[str]) -> SnapshotLook:
     """The VMs of ``names`` that are here, without names all VMs, and their snapshots."""
     if names:
         listed = [find_domain(connection, name) for name in dict.fromkeys(names)]
     else:
         listed = list(connection.call("list domains", connection.conn.listAllDomains, 0))
     vms = [_seen(read.facts(connection, dom)) for dom in listed if dom is not None]
-    return {"changed": False, "vms": sorted(vms, key=lambda vm: str(vm["name"]))}
+    return {"changed": False, "vms": sorted(vms, key=lambda vm: vm["name"])}
 
 
-def _seen(facts: Facts) -> dict[str, object]:
+def _seen(facts: Facts) -> SnapshotVm:
     phase = facts.stored.phase if facts.stored is not None else None
     return {
-        **{"name": facts.name, "uuid": facts.uuid, "phase": phase},
+        "name": facts.name,
+        "uuid": facts.uuid,
+        "phase": phase,
         "snapshots": [
             {
                 "name": snapshot.name,

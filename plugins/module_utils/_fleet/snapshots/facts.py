@@ -2,13 +2,14 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The facts about a VM and its snapshots, and the request."""
+"""The facts about a VM and its snapshots, the request, and what a hypervisor answers."""
 
 from __future__ import annotations
 
 import typing as t
 from dataclasses import dataclass, field
 
+from ..base import answers
 from ..base.metadata import Metadata
 from ..engine.leases import Holder
 
@@ -200,3 +201,42 @@ def below(facts: Facts, name: str) -> list[Snapshot]:
     for snapshot in descendants:  # which grows meanwhile
         descendants += children.pop(snapshot.name, [])
     return descendants
+
+
+class ListedSnapshot(t.TypedDict):
+    """What is shown of a snapshot; ``managed``: this collection made it."""
+
+    name: str
+    parent: str | None
+    current: bool
+    created: int | None
+    state: str | None
+    kind: str
+    managed: bool
+
+
+class SnapshotVm(answers.VmIdentity):
+    """A VM and its snapshots."""
+
+    snapshots: list[ListedSnapshot]
+
+
+class SnapshotLook(answers.Result, total=False):
+    """Those of the VMs that were asked for that a hypervisor has."""
+
+    vms: list[SnapshotVm] | None
+
+
+class SnapshottedVm(answers.TriedVm):
+    """What came of it for a VM, and its snapshots afterwards."""
+
+    uuid: str | None
+    steps: list[str]
+    snapshots: list[str]
+    current: str | None
+
+
+class Snapshotted(answers.Result, total=False):
+    """The result for the VMs of a hypervisor."""
+
+    vms: list[SnapshottedVm] | None

@@ -10,35 +10,16 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..._errors import PlanRefused
-from ..base.json_values import as_list, as_mapping, as_mappings, as_number, as_text
+from ..base.json_values import as_list, as_mapping, as_text
 from ..base.results import NOT_TRIED, word
 from ..base.tables import table
 from ..engine import located, proofs
-from ..engine.outcomes import Answer, outcomes
+from ..engine.outcomes import outcomes
 from . import start_order
+from .facts import Brought, BroughtVm, StateLook, StateVm
 from .plan import Wanted
 
-
-@dataclass(frozen=True)
-class Vm:
-    """A VM that was looked for, where it was found."""
-
-    name: str
-    uuid: str | None
-    phase: str | None
-    groups: tuple[str, ...]
-    order: int | None = None
-
-
-@dataclass(frozen=True)
-class Fleet:
-    """The VMs that each hypervisor of the play reported. ``silent`` did not respond and are not
-    declared lost."""
-
-    vms_by_host: t.Mapping[str, tuple[Vm, ...]]
-    silent: located.Silences
-
-
+Fleet = located.Fleet[StateLook]
 _HEADS = ["VM", "HYPERVISOR", "STATE", "RESULT", "STEPS"]
 
 
@@ -54,24 +35,14 @@ class Decision:
 
 
 def fleet(
-    registered: t.Mapping[str, Answer], expected: t.Sequence[str] | None, lost: t.Sequence[str]
+    registered: t.Mapping[str, StateLook], expected: t.Sequence[str] | None, lost: t.Sequence[str]
 ) -> Fleet:
-    """Parse the registered results; raises PlanRefused as :func:`located.sort` does."""
-    answers, silent = located.sort(registered, "vms", expected, lost)
-    return Fleet({name: _vms(answer) for name, answer in answers.items()}, silent)
+    """Who answered; raises PlanRefused as :func:`located.sort` does."""
+    return located.sort(registered, "vms", expected, lost)
 
 
-def _vms(answer: Answer) -> tuple[Vm, ...]:
-    return tuple(
-        Vm(
-            str(vm["name"]),
-            as_text(vm.get("uuid")),
-            as_text(vm.get("phase")),
-            tuple(map(str, as_list(vm.get("groups")))),
-            as_number(vm.get("start_order")),
-        )
-        for vm in as_mappings(answer.get("vms"))
-    )
+def _vms_by_host(seen: Fleet) -> dict[str, list[StateVm]]:
+    return {host: answer.get("vms") or [] for host, answer in seen.answers.items()}
 
 
 def decide(
@@ -86,7 +57,7 @@ def decide(
         raise PlanRefused(
             f"no VM is in {' or '.join(groups)}; fleet.virt.query shows the groups of each{more}"
         )
-    where = located.locate(listed, seen.vms_by_host, seen.silent)
+    where = located.locate(listed, _vms_by_host(seen), seen.silent)
     problems = where.problems
     if not proofs.missing("absent", seen.silent):
         problems += [
@@ -102,24 +73,28 @@ def decide(
         if not proofs.missing("state", seen.silent, host)
     ]
     decision.shares = _shares(able)
-    rounds = start_order.rounds(able, lambda place: place[1].order, wanted)
+    rounds = start_order.rounds(able, lambda place: place[1]["start_order"], wanted)
     decision.rounds = [_shares(places) for places in rounds] or [{}]
     return decision
 
 
-def _shares(placed: t.Iterable[tuple[str, Vm]]) -> dict[str, list[str]]:
+def _shares(placed: t.Iterable[tuple[str, StateVm]]) -> dict[str, list[str]]:
     shares: dict[str, list[str]] = {}
     for host, vm in placed:
-        shares.setdefault(host, []).append(vm.name)
+        shares.setdefault(host, []).append(vm["name"])
     return shares
 
 
 def _members(groups: t.Sequence[str], seen: Fleet) -> list[str]:
+    """The VMs of ``groups``, and those that may be: only they are returned for groups."""
     wanted = set(groups)
-    members = [
-        vm.name for vms in seen.vms_by_host.values() for vm in vms if wanted & set(vm.groups)
-    ]
-    return sorted(set(members))
+    members = {
+        vm["name"]
+        for vms in _vms_by_host(seen).values()
+        for vm in vms
+        if wanted and (wanted & set(vm["groups"]) or vm.get("error"))
+    }
+    return sorted(members)
 
 
 @dataclass
@@ -140,7 +115,7 @@ def earlier_outcomes(note: object) -> Told:
 
 def tell(
     shares: t.Mapping[str, t.Sequence[str]],
-    answers: t.Mapping[str, Answer],
+    answers: t.Mapping[str, Brought],
     earlier: Told,
     *,
     check: bool = False,
@@ -158,15 +133,17 @@ def tell(
                 failures[name] = f"{name} on {host}: {why}"
                 rows.append([name, host, None, NOT_TRIED, None])
         return Told(rows, failures)
-    for outcome in outcomes(shares, answers):
-        entry = outcome.entry or {}
+    for outcome in outcomes(shares, answers, BroughtVm):
+        entry = outcome.entry
         if outcome.problem is not None:
             failures[outcome.name] = outcome.problem
         status = word(outcome.entry, "changed", outcome.problem)
-        note = as_text(entry.get("msg")) if outcome.problem is None else None
-        details = "; ".join([*map(str, as_list(entry.get("steps"))), *([note] if note else [])])
-        state = entry.get("before") if check else entry.get("state")
-        rows.append([outcome.name, outcome.host, as_text(state), status, details])
+        state, details = None, []
+        if entry is not None:
+            state = entry["before" if check else "state"]
+            note = entry["msg"] if outcome.problem is None else None
+            details = [*entry["steps"], *([note] if note else [])]
+        rows.append([outcome.name, outcome.host, state, status, "; ".join(details)])
     return Told(rows, failures)
 
 

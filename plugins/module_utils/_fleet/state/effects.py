@@ -30,6 +30,7 @@ from ..engine.effects_executor import Turns
 from ..engine.steps import Plan
 from . import plan as state_plan
 from . import start_order
+from .facts import StateLook, StateVm
 from .plan import Facts, Wanted
 
 if t.TYPE_CHECKING:
@@ -109,16 +110,14 @@ def _in_order(jobs: t.Sequence[_Job], wanted: Wanted, more: bool) -> None:
             time.sleep(start_order.delay((job.facts, job.plan) for job in round_))
 
 
-def look(
-    connection: Connection, names: t.Collection[str], groups: t.Collection[str]
-) -> dict[str, t.Any]:
+def look(connection: Connection, names: t.Collection[str], groups: t.Collection[str]) -> StateLook:
     """Which of ``names``, and which domains in one of ``groups``, are here."""
     domains = [
         dom for name in dict.fromkeys(names) for dom in [find_domain(connection, name)] if dom
     ]
     if groups:
         domains += connection.call("list the domains", connection.conn.listAllDomains, 0)
-    vms: dict[str, dict[str, t.Any]] = {}
+    vms: dict[str, StateVm] = {}
     for dom in domains:
         stored = read_metadata(connection, dom)
         member = [] if stored is None else [str(group) for group in stored.groups]
@@ -127,7 +126,10 @@ def look(
             uuid, phase = str(dom.UUIDString()), stored.phase if stored else None
             order = stored.start_order if stored else None
             vms[name] = {
-                **{"name": name, "uuid": uuid, "phase": phase, "groups": member},
+                "name": name,
+                "uuid": uuid,
+                "phase": phase,
+                "groups": member,
                 "start_order": order,
             }
     return {"changed": False, "vms": list(vms.values())}

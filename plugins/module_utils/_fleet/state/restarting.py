@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ..base.json_values import as_list, as_mapping, as_mappings
 from ..engine.outcomes import Answer, outcomes
+from .facts import Brought, StateLook, StateVm
 
 Shares = t.Mapping[str, t.Sequence[str]]
 # VMs without a group are restarted one after another too
@@ -54,18 +55,16 @@ def required(
     return vms_by_host
 
 
-def order(shares: Shares, answers: t.Mapping[str, Answer]) -> Order:
+def order(shares: Shares, answers: t.Mapping[str, StateLook]) -> Order:
     """Rounds for ``shares``; in none of them are two VMs of one group. ``answers`` have groups."""
     schedule = Order()
     places: dict[str, str] = {}
-    for outcome in outcomes(shares, answers):
-        if outcome.entry is None:
+    for outcome in outcomes(shares, answers, StateVm):
+        if outcome.entry is None or outcome.problem is not None:
             schedule.unread[outcome.name] = str(outcome.problem)
             continue
         places[outcome.name] = outcome.host
-        schedule.groups[outcome.name] = [
-            str(group) for group in as_list(outcome.entry.get("groups"))
-        ]
+        schedule.groups[outcome.name] = outcome.entry["groups"]
     taken: list[set[str]] = []
     for name in sorted(places):
         own = set(schedule.groups[name] or _NO_GROUP)
@@ -108,7 +107,7 @@ class Answers:
     """One round, by hypervisor: who answered before it, its results, who answers now."""
 
     before: t.Mapping[str, Answer]
-    restarted: t.Mapping[str, Answer]
+    restarted: t.Mapping[str, Brought]
     waited: t.Mapping[str, Answer]
 
 

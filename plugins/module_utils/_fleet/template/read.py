@@ -12,7 +12,7 @@ import typing as t
 from ..adoption import effects as adopt
 from ..base import effects_lookup as lookup
 from ..base.effects_connection import Connection
-from ..base.json_values import as_mapping, as_mappings
+from ..base.json_values import as_mapping
 from ..base.metadata import metadata_problems
 from ..base.states import state_name
 from ..engine import effects_lease_holder as owners
@@ -29,15 +29,16 @@ from .plan import Disk, Facts
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
+    from ..adoption.facts import AdoptableVm
+    from ..base.answers import VmIdentity
     from ..base.snapshot import DiskEntry
     from ..images.effects_base_images import BaseImage
     from ..storage.effects_storage import Pool
+    from .facts import CloneLook, CloneSource, TemplateLook
     from .options import Options
 
-_OF_A_SOURCE = ("name", "phase", "specification", "problems", "carried", "refused")
 
-
-def images_of(connection: Connection, base_pool: str, base_path: str) -> dict[str, object]:
+def images_of(connection: Connection, base_pool: str, base_path: str) -> TemplateLook:
     """The VMs and the base images of this hypervisor."""
     images.require_local(connection)
     pool = images.find_pool(connection, base_pool, base_path, check=True)
@@ -49,43 +50,46 @@ def images_of(connection: Connection, base_pool: str, base_path: str) -> dict[st
     }
 
 
-def sources(connection: Connection, names: t.Collection[str], pool: str) -> dict[str, object]:
+def sources(connection: Connection, names: t.Collection[str], pool: str) -> CloneLook:
     """The VMs of this hypervisor; of ``names`` also all that a clone is created from."""
     images.require_local(connection)
     defined = _defined(connection)
-    known = sorted({str(vm["name"]) for vm in defined} & set(names))
-    vms = adopt.look(connection, known, pool)["vms"] if known else []
+    known = sorted({vm["name"] for vm in defined} & set(names))
+    vms = (adopt.look(connection, known, pool).get("vms") or []) if known else []
     return {
         "changed": False,
         "defined": defined,
         "alone": peer.peer_error(),
-        "sources": [
-            {
-                **{key: vm[key] for key in _OF_A_SOURCE},
-                **_made_of(connection, str(vm["name"])),
-            }
-            for vm in as_mappings(vms)
-        ],
+        "sources": [_source(connection, vm) for vm in vms],
     }
 
 
-def _defined(connection: Connection) -> list[dict[str, object]]:
+def _defined(connection: Connection) -> list[VmIdentity]:
     return [
         {"name": vm["name"], "uuid": vm["uuid"], "phase": vm["phase"]}
         for vm in placement_facts.defined(connection)
     ]
 
 
-def _made_of(connection: Connection, name: str) -> dict[str, object]:
-    """The VM's request, without its secrets (None if the collection did not create it), and which
-    VM it is a clone of."""
-    dom: VirDomain | None = lookup.find_domain(connection, name)
+def _source(connection: Connection, vm: AdoptableVm) -> CloneSource:
+    """With the VM's request, without its secrets (None if the collection did not create it), and
+    which VM it is a clone of."""
+    dom: VirDomain | None = lookup.find_domain(connection, vm["name"])
     stored = lookup.read_metadata(connection, dom) if dom is not None else None
     try:
         request = as_mapping(json.loads((stored.request if stored else None) or "null"))
     except ValueError:
         request = {}
-    return {"request": dict(request) or None, "clone_of": stored.clone_of if stored else None}
+    return {
+        "name": vm["name"],
+        "phase": vm["phase"],
+        "specification": vm["specification"],
+        "problems": vm["problems"],
+        "carried": vm["carried"],
+        "refused": vm["refused"],
+        "request": dict(request) or None,
+        "clone_of": stored.clone_of if stored else None,
+    }
 
 
 def facts(
