@@ -1,0 +1,126 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A VM that an answer describes wrongly fails alone; what identifies it stays known."""
+
+from __future__ import annotations
+
+import sys
+import typing as t
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption import decide as adoption
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption.facts import AdoptLook
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import answers
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import decide as purge
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import report as purge_report
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.facts import Purged, PurgeLook
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename import decide as rename
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename.facts import RenameLook
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import (
+    decide as snapshots,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots.facts import SnapshotLook
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Defaults
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import decide as state
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.facts import StateLook
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.plan import Wanted
+
+pytestmark = pytest.mark.skipif(
+    sys.version_info < (3, 10), reason="3.9 cannot evaluate X | None; controllers have 3.11"
+)
+_MAC = "52:54:00:00:00:07"
+
+
+def _vm(name: str, **more: object) -> dict[str, t.Any]:
+    return {"name": name, "uuid": f"uuid of {name}", "phase": None, **more}
+
+
+def _sound(kind: type[t.Any], **lists: object) -> t.Any:
+    return answers.read(lists, kind)
+
+
+def test_purge_broken_vm_is_refused_and_others_are_not() -> None:
+    volume = {"path": "/a", "shared": False, "pool_id": None}
+    look = _sound(
+        PurgeLook,
+        vms=[_vm("good", volumes=[volume]), _vm("bad", volumes=[{**volume, "shared": "no"}])],
+    )
+    seen = purge.fleet({"hv1": look}, "vms", None, [])
+    assert purge.decide(["good"], seen).shares == {"hv1": ["good"]}
+    with pytest.raises(PlanRefused, match=r"^'bad' on hv1: .*vms\[1\].volumes\[0\].shared is text"):
+        purge.decide(["good", "bad"], seen)
+
+
+def test_rename_name_of_broken_vm_is_taken() -> None:
+    vms = [_vm("good", managed=True, renamed_from=None), _vm("bad", managed=3, renamed_from=None)]
+    seen = rename.fleet({"hv1": _sound(RenameLook, defined=vms)}, None, [])
+    assert rename.decide("good", "other", seen) == "hv1"
+    with pytest.raises(PlanRefused, match="'bad' is on hv1"):
+        rename.decide("good", "BAD", seen)
+    with pytest.raises(PlanRefused, match="'bad' on hv1: its response"):
+        rename.decide("bad", "other", seen)
+
+
+def test_adoption_uuid_and_mac_of_broken_vm_are_taken() -> None:
+    new = _vm("new", candidate=True, specification={"name": "new"}, problems=[], carried=None)
+    defined = [
+        {**_vm("new"), "macs": [_MAC]},
+        {**_vm("bad"), "macs": [_MAC.upper(), 7]},
+        {**_vm("worse"), "uuid": "uuid of new", "phase": 7, "macs": []},
+    ]
+    look = _sound(AdoptLook, vms=[{**new, "refused": []}], defined=defined, pool_ids=[])
+    seen = adoption.fleet({"hv1": look}, None, [])
+    (refused,) = adoption.decide(["new"], None, seen, [], Defaults()).refused
+    assert f"'bad' on hv1 also has the MAC address {_MAC}" in refused
+    assert "'worse' on hv1 has the same UUID uuid of new" in refused
+
+
+def test_snapshot_listing_shows_others_and_names_broken_vm() -> None:
+    snapshot = {"name": "a", "parent": None, "current": True, "created": 1, "state": None}
+    snapshot.update(kind="internal", managed=True)
+    vms = [_vm("good", snapshots=[snapshot]), _vm("bad", snapshots=[{**snapshot, "current": 1}])]
+    seen = snapshots.fleet({"hv1": _sound(SnapshotLook, vms=vms)}, None, [])
+    text, (problem,) = snapshots.listing([], seen)
+    assert "good" in text
+    assert problem.startswith("bad on hv1: its response")
+
+
+def test_state_broken_vm_of_group_is_named() -> None:
+    vms = [_vm("good", groups=["web"], start_order=1), _vm("bad", groups="web", start_order=1)]
+    seen = state.fleet({"hv1": _sound(StateLook, vms=vms)}, None, [])
+    assert state.decide(["good"], [], seen, Wanted("running")).shares == {"hv1": ["good"]}
+    with pytest.raises(PlanRefused, match="'bad' on hv1: its response"):
+        state.decide([], ["web"], seen, Wanted("running"))
+
+
+def test_purged_broken_result_is_a_failure_of_that_vm() -> None:
+    done = {"changed": True, "failed": False, "msg": None, "removed": [], "kept": []}
+    vms = [{**_vm("good"), **done}, {**_vm("bad"), **done, "removed": [{"kind": 3}]}]
+    answer = _sound(Purged, vms=vms)
+    text, (failure,) = purge_report.report(
+        ["good", "bad"], {"hv1": ["good", "bad"]}, {"hv1": answer}, check=False
+    )
+    assert failure.startswith("bad on hv1: its response")
+    assert [line.split()[2] for line in text.splitlines() if line.startswith("bad")] == ["failed"]
+
+
+@pytest.mark.parametrize(
+    ("vm", "part"),
+    [
+        ({"name": " ", "uuid": None, "phase": None, "groups": []}, "name is text"),
+        ({"uuid": None, "phase": None, "groups": []}, "name is missing"),
+        ({"name": None}, "name is null"),
+        ("web1", "is text"),
+    ],
+)
+def test_vm_without_name_silences_its_hypervisor(vm: object, part: str) -> None:
+    good = _vm("good", groups=[], start_order=None)
+    with pytest.raises(answers.UnsoundAnswerError, match=rf"vms\[1\].*{part}"):
+        answers.read({"vms": [good, vm]}, StateLook)
+
+
+def test_no_answer_is_left_to_its_reader() -> None:
+    for answer in ({}, {"vms": None}, {"failed": True, "msg": 3, "other": [1]}):
+        assert answers.read(answer, StateLook) == answer
