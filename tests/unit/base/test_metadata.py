@@ -223,6 +223,8 @@ BROKEN = {
     "request: disks[0] has no name": '<f:request>{"disks":[{"size":1}]}</f:request>',
     "request: disks is not a list": '<f:request>{"disks":{"a":1}}</f:request>',
 }
+_MADE = '<f:volume pool="p" name="a" path="/p/a" made="{}"/>'
+NOT_IDENTITIES = ("abc", "12.", "-1", "1.2.3", "1e3", "\u0661", "9" * 21)
 
 
 @pytest.mark.parametrize("words", BROKEN)
@@ -241,6 +243,21 @@ def test_broken_value_is_named_and_the_rest_counts(words: str) -> None:
     assert refusal.startswith("'my vm': ")
     assert "virsh metadata 'my vm' urn:fleet.virt:1 --remove --config" in refusal
     assert """ansible-playbook fleet.virt.adopt -e '{"vm_name": "my vm"}'""" in refusal
+
+
+@pytest.mark.parametrize("made", NOT_IDENTITIES)
+def test_volume_with_unreadable_file_identity_is_named_and_still_counts(made: str) -> None:
+    read = metadata.parse(_lxml.parse(OURS.format(_MADE.format(made)), "m"))
+    assert read is not None
+    assert read.broken == "volume: made is neither a word nor the numbers of a file"
+    assert [(volume.path, volume.made) for volume in read.volumes] == [("/p/a", "")]
+    assert read.phase == metadata.UNREADABLE
+
+
+@pytest.mark.parametrize("made", ["", "no", "begun", "yes", "7", "18446744073709551615.4294967295"])
+def test_volume_with_file_identity_is_read(made: str) -> None:
+    read = metadata.parse(_lxml.parse(OURS.format(_MADE.format(made)), "m"))
+    assert read == Metadata(volumes=(OwnVolume("p", "a", "/p/a", "", "", made),))
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,7 @@ KINDS = {
     "many groups": "<group>g</group>" * 2000,
     "much text": f"<tag>{'t' * 4000}</tag>" * 100,
     "owner without a number": '<phase>creating</phase><owner boot_id="b" pid="x" start_time="1"/>',
+    "unknown file": '<volume pool="default" name="bad.img" path="/p/bad.img" made="abc"/>',
     "move to nowhere": '<phase>migrating</phase><move source="hv1"/>',
 }
 

@@ -53,6 +53,8 @@ _MAX_DEPTH = 8  # levels of elements; libvirt itself cannot define a domain agai
 _MAX_TOTAL = 256 * 1024  # characters of all values but the long ones
 MAX_ORDER = 9999
 MAX_DELAY = 3600  # seconds; of the numbers, the larger is the limit of either when reading
+# Of a file that was created: its inode, and its generation where there is one
+_IDENTITY = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 # What stands for a phase, or a request, that is there and cannot be used
 UNREADABLE, _NO_OBJECT = "unreadable", "null"
@@ -249,6 +251,8 @@ def parse(element: Element) -> Metadata | None:
             faults.append(f"{tag}: {error}")
             if tag in _STAND_INS:
                 values.setdefault(tag, _STAND_INS[tag])
+            elif isinstance(error, _UnknownFileError):
+                lists[name].append(error.volume)
     if _is_deep(ours):
         faults.append(f"nested deeper than {_MAX_DEPTH} levels")
     if total > _MAX_TOTAL:
@@ -411,8 +415,19 @@ def _move(element: Element) -> Move:
     return Move(**_attributes(element, _MOVE, "source", "destination"))
 
 
+class _UnknownFileError(XmlError):
+    """What identifies the file of ``volume`` is no identity; what else it says still counts."""
+
+    def __init__(self, volume: OwnVolume) -> None:
+        super().__init__("made is neither a word nor the numbers of a file")
+        self.volume = volume
+
+
 def _volume(element: Element) -> OwnVolume:
-    return OwnVolume(**_attributes(element, _VOLUME, "pool", "name"))
+    volume = OwnVolume(**_attributes(element, _VOLUME, "pool", "name"))
+    if volume.made not in ("", NOT_MADE, BEGUN, MADE) and not _IDENTITY.fullmatch(volume.made):
+        raise _UnknownFileError(replace(volume, made=""))
+    return volume
 
 
 # How each element but the items of lists is read; raises XmlError for what cannot be used
