@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -147,17 +148,41 @@ class LastLine:
         return ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
 
 
+def _file_of(argument: str) -> Path:
+    return Path(argument.partition("::")[0])
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Count in the process that reports, not in xdist's workers."""
+    """Count in the process that reports, not in xdist's workers.
+
+    Raises UsageError for a file that does not exist: with several processes none would be named.
+    """
     config.pluginmanager.register(counting.Counting(), "counting")
     if hasattr(config, "workerinput"):
         if not config.workerinput.get("laboratory", True):
             scheduling.give_way()
         return
+    missing = [path for path in map(_file_of, config.args) if not path.exists()]
+    if missing:
+        raise pytest.UsageError(
+            f"{', '.join(map(str, missing))}: not there; what is to be run is a file or folder of"
+            " this checkout, such as ARGS=tests/unit/base or"
+            " ARGS=tests/unit/base/test_names.py::NAME, or words of a test's name:"
+            " ARGS=\"-k 'query and paused'\""
+        )
     config.stash[_MARK] = leftovers.mark()
     config.pluginmanager.register(counting.Counts(), "counts")
     config.pluginmanager.register(LastLine(), "last-line")
     config.pluginmanager.register(scheduling.Timing(), "timing")
+
+
+def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pytest.Config) -> None:
+    """Name what chose no test at all: with several processes nothing else does."""
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+        chosen = shlex.join(map(str, config.invocation_params.args))
+        terminalreporter.write_line(
+            f'no test is chosen by: {chosen}; ARGS="--collect-only -q FILE" lists those of a file'
+        )
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -66,6 +66,32 @@ def test_last_line(files: list[str], line: str, status: int, workers: str, tmp_p
     assert ("the reason" in done.stdout) == (SKIPS in files)
 
 
+@pytest.mark.parametrize("argument", ["tests/unit/none", "tests/unit/none.py::test_a"])
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_path_that_does_not_exist_is_named(argument: str, workers: str) -> None:
+    command = [sys.executable, "-m", "pytest", "--numprocesses", workers, "--dist", "loadgroup"]
+    done = subprocess.run(
+        [*command, argument], cwd=_tools.CHECKOUT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR, done.stdout + done.stderr
+    assert f"ERROR: {argument.partition('::')[0]}: not there; " in done.stderr
+    assert "ARGS=tests/unit/base" in done.stderr
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_choice_of_no_test_is_named(workers: str) -> None:
+    command = [sys.executable, "-m", "pytest", "--numprocesses", workers, "--dist", "loadgroup"]
+    done = subprocess.run(
+        [*command, "tests/unit/base/test_names.py", "-k", "no_such_test"],
+        cwd=_tools.CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED, done.stdout + done.stderr
+    assert "tests/unit/base/test_names.py -k no_such_test; ARGS=" in done.stdout
+
+
 COUNTED = """\
 import json, os, pathlib, subprocess, sys
 import pytest
