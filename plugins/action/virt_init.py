@@ -14,6 +14,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values
     as_mapping,
     as_mappings,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.names import playbook_command
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.options import to_boolean
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Defaults
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
@@ -117,10 +118,11 @@ class ActionModule(FleetAction):
                     f"vms and {', '.join(sorted(single))} are given; describe one VM or a list"
                 )
             if len(hosts) > 1 and task_vars.get("ansible_play_name") == _AD_HOC:
+                command = playbook_command("provision_vm", vm_name=str(single.get("name")))
                 raise PlanRefused(
                     f"{single.get('name')!r} would be created on {len(hosts)} hypervisors"
                     f" ({', '.join(str(host) for host in hosts)}); a VM exists once: name one"
-                    " hypervisor, or let fleet.virt.provision_vm choose"
+                    f" hypervisor, or let {command} choose"
                 )
             common["vms"] = [single]
         path = "" if single else _batch.written_as(common, variables)

@@ -739,7 +739,8 @@ options:
   host:
     description:
       - Hypervisor that the VM must be on, by its inventory name.
-      - Cannot be changed in an existing VM (an existing VM is moved with fleet.virt.migrate_vm).
+      - Cannot be changed in an existing VM (an existing VM is moved with ansible-playbook
+        fleet.virt.migrate_vm -e vm_name=NAME).
     type: str
   placement:
     description:
@@ -749,8 +750,8 @@ options:
       host:
         description:
           - Hypervisor that the VM must be on, by its inventory name.
-          - Cannot be changed in an existing VM (an existing VM is moved with
-            fleet.virt.migrate_vm).
+          - Cannot be changed in an existing VM (an existing VM is moved with ansible-playbook
+            fleet.virt.migrate_vm -e vm_name=NAME).
         type: str
       zone:
         description:

@@ -113,6 +113,61 @@ def test_command_with_variables_is_made_by_the_function_that_quotes_them() -> No
     assert not problems, "\n".join(problems)
 
 
+# What a text that says how something came about calls it; modules are told of playbooks
+_TOLD = re.compile(r"\b(?:as|where|C\()\W?$")
+# Their comments say what has to be given
+_NEEDS = {
+    path.stem
+    for path in FILES
+    if path.stem in PLAYBOOKS
+    and path.parts[0] == "playbooks"
+    and re.search(
+        rf"^# ansible-playbook fleet\.virt\.{path.stem} -e",
+        (CHECKOUT / path).read_text(encoding="utf-8"),
+        re.M,
+    )
+}
+
+
+def _named_only(where: str, text: str) -> list[str]:
+    """What a message calls a playbook where it has to be a command that can be typed."""
+    problems = []
+    for found in _NAMED.finditer(text):
+        name, before = found["name"], text[: found.start()]
+        if name not in PLAYBOOKS or name in PLUGINS or _TOLD.search(before):
+            continue
+        if not before.endswith("ansible-playbook "):
+            problems.append(f"{where}: fleet.virt.{name}: write ansible-playbook fleet.virt.{name}")
+        elif name in _NEEDS and not re.match(r" -e ", found["rest"]):
+            problems.append(f"{where}: fleet.virt.{name} needs variables: use playbook_command")
+    return problems
+
+
+def test_playbook_that_a_message_names_is_a_command() -> None:
+    assert {"migrate_vm", "purge_vm", "state"} <= _NEEDS
+    assert not {"list", "images", "renew_keys", "repair_vms"} & _NEEDS
+    problems = [
+        problem
+        for where, text in TEXTS
+        if where.startswith("plugins/") and "/modules/" not in where
+        for problem in _named_only(where, text)
+    ]
+    assert not problems, "\n".join(sorted(set(problems)))
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        ("run fleet.virt.renew_keys", 1),
+        ("run ansible-playbook fleet.virt.renew_keys", 0),
+        ("move it with ansible-playbook fleet.virt.migrate_vm", 1),
+        ("closed; see where fleet.virt.console was started", 0),
+    ],
+)
+def test_playbook_without_its_command_is_reported(text: str, problems: int) -> None:
+    assert len(_named_only("here", text)) == problems
+
+
 def test_virsh_command_exists() -> None:
     virsh = shutil.which("virsh")
     if virsh is None:

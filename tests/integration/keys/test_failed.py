@@ -46,7 +46,9 @@ def test_the_remedy_of_preflight_mends_expired_keys_and_the_daemon(keys: Keys) -
         before = _found(keys)
         assert set(before) == _FINDINGS
         for finding in before.values():
-            assert finding["remedy"].startswith("run fleet.virt.renew_keys"), finding
+            assert finding["remedy"].startswith("run ansible-playbook fleet.virt.renew_keys"), (
+                finding
+            )
         predicted = keys.run(check=True).succeeded()
         assert {host for _, host in keys.changed(predicted)} >= {"hv1"}
         assert keys.lab.ssh("hv1", "systemctl is-failed libvirtd.service", check=False).stdout

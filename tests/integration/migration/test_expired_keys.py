@@ -20,7 +20,7 @@ from ansible_collections.fleet.virt.tests.integration import harness
 
 from .conftest import MODULE, Movers
 
-_RENEW = "renew it with the playbook fleet.virt.renew_keys"
+_RENEW = "renew it with ansible-playbook fleet.virt.renew_keys"
 _DAY = r"expired on \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
 _SOON = 15.0  # seconds, in which the files are placed and read
 _RELOAD = "virt-admin -q server-update-tls libvirtd"

@@ -52,7 +52,9 @@ def test_all_or_some_or_those_of_one_hypervisor() -> None:
     assert _decide(fleet, host="hv2").shares == {"hv2": ["c"]}
     some = _decide(fleet, ["b", "gone"])
     assert some.shares == {"hv1": ["b"]}
-    assert some.refused == ["no hypervisor has a VM 'gone'; fleet.virt.list shows the VMs"]
+    assert some.refused == [
+        "no hypervisor has a VM 'gone'; ansible-playbook fleet.virt.list shows the VMs"
+    ]
     with pytest.raises(PlanRefused, match="vm_host: 'hv9' is no hypervisor"):
         _decide(fleet, host="hv9")
 

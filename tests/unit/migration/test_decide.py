@@ -227,7 +227,7 @@ REFUSED: dict[str, tuple[dict[str, t.Any], dict[str, t.Any], str]] = {
     "half there, and --limit left the target out": (
         {"hv1": answer(vm(phase="migrating", move=MOVE)), "hv3": answer()},
         {"mute": {"hv2": Silence("excluded by --limit", asked=False)}},
-        "run without --limit, run fleet.virt.repair_vms",
+        "run without --limit, run ansible-playbook fleet.virt.repair_vms",
     ),
     "not readable": (
         {"hv1": answer(vm(error="/x.qcow2: no such file")), "hv2": answer()},

@@ -182,8 +182,8 @@ def test_keys_that_have_expired() -> None:
     vm = source(expired=("/a.pem expired on 2026-01-02",))
     there = target(destination=Destination("hv2", "a", expired=("/b.pem expired on 2026-01-03",)))
     assert plan(vm, there, Options()).findings == [
-        "/a.pem expired on 2026-01-02 on hv1; renew it with the playbook fleet.virt.renew_keys",
-        "/b.pem expired on 2026-01-03 on hv2; renew it with the playbook fleet.virt.renew_keys",
+        "/a.pem expired on 2026-01-02 on hv1; renew it with ansible-playbook fleet.virt.renew_keys",
+        "/b.pem expired on 2026-01-03 on hv2; renew it with ansible-playbook fleet.virt.renew_keys",
     ]
     tunnelled = plan(dataclasses.replace(vm, disks=()), there, Options(tunnelled=True))
     assert tunnelled.findings == []
@@ -193,7 +193,7 @@ def test_keys_missing_on_either_end_are_refused_with_the_role() -> None:
     vm = source(missing_certificates=("QEMU's certificates client-key.pem are not in /a",))
     there = target(destination=Destination("hv2", "a", missing_certificates=("Q are not in /b",)))
     remedy = (
-        "bring them there with the playbook fleet.virt.setup_hypervisors"
+        "bring them there with ansible-playbook fleet.virt.setup_hypervisors"
         " (role fleet.virt.libvirt_keys)"
     )
     assert plan(vm, there, Options()).findings == [
@@ -266,7 +266,9 @@ def test_the_drive_that_keeps_a_purged_vm_from_starting_is_not_to_be_ejected() -
     kept = Metadata(phase="purging", volumes=(OWN,), request="{}")
     (said,) = plan(source(disks=(DISK, drive), metadata=kept), TARGET, Options()).findings
     assert "in phase purging" in said
-    assert said.endswith("run it again to finish it (fleet.virt.purge_vm)")
+    assert said.endswith(
+        "run it again to finish it (ansible-playbook fleet.virt.purge_vm -e vm_name=web1)"
+    )
 
 
 def test_what_an_earlier_attempt_left_is_made_anew() -> None:

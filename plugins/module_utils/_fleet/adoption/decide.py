@@ -98,7 +98,7 @@ def decide(
                 decision.shares.setdefault(where, []).append(name)
     there = {vm["name"] for answer in seen.answers.values() for vm in answer.get("vms") or ()}
     decision.refused += [
-        f"no hypervisor has a VM {name!r}; fleet.virt.list shows the VMs"
+        f"no hypervisor has a VM {name!r}; ansible-playbook fleet.virt.list shows the VMs"
         for name in dict.fromkeys(names)
         if name not in there
     ]

@@ -22,8 +22,8 @@ def duplicate_vm_message(
     if len(set(uuids)) == 1 and None not in uuids:
         return (
             f"{name!r} is on {' and '.join(sorted(phases))} with the same UUID, so it is being"
-            " moved or its move was interrupted: wait, or run fleet.virt.repair_vms; remove none"
-            " of them before that"
+            " moved or its move was interrupted: wait, or run ansible-playbook"
+            " fleet.virt.repair_vms; remove none of them before that"
         )
     creating = sorted(where for where, phase in phases.items() if phase == "creating")
     others = sorted(where for where, phase in phases.items() if phase != "creating")

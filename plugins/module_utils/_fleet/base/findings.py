@@ -6,24 +6,33 @@
 
 from __future__ import annotations
 
+import shlex
 import typing as t
 from dataclasses import dataclass
 
 Severity = t.Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
-_SET_UP = "run fleet.virt.setup_hypervisors on it"
+# HYPERVISORS stands for those that the finding is about
+_SET_UP = "run ansible-playbook fleet.virt.setup_hypervisors --limit HYPERVISORS"
+_RENEW = "run ansible-playbook fleet.virt.renew_keys"
 
 # id: severity, remedy
 KINDS: dict[str, tuple[Severity, str]] = {
     "host_silent": ("error", "check that it is running and that Ansible can reach it as root"),
-    "host_not_asked": ("info", "run preflight without --limit to check all"),
+    "host_not_asked": (
+        "info",
+        "run ansible-playbook fleet.virt.preflight without --limit to check all",
+    ),
     "libvirt_silent": (
         "error",
-        "run fleet.virt.renew_keys, which starts a failed daemon (as after keys expired) or"
-        " reports why it cannot; where libvirt is not installed, run fleet.virt.setup_hypervisors",
+        f"{_RENEW}, which starts a failed daemon (as after keys expired) or reports why it cannot;"
+        f" where libvirt is not installed, {_SET_UP}",
     ),
-    "check_failed": ("warning", "follow the message, then run preflight again"),
+    "check_failed": (
+        "warning",
+        "follow the message, then run ansible-playbook fleet.virt.preflight again",
+    ),
     "kvm_missing": (
         "warning",
         "enable VT-x or AMD-V in its firmware and load kvm_intel or kvm_amd; in a virtual machine,"
@@ -62,7 +71,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
         "warning",
         "guests cannot migrate between these: put hosts of the same kind into their own group",
     ),
-    "cpu_not_compared": ("error", "run preflight again"),
+    "cpu_not_compared": ("error", "run ansible-playbook fleet.virt.preflight again"),
     "arch_differs": ("info", "guests migrate within one architecture only"),
     "versions_differ": (
         "warning",
@@ -101,18 +110,19 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "tls_keys_missing": ("error", _SET_UP),
     "tls_failed": (
         "error",
-        "run fleet.virt.renew_keys, which renews keys and starts a failed daemon; if that does not"
-        " help, run fleet.virt.setup_hypervisors, which opens the port and the firewall",
+        f"{_RENEW}, which renews keys and starts a failed daemon; if that does not help, {_SET_UP},"
+        " which opens the port and the firewall",
     ),
     "tls_not_known": (
         "warning",
-        "they do not know it yet: run fleet.virt.setup_hypervisors on all, without --limit",
+        "they do not know it yet: run ansible-playbook fleet.virt.setup_hypervisors without"
+        " --limit",
     ),
-    "key_expired": ("error", "run fleet.virt.renew_keys"),
-    "key_expires": ("warning", "run fleet.virt.renew_keys"),
+    "key_expired": ("error", _RENEW),
+    "key_expires": ("warning", _RENEW),
     "key_readable": ("error", "chmod 0600, find out who read it, and renew it"),
-    "crl_expired": ("error", "no client is let in until it is renewed: run fleet.virt.renew_keys"),
-    "crl_expires": ("warning", "run fleet.virt.renew_keys"),
+    "crl_expired": ("error", f"no client is let in until it is renewed: {_RENEW}"),
+    "crl_expires": ("warning", _RENEW),
     "pool_missing": ("error", _SET_UP),
     "pool_inactive": ("error", "run virsh pool-start POOL, and find out why it was not running"),
     "pool_no_autostart": (
@@ -138,7 +148,8 @@ class Finding:
 
     @property
     def remedy(self) -> str:
-        return KINDS[self.id][1]
+        names = shlex.quote(",".join(self.hosts))
+        return KINDS[self.id][1].replace("HYPERVISORS", names)
 
     def as_dict(self) -> dict[str, object]:
         return {

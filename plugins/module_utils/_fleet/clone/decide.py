@@ -21,7 +21,7 @@ from ..._units import MIB
 from ..base.answers import VmIdentity
 from ..base.json_values import as_mapping, as_mappings
 from ..base.metadata import UNREADABLE
-from ..base.names import require_named
+from ..base.names import playbook_command, require_named
 from ..base.results import GENERATED
 from ..engine import leases, located, proofs
 from ..engine.outcomes import outcomes
@@ -159,7 +159,9 @@ def _source_host(clone_of: str, seen: Fleet, requested: t.Collection[str]) -> st
     locations = located.locate([clone_of], _vms_by_host(seen), seen.silent)
     problems = list(locations.problems)
     if locations.absent and not problems:
-        problems.append(f"no hypervisor has a VM {clone_of!r}; fleet.virt.list shows the VMs")
+        problems.append(
+            f"no hypervisor has a VM {clone_of!r}; ansible-playbook fleet.virt.list shows the VMs"
+        )
     if problems:
         raise PlanRefused("; ".join(problems))
     host, vm = locations.places[clone_of]
@@ -261,7 +263,7 @@ def wanted(
     if wrong:
         raise PlanRefused(
             f"{', '.join(wrong)}: a copy has the disks of its source; leave it out, and change"
-            " the copy's disks afterwards with fleet.virt.provision_vm"
+            f" the copy's disks afterwards with {playbook_command('provision_vm', vm_name=name)}"
         )
     if decision.state == "there":
         # its present state, so that only differing requests change anything
@@ -274,7 +276,7 @@ def wanted(
     if decision.state == "new":
         volumes, images = _made(clone_of, decision.host, copied)
     described, source = _described(clone_of, decision.host, seen)
-    spec = _of_source(described, source, volumes, decision.mode)
+    spec = _of_source(clone_of, described, source, volumes, decision.mode)
     if any(answer.get("alone") for answer in seen.answers.values()) and "host" not in overrides:
         spec["host"] = decision.host  # where the images are: they cannot travel
     carried = source["carried"]
@@ -342,9 +344,10 @@ def _made(
 
 
 def _of_source(
-    spec: dict[str, object], source: CloneSource, volumes: Mapping[str, str], mode: str
+    name: str, spec: dict[str, object], source: CloneSource, volumes: Mapping[str, str], mode: str
 ) -> dict[str, object]:
-    """The source's specification without what identifies it, on copies of its disks."""
+    """The specification of the source ``name`` without what identifies it, on copies of its
+    disks."""
     for key in ("start", "autostart", "disk_profile"):
         spec.pop(key, None)
     spec["disk_profile"] = "none"
@@ -365,7 +368,7 @@ def _of_source(
     if missing:
         raise PlanRefused(
             f"disk {', '.join(sorted(missing))} of the source cannot be described, so a copy would"
-            " lack it; fleet.virt.adopt --check of the source shows why"
+            f" lack it; {playbook_command('adopt', vm_name=name)} --check shows why"
         )
     spec["nics"] = [
         {key: value for key, value in nic.items() if key != "mac"}

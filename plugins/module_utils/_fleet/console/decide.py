@@ -88,7 +88,9 @@ def choose(
     locations = located.locate([name], vms_by_host, silent)
     problems = list(locations.problems)
     if name in locations.absent and not problems:
-        problems.append(f"no hypervisor has a VM {name!r}; fleet.virt.list shows the VMs")
+        problems.append(
+            f"no hypervisor has a VM {name!r}; ansible-playbook fleet.virt.list shows the VMs"
+        )
     if problems:
         raise PlanRefused("; ".join(problems))
     host, vm = locations.places[name]

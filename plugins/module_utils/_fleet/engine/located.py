@@ -89,7 +89,8 @@ def locate(
                 located.places[name] = (host, vm)
         elif name in (*vms_by_host, *silent, *hypervisors):
             located.problems.append(
-                f"{name!r} is a hypervisor, not a VM; fleet.virt.list shows the VMs"
+                f"{name!r} is a hypervisor, not a VM; ansible-playbook fleet.virt.list shows the"
+                " VMs"
             )
         else:
             missing = proofs.missing("absent", silent)

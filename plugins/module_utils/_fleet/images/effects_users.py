@@ -239,8 +239,8 @@ def _require_own(connection: Connection, pool: Pool, sole_pool_ids: t.Collection
     if place.id is not None and place.id not in sole_pool_ids:
         raise PlanRefused(
             f"pool {pool.name} at {pool.path} has an id, and another hypervisor has the same pool"
-            " or was not queried; nothing was removed. Use the playbook fleet.virt.images, which"
-            " queries all hypervisors; each of them must respond"
+            " or was not queried; nothing was removed. Run ansible-playbook fleet.virt.images,"
+            " which queries all hypervisors; each of them must respond"
         )
 
 

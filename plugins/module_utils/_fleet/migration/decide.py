@@ -288,7 +288,8 @@ def ends_silent(
     return (
         f"the move of {name!r} from {ends[0]} to {ends[1]} is unfinished, and"
         f" {' and '.join(missing)} did not respond ({proofs.named(missing)}), so it is unknown"
-        f" which of them has it; {again}, run fleet.virt.repair_vms, and start nothing there before"
+        f" which of them has it; {again}, run ansible-playbook fleet.virt.repair_vms, and start"
+        " nothing there before"
     )
 
 

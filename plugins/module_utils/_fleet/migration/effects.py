@@ -244,7 +244,7 @@ class _Mover:
         if destination.dom is None:
             raise PlanRefused(
                 f"no VM {self.name!r} on {here} or {where}: another run may have moved it; locate"
-                " it with fleet.virt.list"
+                " it with ansible-playbook fleet.virt.list"
             )
         if destination.stored is None or destination.stored.phase != "migrating":
             if self.job.flow == "finish":

@@ -11,7 +11,7 @@ import typing as t
 import uuid as uuids
 
 from ..base.metadata import Metadata, Owner, metadata_problems
-from ..base.names import CLAIM, snapshot_removal
+from ..base.names import CLAIM, playbook_command, snapshot_removal
 from ..engine import leases
 from ..placement.offers import DEFINE_NWFILTER
 from .plan_disks import is_seed, lacking_space, volume_of
@@ -19,7 +19,6 @@ from .types import DEPLOY, RENEW, Defined, Options, Plan, Source, Target
 
 DETACHED = "made for it, but no longer one of its disks"
 _FOREIGN = "it is unknown which files belong to it, so it is not moved"
-_ENDED_BY = {"creating": " (fleet.virt.provision_vm)", "purging": " (fleet.virt.purge_vm)"}
 
 
 def plan(source: Source, target: Target, options: Options, *, space: bool = True) -> Plan:
@@ -95,7 +94,8 @@ def other_move(
         )
     return (
         f"{name!r} has an unfinished move from {source} to {destination}, so it does not go from"
-        f" {here} to {where}; end that first with fleet.virt.repair_vms"
+        f" {here} to {where}; end that first with"
+        f" {playbook_command('repair_vms', vm_name=name)}"
     )
 
 
@@ -134,6 +134,13 @@ def claim_uuid(uuid: str) -> str:
     return str(uuids.uuid5(uuids.UUID(uuid), "fleet.virt migration"))
 
 
+def _ended_by(name: str, phase: str | None) -> str:
+    """The command, in brackets, that was interrupted in this phase; empty if that is unknown."""
+    if phase == "creating":
+        return f" ({playbook_command('provision_vm', vm_name=name)})"
+    return f" ({playbook_command('purge_vm', vm_name=name)})" if phase == "purging" else ""
+
+
 def _vm(source: Source) -> list[str]:
     """Reasons against moving this VM anywhere."""
     name, stored = source.name, source.metadata
@@ -143,7 +150,7 @@ def _vm(source: Source) -> list[str]:
     if stored is None or not stored.made_here:
         problems.append(f"{name!r} was not made by this collection: {_FOREIGN}")
     if stored is not None and stored.phase not in (None, "migrating"):
-        ended = _ENDED_BY.get(str(stored.phase), "")
+        ended = _ended_by(name, stored.phase)
         problems.append(leases.in_phase(name, stored.phase, source.holder, ended))
     elif stored is not None and stored.phase == "migrating" and source.holder is not None:
         problems.append(leases.held(name, stored.phase, source.holder))

@@ -10,6 +10,7 @@ import posixpath
 import typing as t
 
 from ..base.metadata import NOT_MADE, OwnVolume
+from ..base.names import playbook_command
 from ..storage import base_name
 from .types import Defined, Disk, NewVolume, Source, Target
 
@@ -56,7 +57,7 @@ def volume_of(
         return f"{where} has no pool at {folder}, where {what} is; define one there", None
     if not pool.active:
         return f"pool {pool.name} of {where} is inactive; virsh pool-start {pool.name}", None
-    problem, backing = _backing(disk, target)
+    problem, backing = _backing(disk, source.name, target)
     if problem:
         return problem, None
     if disk.path in target.shared:
@@ -89,7 +90,7 @@ def _is_in_other_work(source: Source) -> bool:
     return source.metadata is not None and source.metadata.phase not in (None, "migrating")
 
 
-def _backing(disk: Disk, target: Target) -> tuple[str | None, tuple[str, str] | None]:
+def _backing(disk: Disk, vm: str, target: Target) -> tuple[str | None, tuple[str, str] | None]:
     """The base image of an overlay, if it is proven to be the same on the destination."""
     if not disk.chain:
         return None, None
@@ -115,7 +116,8 @@ def _backing(disk: Disk, target: Target) -> tuple[str | None, tuple[str, str] | 
         ), None
     return (
         f"base image {digest} of disk {disk.target} is not on {where} as {path}; the playbooks"
-        " that move VMs bring it there and report what prevents that: run fleet.virt.migrate_vm"
+        " that move VMs bring it there and report what prevents that: run"
+        f" {playbook_command('migrate_vm', vm_name=vm)}"
     ), None
 
 

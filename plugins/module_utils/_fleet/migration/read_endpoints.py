@@ -108,8 +108,8 @@ class Endpoints:
             raise PlanRefused(
                 f"{self.where} cannot be reached from {self.source} over TLS: {error.reason}"
                 f" ({self.uri}). Check that libvirt listens there, that both have keys of the same"
-                " CA (fleet.virt.setup_hypervisors), and that its certificate names"
-                f" {self.address}"
+                " CA (ansible-playbook fleet.virt.setup_hypervisors), and that its certificate"
+                f" names {self.address}"
             ) from None
 
     def _expired(self) -> str:

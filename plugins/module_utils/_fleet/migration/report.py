@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from ..._units import MIB
 from ..base.json_values import as_mapping
+from ..base.names import playbook_command
 from ..base.tables import clean, table
 from ..engine.outcomes import Answer, Outcome, outcomes
 
@@ -66,8 +67,9 @@ def mark(host: str, *, present: bool, check: bool) -> str:
     if not present:
         return f"{host} {word} no longer in maintenance\n"
     return (
-        f"{host} {word} in maintenance: no VM is placed on it before fleet.virt.return_vms, or"
-        " fleet.virt.maintenance with virt_maintenance=false\n"
+        f"{host} {word} in maintenance: no VM is placed on it before"
+        f" {playbook_command('return_vms', virt_host=host)}, or"
+        f" {playbook_command('maintenance', virt_host=host, virt_maintenance='false')}\n"
     )
 
 

@@ -16,10 +16,11 @@ if t.TYPE_CHECKING:
     from ..base.snapshot import MoveEntry, PlacementEntry
 
 # What to do about certificates that have expired
-RENEW = "renew it with the playbook fleet.virt.renew_keys"
+RENEW = "renew it with ansible-playbook fleet.virt.renew_keys"
 # What to do about certificates that are missing
 DEPLOY = (
-    "bring them there with the playbook fleet.virt.setup_hypervisors (role fleet.virt.libvirt_keys)"
+    "bring them there with ansible-playbook fleet.virt.setup_hypervisors (role"
+    " fleet.virt.libvirt_keys)"
 )
 
 

@@ -30,7 +30,7 @@ ACTIONS = {
     "unmanaged": "unmanaged",
     "unchanged": "unchanged",
 }
-_BROKEN = "its metadata cannot be used; fleet.virt.list shows why, and what to do"
+_BROKEN = "its metadata cannot be used; ansible-playbook fleet.virt.list shows why, and what to do"
 # With only these there is nothing to do
 _AT_REST = ("unchanged", "unmanaged")
 

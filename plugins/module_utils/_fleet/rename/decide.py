@@ -47,7 +47,9 @@ def decide(old: str, new: str, seen: Fleet) -> str:
         location = located.locate([old], _vms_by_host(seen), seen.silent)
         problems += location.problems
         if location.absent and not proofs.missing("absent", seen.silent):
-            problems.append(f"no hypervisor has a VM {old!r}; fleet.virt.list shows the VMs")
+            problems.append(
+                f"no hypervisor has a VM {old!r}; ansible-playbook fleet.virt.list shows the VMs"
+            )
         where = location.places[old][0] if old in location.places else None
     problems += clashes(old, new, where, seen)
     if problems or where is None:

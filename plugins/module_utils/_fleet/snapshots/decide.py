@@ -52,7 +52,7 @@ def decide(names: t.Sequence[str], seen: Fleet) -> dict[str, list[str]]:
     problems = where.problems
     if not proofs.missing("absent", seen.silent):
         problems += [
-            f"no hypervisor has a VM {name!r}; fleet.virt.list shows the VMs"
+            f"no hypervisor has a VM {name!r}; ansible-playbook fleet.virt.list shows the VMs"
             for name in where.absent
         ]
     if problems:

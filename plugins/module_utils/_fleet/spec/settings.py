@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from ..base import machine_types as machines
+from ..base.names import playbook_command
 from ..base.settings import (
     AT_BOOT,
     LIVE,
@@ -182,7 +183,7 @@ HOST = Text(
     default=None,
     pattern=r"[A-Za-z0-9_][^\s/,;]{0,252}",
     rule="write the host's name as in the inventory",
-    change=never("an existing VM is moved with fleet.virt.migrate_vm"),
+    change=never(f"an existing VM is moved with {playbook_command('migrate_vm', vm_name='NAME')}"),
 )
 PLACES = (HOST, ZONE, TAGS, ANTI_AFFINITY)
 PLACEMENT = Group(

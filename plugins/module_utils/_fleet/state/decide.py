@@ -55,13 +55,14 @@ def decide(
     if groups and not listed:
         more = f"; {proofs.named(silent)}" if silent else ""
         raise PlanRefused(
-            f"no VM is in {' or '.join(groups)}; fleet.virt.query shows the groups of each{more}"
+            f"no VM is in {' or '.join(groups)}; ansible-playbook fleet.virt.query shows the"
+            f" groups of each{more}"
         )
     where = located.locate(listed, _vms_by_host(seen), seen.silent)
     problems = where.problems
     if not proofs.missing("absent", seen.silent):
         problems += [
-            f"no hypervisor has a VM {name!r}; fleet.virt.list shows the VMs"
+            f"no hypervisor has a VM {name!r}; ansible-playbook fleet.virt.list shows the VMs"
             for name in where.absent
         ]
     if problems:

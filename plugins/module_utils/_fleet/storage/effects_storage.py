@@ -51,7 +51,7 @@ class Pool:
         if self.handle is None:
             raise PlanRefused(
                 f"pool {self.name} at {self.path} does not exist; define and start it, or run"
-                " fleet.virt.setup_hypervisors"
+                " ansible-playbook fleet.virt.setup_hypervisors"
             )
         return self.handle
 

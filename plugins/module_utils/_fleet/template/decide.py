@@ -55,7 +55,9 @@ def decide(name: str, image: str, seen: Fleet) -> tuple[str, str]:
     place = located.locate([name], vms_by_host, seen.silent)
     problems = list(place.problems)
     if place.absent and not problems:
-        problems.append(f"no hypervisor has a VM {name!r}; fleet.virt.list shows the VMs")
+        problems.append(
+            f"no hypervisor has a VM {name!r}; ansible-playbook fleet.virt.list shows the VMs"
+        )
     if problems:
         raise PlanRefused("; ".join(problems))
     return place.places[name][0], ""
