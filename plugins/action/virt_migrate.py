@@ -125,7 +125,8 @@ class ActionModule(FleetAction):
         diffs: list[object] = []
         for base in options["_bases"]:
             volume = base["volume"]
-            _output.say(f"{host}: ensuring base image {volume}")
+            word = "looking for" if self.check else "ensuring"
+            _output.say(f"{host}: {word} base image {volume}")
             source = migration_bases.as_source(volume)
             arguments = {
                 "uri": options["uri"],
@@ -148,7 +149,7 @@ class ActionModule(FleetAction):
             present.append(str(as_mapping(answer.get("image")).get("path")))
             changed = changed or bool(answer.get("changed"))
             diffs += [answer["diff"]] if answer.get("diff") else []
-            _output.say(f"{host}: base image {volume}: {'; '.join(steps) or 'already present'}")
+            _output.say(f"{host}: {migration_bases.outcome(volume, steps, check=self.check)}")
         return {"changed": changed, "bases": present, "needed": dict(needed), "diff": diffs}
 
     def _decide(self, options: Options, task_vars: Values) -> Answer:

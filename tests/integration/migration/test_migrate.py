@@ -116,11 +116,11 @@ def test_move_base_under_another_name_is_copied(movers: Movers) -> None:
     )
     checked = movers.playbook(vm_name="twin", check=True).succeeded()
     assert re.search(r"twin +hv1 +hv2 +would move", checked.stdout), str(checked)
-    said = f"hv2: base image {before}: copied from {other}"
-    assert said in checked.stdout, str(checked)
+    said = f"hv2: base image {before}: {{}}copied from {other}"
+    assert said.format("would be ") in checked.stdout, str(checked)
     assert before not in fleet.files("hv2", BASES)
     moved = movers.playbook(vm_name="twin").succeeded()
-    assert said in moved.stdout, str(moved)
+    assert said.format("") in moved.stdout, str(moved)
     sums = fleet.host("hv2", f"cd {BASES} && sha256sum {before} {other}").split()
     assert sums == [before[:64], before, before[:64], other]
     flags = fleet.host("hv2", f"lsattr {BASES}/{before} {BASES}/{other}").split("\n")

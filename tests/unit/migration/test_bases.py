@@ -98,3 +98,24 @@ def test_what_virt_image_is_told() -> None:
     }
     with pytest.raises(ValueError, match="is no base image"):
         migration_bases.as_source("debian12.qcow2")
+
+
+@pytest.mark.parametrize(
+    ("steps", "check", "line"),
+    [
+        ([], True, "already present"),
+        ([], False, "already present"),
+        (["copied from b"], False, "copied from b"),
+        (["copied from b"], True, "would be copied from b"),
+        (
+            ["hv3 does not have it", "8 of 8 bytes (100 %) from hv1"],
+            True,
+            "hv3 does not have it; would be transferred: 8 of 8 bytes (100 %) from hv1",
+        ),
+        (["8 of 8 bytes (100 %) from hv1"], False, "8 of 8 bytes (100 %) from hv1"),
+    ],
+)
+def test_outcome_in_check_mode_is_what_would_be_done(
+    steps: list[str], check: bool, line: str
+) -> None:
+    assert migration_bases.outcome("a.qcow2", steps, check=check) == f"base image a.qcow2: {line}"

@@ -58,3 +58,12 @@ def as_source(volume: str) -> dict[str, object]:
     if parts is None:
         raise ValueError(f"{volume!r} is no base image")
     return {**parts, "virtual_bytes": 0, "volume": volume}
+
+
+def outcome(volume: str, steps: t.Sequence[str], *, check: bool) -> str:
+    """The line that says where the base image ``volume`` came from, or would come from; ``steps``
+    are what was tried, the last one with success."""
+    *tried, last = steps or ["already present"]
+    if steps and check:
+        last = f"would be {last}" if last.startswith("copied ") else f"would be transferred: {last}"
+    return f"base image {volume}: {'; '.join([*tried, last])}"
