@@ -93,19 +93,16 @@ def test_a_vm_came_meanwhile(sure: Fleet, host: str) -> None:
     _stay_claims(sure, seen)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        pytest.param({"uuid": "11111111-2222-4333-8444-555555555555"}, id="another hypervisor"),
-        pytest.param({"address": "198.18.255.254"}, id="nobody is at that address"),
-        pytest.param({"address": "hv2/system?no_verify=1#"}, id="no address"),
-        pytest.param({"name": "hv3"}, id="this one was not seen"),
-    ],
-)
-def test_who_cannot_be_asked_is_asked_by_the_controller(sure: Fleet, wrong: dict[str, str]) -> None:
+def test_who_cannot_be_asked_is_asked_by_the_controller(sure: Fleet) -> None:
+    """After each the fleet is again what was seen of it."""
     here, there = _seen(sure)
-    broken = [{**here, **wrong}, there] if "name" in wrong else [here, {**there, **wrong}]
-    _stay_claims(sure, broken)
+    for wrong in (
+        {"uuid": "11111111-2222-4333-8444-555555555555"},  # another hypervisor
+        {"address": "198.18.255.254"},  # where nobody is
+        {"address": "hv2/system?no_verify=1#"},  # no address
+    ):
+        _stay_claims(sure, [here, {**there, **wrong}])
+    _stay_claims(sure, [{**here, "name": "hv3"}, there])  # this one was not seen
 
 
 def test_without_keys_nobody_is_asked(sure: Fleet) -> None:
@@ -154,21 +151,19 @@ def test_one_more_for_a_batch_that_is_there(sure: Fleet, old: str, new: str) -> 
     assert all(not event.result.get("changed") for event in again.events), str(again)
 
 
-@pytest.mark.parametrize("check", [True, False])
-def test_where_nothing_is_to_be_done_hypervisors_are_read_and_no_more(
-    sure: Fleet, check: bool
-) -> None:
+def test_where_nothing_is_to_be_done_hypervisors_are_read_and_no_more(sure: Fleet) -> None:
     vms = [{"name": f"on-{host}", **_BLANK, "host": host} for host in _HOSTS]
     sure.provision(virt_vms=vms).succeeded()
-    run = sure.provision(check=check, virt_vms=vms).succeeded()
-    done = {event.task for event in run.events if event.status == "ok"}
-    assert done == {"Read every hypervisor", "Choose the hypervisors", "Show the VMs"}, str(run)
-    assert all(not event.result.get("changed") for event in run.events), str(run)
-    entries = [vm for one in run.of("Show the VMs")["hv1"]["hypervisors"] for vm in one["vms"]]
-    assert [(vm["name"], vm["existed"], vm["steps"]) for vm in entries] == [
-        ("on-hv1", True, []),
-        ("on-hv2", True, []),
-    ]
+    for check in (True, False):
+        run = sure.provision(check=check, virt_vms=vms).succeeded()
+        done = {event.task for event in run.events if event.status == "ok"}
+        assert done == {"Read every hypervisor", "Choose the hypervisors", "Show the VMs"}, str(run)
+        assert all(not event.result.get("changed") for event in run.events), str(run)
+        entries = [vm for one in run.of("Show the VMs")["hv1"]["hypervisors"] for vm in one["vms"]]
+        assert [(vm["name"], vm["existed"], vm["steps"]) for vm in entries] == [
+            ("on-hv1", True, []),
+            ("on-hv2", True, []),
+        ]
 
 
 def test_what_fails_in_the_second_step_fails_the_play_and_leaves_nothing(sure: Fleet) -> None:
