@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.fleet.virt.tests.contract import documentation
+from ansible_collections.fleet.virt.tests.contract import documentation, test_documentation
 from ansible_collections.fleet.virt.tests.integration.keys.test_documented import (
     COMMANDS as OF_KEYS,
 )
@@ -81,11 +81,9 @@ from ansible_collections.fleet.virt.tests.lab import images
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 GUIDES = sorted((CHECKOUT / "docs" / "docsite" / "rst").glob("*.rst"))
-_OTHER_PLUGINS = sorted(
-    path
-    for kind in ("inventory", "lookup")
-    for path in (CHECKOUT / "plugins" / kind).glob("*.py")
-    if not path.name.startswith("_")
+# Those of the inventory plugin: tests/contract/test_documentation.py
+_LOOKUPS = sorted(
+    path for path in (CHECKOUT / "plugins" / "lookup").glob("*.py") if path.name[0] != "_"
 )
 
 
@@ -178,25 +176,7 @@ def _nothing(_props: Props) -> Stage:
     return Stage("hypervisors")
 
 
-def _web1(props: Props) -> Stage:
-    props.guests.define("hv1", "web1", start=True, blank=True)
-    return Stage()
-
-
-def _talks(props: Props) -> Stage:
-    props.guests.define("hv1", "web1", start=True)
-    return Stage()
-
-
-def _screen(props: Props) -> Stage:
-    props.guests.define("hv1", "web1", start=True, devices=_VIDEO, blank=True)
-    return Stage(replaced={"./screens": str(props.folder / "screens")})
-
-
-def _web1_and_db1(props: Props) -> Stage:
-    props.guests.define("hv1", "web1")
-    props.guests.define("hv1", "db1", start=True)
-    props.guests.wait_agent("hv1", "db1")
+def _web1(_props: Props) -> Stage:
     return Stage()
 
 
@@ -220,13 +200,6 @@ def _keys(props: Props) -> Stage:
     props.keys = True
     folder = str(props.folder / "keys")
     return Stage(replaced={"~/.local/share/fleet-virt/keys/fleet": folder})
-
-
-def _purge(props: Props) -> Stage:
-    variables = props.variables(boots=False)
-    props.vms(variables, "web1", start=False)
-    props.vms(variables, "web2", "db1")
-    return Stage(variables=variables)
 
 
 def _off(props: Props) -> Stage:
@@ -254,12 +227,6 @@ def _seed(props: Props) -> Stage:
     return Stage(variables=variables)
 
 
-def _wait(props: Props) -> Stage:
-    variables = props.variables()
-    props.vms(variables, "web1", "web2")
-    return Stage(variables=variables)
-
-
 def _legacy1(props: Props) -> Stage:
     props.guests.define("hv1", "legacy1")
     return Stage()
@@ -271,29 +238,23 @@ def _off_to_copy(props: Props) -> Stage:
 
 
 _STAGES: dict[str, Callable[[Props], Stage]] = {
-    "virt_console": _web1,
     "virt_clone": _off_to_copy,
-    "virt_console_log": _talks,
     "virt_adopt": _legacy1,
     "virt_firewall": _nothing,
     "virt_daemon": _daemon,
-    "virt_host_info": _nothing,
     "virt_init": _init,
     "virt_keys": _keys,
     "virt_maintenance": _pool,
     "virt_packages": _nothing,
-    "virt_place": _nothing,
-    "virt_plan": _nothing,
     "virt_pool": _pool,
-    "virt_purge": _purge,
-    "virt_query": _web1,
-    "virt_screenshot": _screen,
     "virt_rename": _off_both,
     "virt_seed": _seed,
-    "virt_show": _nothing,
     "virt_snapshot": _off,
-    "virt_state": _web1_and_db1,
-    "virt_wait": _wait,
+}
+# The same for those that only look at a VM that runs, on hv1 of the shared fleet
+_LOOKING: dict[str, Callable[[Props], Stage]] = {
+    "virt_console": _web1,
+    "virt_console_log": _web1,
 }
 
 
@@ -317,7 +278,8 @@ def _replaced(value: Any, words: Mapping[str, str]) -> Any:
 
 
 # Run where there is what they need: keys (preflight/, migration/), a network of their own to
-# break (test_bridge.py), a server (test_image_sources.py), a base pool (test_image_users.py)
+# break (test_bridge.py), a server (test_image_sources.py), a base pool (test_image_users.py), VMs
+# that other tests have as well (test_purge.py, test_state.py, test_wait.py)
 _ELSEWHERE = {
     "virt_bridge",
     "virt_template",
@@ -325,16 +287,23 @@ _ELSEWHERE = {
     "virt_image_info",
     "virt_migrate",
     "virt_preflight",
+    "virt_purge",
+    "virt_state",
+    "virt_wait",
 }
 
 
 def test_every_module_has_a_stage() -> None:
-    assert set(_STAGES) | _ELSEWHERE == set(documentation.modules())
+    modules = {*_STAGES, *_LOOKING, *_ELSEWHERE, *test_documentation.HERE}
+    assert modules == set(documentation.modules())
 
 
 @pytest.mark.parametrize("module", _STAGES)
 def test_examples_of_module(module: str, props: Props) -> None:
-    stage = _STAGES[module](props)
+    _run_examples(module, _STAGES[module](props), props)
+
+
+def _run_examples(module: str, stage: Stage, props: Props) -> None:
     examples = documentation.examples(module)
     assert examples
     tasks = [_replaced(example.task, stage.replaced) for example in examples]
@@ -345,36 +314,6 @@ def test_examples_of_module(module: str, props: Props) -> None:
         answers = [event for event in run.events if event.task == example.name]
         assert answers, f"{example.name!r} was not run\n{run}"
         assert {event.status for event in answers} == {"ok"}, f"{example.name!r}\n{run}"
-
-
-@pytest.mark.parametrize(
-    "plugin", _OTHER_PLUGINS, ids=lambda path: f"{path.parent.name}-{path.stem}"
-)
-def test_examples_of_plugin(plugin: Path, props: Props, tmp_path: Path) -> None:
-    waited_for = plugin.stem == "virt_unlisted"
-    props.guests.define("hv1", "web1", start=True, top=_OURS, blank=not waited_for)
-    texts = list(yaml.safe_load_all(documentation.texts(plugin)["EXAMPLES"]))
-    assert texts
-    for number, content in enumerate(texts):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        if plugin.parent.name == "inventory":
-            shutil.copy(props.guests.lab.inventory / "10-hypervisors.yml", folder)
-            if "tls" in content.get("uri", ""):
-                content["uri"] = "qemu:///system"  # with TLS: keys/test_inventory.py
-            content["filters"] = []  # the guests here are small
-            (folder / "20-guests.virt.yml").write_text(yaml.safe_dump(content), encoding="utf-8")
-            strict = {"ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true", "HOME": str(folder)}
-            run = props.ansible.run(
-                "ansible-inventory", ["--list"], inventory=folder, environment=strict
-            ).succeeded()
-            name = "test" if "uris" in content else "web1"
-            assert f'"{name}"' in run.stdout, str(run)
-        else:
-            path = folder / "play.yml"
-            path.write_text(yaml.safe_dump(content), encoding="utf-8")
-            run = props.ansible.playbook(str(path)).succeeded()
-            assert {event.host for event in run.events} == {"hv1", "hv2"}
 
 
 # Commands of README.md and the guides, and what each prints
@@ -529,6 +468,24 @@ def desk(
     yield Desk(ansible, all_guests, tmp_path_factory.mktemp("desk"))
     all_guests.remove("hv1", "web1")
     all_guests.remove("hv2", "db1")
+
+
+@pytest.mark.parametrize("module", _LOOKING)
+@pytest.mark.usefixtures("desk")
+def test_module_examples_on_shared_vm_run_as_written(module: str, props: Props) -> None:
+    _run_examples(module, _LOOKING[module](props), props)
+
+
+@pytest.mark.parametrize("plugin", _LOOKUPS, ids=lambda path: path.stem)
+@pytest.mark.usefixtures("desk")
+def test_lookup_examples_run_as_written(plugin: Path, ansible: Ansible, tmp_path: Path) -> None:
+    texts = list(yaml.safe_load_all(documentation.texts(plugin)["EXAMPLES"]))
+    assert texts
+    for number, content in enumerate(texts):
+        path = tmp_path / f"{number}.yml"
+        path.write_text(yaml.safe_dump(content), encoding="utf-8")
+        run = ansible.playbook(str(path)).succeeded()
+        assert {event.host for event in run.events} == {"hv1", "hv2"}
 
 
 def _others(lab: str) -> str:
