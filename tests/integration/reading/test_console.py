@@ -27,7 +27,6 @@ _NONE = "passwd=''"
 _MADE = (
     ("hv1", "pc1"),
     ("hv2", "pc2"),
-    ("hv1", "blind1"),
     ("hv1", "spice1"),
     ("hv1", "spicy1"),
     ("hv2", "serial2"),
@@ -46,7 +45,6 @@ def _screens(all_guests: Guests) -> Iterator[None]:
     locked = _VNC.format(f" {_NONE}")
     all_guests.define("hv1", "pc1", paused=True, devices=locked + _SCREEN)
     all_guests.define("hv2", "pc2", paused=True, devices=_VNC.format("") + _SCREEN)
-    all_guests.define("hv1", "blind1", paused=True)
     all_guests.define("hv1", "spice1", devices="<graphics type='spice' autoport='yes'/>")
     spice = "<graphics type='spice' autoport='yes' listen='127.0.0.1' passwd='old12345'/>"
     all_guests.define("hv1", "spicy1", paused=True, devices=spice + _SCREEN)
@@ -292,7 +290,7 @@ def _typed(opened: console.Terminal) -> bool:
 def test_what_cannot_be_opened(ansible: Ansible) -> None:
     for given, said in (
         ({"vm_name": "nobody"}, "no hypervisor has a VM 'nobody'"),
-        ({"vm_name": "blind1"}, "blind1 on hv1 has no screen"),
+        ({"vm_name": "serial2"}, "serial2 on hv2 has no screen"),
         ({"vm_name": "spice1"}, "spice1 on hv1 is shutoff, so it has no console; start it first"),
         ({**_PC1, "virt_console": "telnet"}, "'telnet' is not a kind of console"),
         ({**_PC1, "virt_console_minutes": "0"}, "0 is not a time limit"),
