@@ -60,8 +60,8 @@ def test_every_option_and_return_value_is_described(documented: dict[str, Any]) 
 
 def play(
     programs: _tools.Preloaded, folder: Path, tasks: list[dict[str, Any]], uri: str
-) -> dict[str, dict[str, Any]]:
-    """Run tasks on a hypervisor of libvirt's test driver; return each task's result by its name."""
+) -> list[tuple[str, dict[str, Any]]]:
+    """Run tasks on a hypervisor of libvirt's test driver; return each task's name and result."""
     hosts = {"hypervisors": {"hosts": {"hv1": HOST}}}
     (folder / "hosts.yml").write_text(json.dumps(hosts))
     kept = [{"register": f"result_{index}", **task} for index, task in enumerate(tasks)]
@@ -83,16 +83,28 @@ def play(
     (folder / "play.yml").write_text(json.dumps([whole]))
     programs.run("ansible-playbook", "-i", folder / "hosts.yml", folder / "play.yml")
     results = json.loads((folder / "results.json").read_text())
-    return {task["name"]: result for task, result in zip(tasks, results, strict=True)}
+    return [(task["name"], result) for task, result in zip(tasks, results, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def example_results(
+    programs: _tools.Preloaded, tmp_path_factory: pytest.TempPathFactory
+) -> list[tuple[str, dict[str, Any]]]:
+    """The results of the examples of all these modules, of one play."""
+    tasks = [example.task for module in HERE for example in documentation.examples(module)]
+    return play(programs, tmp_path_factory.mktemp("examples"), tasks, EXAMPLES_HOST)
 
 
 @pytest.mark.parametrize("module", HERE)
-def test_examples_run_as_written(module: str, programs: _tools.Preloaded, tmp_path: Path) -> None:
+def test_examples_run_as_written(
+    module: str, example_results: list[tuple[str, dict[str, Any]]]
+) -> None:
     shown = documentation.examples(module)
     assert any(f"fleet.virt.{module}" in example.task for example in shown)
-    results = play(programs, tmp_path, [example.task for example in shown], EXAMPLES_HOST)
-    assert list(results) == [example.name for example in shown]
-    for name, result in results.items():
+    first = sum(len(documentation.examples(name)) for name in HERE[: HERE.index(module)])
+    results = example_results[first : first + len(shown)]
+    assert [name for name, _result in results] == [example.name for example in shown]
+    for name, result in results:
         assert not result.get("failed"), f"{name}: {result}"
 
 
@@ -106,22 +118,20 @@ def test_examples_are_run_on_the_laboratory(module: str) -> None:
     assert named or any(call in test.read_text() for test in tests), f"no test there runs {call}"
 
 
+_READ: list[tuple[str, dict[str, Any]]] = [
+    ("virt_host_info", {}),
+    ("virt_query", {}),
+    ("virt_query", {"addresses": True, "stats": True}),
+]
+
+
 @pytest.mark.parametrize("uri", ["test:///default", EXAMPLES_HOST], ids=["default", "examples"])
-@pytest.mark.parametrize(
-    ("module", "options"),
-    [
-        ("virt_host_info", {}),
-        ("virt_query", {}),
-        ("virt_query", {"addresses": True, "stats": True}),
-    ],
-)
-def test_returns_what_is_documented(
-    module: str, options: dict[str, Any], uri: str, programs: _tools.Preloaded, tmp_path: Path
-) -> None:
-    task = {"name": "Read", f"fleet.virt.{module}": options}
-    result = play(programs, tmp_path, [task], uri)["Read"]
-    assert documentation.undocumented(module, result) == []
-    assert documentation.missing(module, result) == []
+def test_returns_what_is_documented(uri: str, programs: _tools.Preloaded, tmp_path: Path) -> None:
+    tasks = [{"name": "Read", f"fleet.virt.{module}": options} for module, options in _READ]
+    results = play(programs, tmp_path, tasks, uri)
+    for (module, options), (_name, result) in zip(_READ, results, strict=True):
+        assert documentation.undocumented(module, result) == [], options
+        assert documentation.missing(module, result) == [], options
 
 
 def test_the_comparison_finds_faults() -> None:
