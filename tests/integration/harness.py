@@ -20,6 +20,9 @@ and once more in check mode, always with --diff, against real libvirt, and asser
   that does not changed nothing;
 - that the second run is unchanged, and that check mode says so too.
 
+The four rounds of a task are one play, in which the harness looks at everything after each; its
+check mode is that of the task. A playbook is run four times, with --check as people do.
+
 :func:`refuse` is for wrong input: check mode and the real run fail with the same message, and
 neither touches anything.
 """
@@ -31,19 +34,46 @@ import json
 import re
 import tempfile
 import typing as t
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from ansible_collections.fleet.virt.tests.integration import snapshot
-from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
+from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Event
+from ansible_collections.fleet.virt.tests.integration.support.rounds import (
+    Round,
+    looking_between,
+    parts,
+    play_of,
+)
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
-__all__ = ["GENERATED", "HarnessResult", "Liar", "refuse", "state_of", "verify", "verify_playbook"]
+__all__ = [
+    "GENERATED",
+    "ROUNDS",
+    "TASK",
+    "HarnessResult",
+    "Judge",
+    "Liar",
+    "Run",
+    "State",
+    "judged",
+    "judged_refused",
+    "refuse",
+    "state_of",
+    "verify",
+    "verify_playbook",
+]
 
 GENERATED = "(generated)"
-_TASK = "the task that is verified"
+TASK = "the task that is verified"
+ROUNDS = (
+    Round("check mode", check=True),
+    Round("real run", check=False),
+    Round("second run", check=False),
+    Round("check mode afterwards", check=True),
+)
 # What ansible-core adds to a result by itself, and what says nothing of the hypervisor
 _NOT_RESULT = ("_ansible_*", "invocation", "ansible_facts.discovered_interpreter_python")
 
@@ -57,7 +87,7 @@ class Liar(AssertionError):
 
 @dataclass(frozen=True)
 class Run:
-    """One run of ansible-playbook: its results by task and host, and what it printed."""
+    """One round: its results by task and host, and what the run of ansible-playbook printed."""
 
     what: str
     returncode: int
@@ -96,28 +126,37 @@ class _Subject:
     limit: float
     bare: tuple[str, ...] = ()
 
-    def run(self, what: str, *, check: bool = False) -> Run:
-        done = self.ansible.playbook(
-            self.playbook,
-            self.variables,
-            self.arguments,
-            check=check,
-            diff=True,
-            environment=self.environment,
-            limit=self.limit,
+    def each_alone(self, rounds: Sequence[Round]) -> Iterator[tuple[Run, State]]:
+        """The playbook once for each round, and the state after it."""
+        for turn in rounds:
+            done = self.ansible.playbook(
+                self.playbook,
+                self.variables,
+                self.arguments,
+                check=turn.check,
+                diff=True,
+                environment=self.environment,
+                limit=self.limit,
+            )
+            yield _run(turn, done.returncode, str(done), done.events), self.state()
+
+    def in_one_play(self, rounds: Sequence[Round]) -> Iterator[tuple[Run, State]]:
+        """The same of a play that has all rounds (support/rounds.py)."""
+        states: list[State] = []
+        done = looking_between(
+            lambda variables: self.ansible.playbook(
+                self.playbook,
+                {**self.variables, **variables},
+                self.arguments,
+                diff=True,
+                environment=self.environment,
+                limit=self.limit,
+            ),
+            lambda: states.append(self.state()),
         )
-        results: dict[tuple[str, str], Result] = {}
-        failed: dict[tuple[str, str], str] = {}
-        for event in done.events:
-            key = (event.task, event.host)
-            number = 2
-            while key in results:  # the same name twice: told apart by its turn
-                key = (f"{event.task} ({number})", event.host)
-                number += 1
-            results[key] = event.result
-            if event.status in {"failed", "unreachable"}:
-                failed[key] = str(event.result.get("msg", event.result))
-        return Run(what, done.returncode, str(done), results, failed)
+        for number, part in enumerate(parts(done, len(rounds))):
+            state = states[number] if number < len(states) else {}
+            yield _run(rounds[number], part.returncode, str(done), part.events), state
 
     def state(self) -> State:
         """Every running hypervisor, and the controller's files."""
@@ -128,6 +167,21 @@ class _Subject:
             found = pool.map(lambda name: state_of(self.lab, name, self.watch), names)
             states = dict(zip(names, found))
         return {**states, "controller": {"files": snapshot.files(self.watch_local)}}
+
+
+def _run(turn: Round, returncode: int, output: str, events: Sequence[Event]) -> Run:
+    results: dict[tuple[str, str], Result] = {}
+    failed: dict[tuple[str, str], str] = {}
+    for event in events:
+        key = (event.task, event.host)
+        number = 2
+        while key in results:  # the same name twice: told apart by its turn
+            key = (f"{event.task} ({number})", event.host)
+            number += 1
+        results[key] = event.result
+        if event.status in {"failed", "unreachable"}:
+            failed[key] = str(event.result.get("msg", event.result))
+    return Run(turn.name, returncode, output, results, failed)
 
 
 def state_of(lab: Laboratory, name: str, watch: Sequence[str] = ()) -> State:
@@ -149,20 +203,23 @@ def verify(
     before: Sequence[Mapping[str, t.Any]] = (),
     task: Mapping[str, t.Any] | None = None,
     become: bool = True,
+    generated: Iterable[str] = ("uuid",),
+    predicted_ignore: Iterable[str] = (),
     **options: t.Any,
 ) -> HarnessResult:
     """Verify one task of ``module`` with ``args`` on the pattern ``hosts``.
 
-    :param before: tasks that run before it in the same play, for example one that registers.
+    :param before: tasks that run before it, each time, for example one that registers.
     :param task: further keywords of the task, for example run_once.
-    :param options: as of :func:`verify_playbook`.
+    :param options: and the others, as of :func:`verify_playbook`.
     :raises Liar: what it found, in words.
     """
     with tempfile.TemporaryDirectory(prefix="fleet-virt-harness-") as folder:
-        playbook = _playbook(Path(folder), hosts, module, args, before, task, become)
-        return verify_playbook(
-            ansible, lab, playbook, expect_changed=expect_changed, only=(_TASK,), **options
-        )
+        tasks = [*before, {"name": TASK, module: dict(args), **(task or {})}]
+        playbook = play_of(Path(folder), hosts, tasks, ROUNDS, become=become)
+        subject = _subject(ansible, lab, playbook, **options)
+        judge = Judge(frozenset(generated), tuple(predicted_ignore), frozenset([TASK]))
+        return judged(judge, subject.state(), subject.in_one_play(ROUNDS), expect_changed)
 
 
 def verify_playbook(
@@ -171,31 +228,41 @@ def verify_playbook(
     playbook: Path | str,
     *,
     expect_changed: bool = True,
+    generated: Iterable[str] = ("uuid",),
+    predicted_ignore: Iterable[str] = (),
+    **options: t.Any,
+) -> HarnessResult:
+    """Verify a playbook, given by its path or by its full name (``fleet.virt.query``).
+
+    :param generated: names of values (the last part of the path) that a prediction may leave open.
+    :param predicted_ignore: patterns of paths in the result that are not compared, as seldom as
+        can be: ``vms.0.seconds``.
+    :param options: ``variables`` are extra variables, ``arguments`` further ones of
+        ansible-playbook, for example ``--limit hv1``, ``environment`` and ``limit`` as for
+        :class:`Ansible`; ``watch`` are paths on the hypervisors to look at besides libvirt's own
+        folders, ``watch_local`` some on the controller; ``bare`` are bare hosts to be looked at
+        because libvirt is on them by now.
+    :raises Liar: what it found, in words.
+    """
+    subject = _subject(ansible, lab, playbook, **options)
+    judge = Judge(frozenset(generated), tuple(predicted_ignore), None)
+    return judged(judge, subject.state(), subject.each_alone(ROUNDS), expect_changed)
+
+
+def _subject(
+    ansible: Ansible,
+    lab: Laboratory,
+    playbook: Path | str,
+    *,
     variables: Mapping[str, t.Any] | None = None,
     arguments: Sequence[str] = (),
     watch: Sequence[str] = (),
     watch_local: Sequence[str] = (),
-    generated: Iterable[str] = ("uuid",),
-    predicted_ignore: Iterable[str] = (),
-    only: Iterable[str] | None = None,
     environment: Mapping[str, str] | None = None,
     limit: float = 300,
     bare: Iterable[str] = (),
-) -> HarnessResult:
-    """Verify a playbook, given by its path or by its full name (``fleet.virt.query``).
-
-    :param variables: extra variables.
-    :param arguments: further arguments of ansible-playbook, for example ``--limit hv1``.
-    :param watch: paths on the hypervisors to look at besides libvirt's own folders.
-    :param watch_local: paths on the controller to look at.
-    :param generated: names of values (the last part of the path) that a prediction may leave open.
-    :param predicted_ignore: patterns of paths in the result that are not compared, as seldom as
-        can be: ``vms.0.seconds``.
-    :param only: names of the tasks to compare; all of them when left out.
-    :param bare: hosts that were bare, to be looked at because libvirt is on them by now.
-    :raises Liar: what it found, in words.
-    """
-    subject = _Subject(
+) -> _Subject:
+    return _Subject(
         ansible,
         lab,
         str(playbook),
@@ -207,13 +274,17 @@ def verify_playbook(
         limit,
         tuple(bare),
     )
-    judge = _Judge(frozenset(generated), tuple(predicted_ignore), only and frozenset(only))
-    start = subject.state()
-    predicted = judge.succeeded(subject.run("check mode", check=True))
-    after_check = subject.state()
+
+
+def judged(
+    judge: Judge, start: State, rounds: Iterator[tuple[Run, State]], expect_changed: bool
+) -> HarnessResult:
+    """Judge the four rounds, each with the state after it."""
+    predicted, after_check = next(rounds)
+    judge.succeeded(predicted)
     judge.untouched(start, after_check, "check mode changed something")
-    real = judge.succeeded(subject.run("real run"))
-    after_real = subject.state()
+    real, after_real = next(rounds)
+    judge.succeeded(real)
     judge.predicted(predicted, real)
     judge.diffs(predicted)
     judge.diffs(real)
@@ -223,11 +294,12 @@ def verify_playbook(
             f"expected changed={expect_changed}, the real run says changed={not expect_changed}"
             f"\n{real.output}"
         )
-    again = judge.unchanged(subject.run("second run"))
-    after_again = subject.state()
+    again, after_again = next(rounds)
+    judge.unchanged(again)
     judge.untouched(after_real, after_again, "the second run changed something")
-    settled = judge.unchanged(subject.run("check mode afterwards", check=True))
-    judge.untouched(after_again, subject.state(), "check mode changed something afterwards")
+    settled, at_last = next(rounds)
+    judge.unchanged(settled)
+    judge.untouched(after_again, at_last, "check mode changed something afterwards")
     runs = (predicted, real, again, settled)
     return HarnessResult(*(judge.by_host(run) for run in runs[:3]), runs)
 
@@ -243,52 +315,44 @@ def refuse(
     before: Sequence[Mapping[str, t.Any]] = (),
     task: Mapping[str, t.Any] | None = None,
     become: bool = True,
-    watch: Sequence[str] = (),
-    watch_local: Sequence[str] = (),
-    environment: Mapping[str, str] | None = None,
-    limit: float = 300,
-    bare: Iterable[str] = (),
+    **options: t.Any,
 ) -> HarnessResult:
     """Verify that a task is refused, in check mode and for real, and that nothing is touched.
 
     :param match: a regular expression that the message must contain, on every host.
+    :param options: and the others, as of :func:`verify`.
     :raises Liar: what it found, in words.
     """
     with tempfile.TemporaryDirectory(prefix="fleet-virt-harness-") as folder:
-        playbook = _playbook(Path(folder), hosts, module, args, before, task, become)
-        subject = _Subject(
-            ansible,
-            lab,
-            str(playbook),
-            {},
-            (),
-            environment or {},
-            tuple(watch),
-            tuple(watch_local),
-            limit,
-            tuple(bare),
-        )
-        judge = _Judge(frozenset(), (), frozenset([_TASK]))
-        start = subject.state()
-        runs = []
-        for what in ("check mode", "real run"):
-            run = subject.run(what, check=what == "check mode")
-            runs.append(run)
-            judge.untouched(start, subject.state(), f"{what} was to be refused, but changed")
-            messages = {host: text for (name, host), text in run.failed.items() if name == _TASK}
-            answers = {host for (name, host) in run.results if name == _TASK}
-            if not answers or set(messages) != answers:
-                raise Liar(f"{what}: not refused by {answers - set(messages)}\n{run.output}")
-            for host, text in messages.items():
-                if not re.search(match, text, re.DOTALL):  # a line for each mistake
-                    raise Liar(f"{what}: {host} says {text!r}, without {match!r}")
-        if runs[0].failed != runs[1].failed:
-            raise Liar(f"other messages in check mode: {runs[0].failed} -> {runs[1].failed}")
+        # so that the second is tried after the first
+        verified = {"name": TASK, module: dict(args), "ignore_errors": True, **(task or {})}
+        tasks = [*before, verified]
+        playbook = play_of(Path(folder), hosts, tasks, ROUNDS[:2], become=become)
+        subject = _subject(ansible, lab, playbook, **options)
+        return judged_refused(subject.state(), subject.in_one_play(ROUNDS[:2]), match)
+
+
+def judged_refused(start: State, rounds: Iterator[tuple[Run, State]], match: str) -> HarnessResult:
+    """Judge two rounds in which the task has to be refused."""
+    judge = Judge(frozenset(), (), frozenset([TASK]))
+    runs = []
+    for run, state in rounds:
+        runs.append(run)
+        messages = {host: text for (name, host), text in run.failed.items() if name == TASK}
+        answers = {host for (name, host) in run.results if name == TASK}
+        if not answers or set(messages) != answers:
+            raise Liar(f"{run.what}: not refused by {answers - set(messages)}\n{run.output}")
+        judge.untouched(start, state, f"{run.what} was to be refused, but changed")
+        for host, text in messages.items():
+            if not re.search(match, text, re.DOTALL):  # a line for each mistake
+                raise Liar(f"{run.what}: {host} says {text!r}, without {match!r}")
+    if runs[0].failed != runs[1].failed:
+        raise Liar(f"other messages in check mode: {runs[0].failed} -> {runs[1].failed}")
     predicted, real = (judge.by_host(run) for run in runs)
     return HarnessResult(predicted, real, {}, tuple(runs))
 
 
-class _Judge:
+class Judge:
     """Every judgement the harness passes."""
 
     def __init__(
@@ -422,25 +486,3 @@ def _has_diff(diff: t.Any) -> bool:
     if "prepared" in diff:
         return bool(str(diff["prepared"]).strip())
     return diff.get("before") != diff.get("after")
-
-
-def _playbook(
-    folder: Path,
-    hosts: str,
-    module: str,
-    args: Mapping[str, t.Any],
-    before: Sequence[Mapping[str, t.Any]],
-    task: Mapping[str, t.Any] | None,
-    become: bool,
-) -> Path:
-    verified = {"name": _TASK, module: dict(args), **(task or {})}
-    play = {
-        "name": "Verify",
-        "hosts": hosts,
-        "gather_facts": False,
-        "become": become,
-        "tasks": [*before, verified],
-    }
-    path = folder / "play.yml"
-    path.write_text(json.dumps([play]), encoding="utf-8")
-    return path

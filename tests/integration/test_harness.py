@@ -13,119 +13,15 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.fleet.virt.tests.integration import harness, snapshot
+from ansible_collections.fleet.virt.tests.integration.support import liars
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
 _HOST = "hv1"
 _FOLDER = "/srv/fleet-virt-harness"
 
-# A module that makes a file hold a text. Every liar is this one with one line replaced.
-_HONEST = """
-import os
-import uuid
-
-from ansible.module_utils.basic import AnsibleModule
-
-module = AnsibleModule({"path": {}, "text": {}}, supports_check_mode=True)
-path, text = module.params["path"], module.params["text"]
-check = module.check_mode
-before = open(path).read() if os.path.exists(path) else ""
-changed = before != text
-predicted_text = text
-identifier = ("(generated)" if check else str(uuid.uuid4())) if changed else None
-secret = "fixed"
-steps = [{"step": "write", "path": path}] if changed else []
-write = changed and not check
-diff = {"before": before, "after": f"{text}\\nuuid: {identifier}\\n"} if changed else None
-failed = False
-if write:
-    with open(path, "w") as file:
-        file.write(text)
-result = {"changed": changed, "text": predicted_text, "uuid": identifier, "steps": steps}
-result["secret"] = secret
-if diff:
-    result["diff"] = diff
-if failed:
-    module.fail_json(msg="cannot", **result)
-module.exit_json(**result)
-"""
-
-# name: (line of the honest module, what replaces it, what the harness says)
-_LIARS = {
-    "changes in check mode": (
-        "write = changed and not check",
-        "write = changed",
-        "check mode changed something:",
-    ),
-    "leaves something behind in check mode": (
-        "failed = False",
-        "failed = False; check and open(path + '.tmp', 'w').close()",
-        "check mode changed something:",
-    ),
-    "predicts another value": (
-        "predicted_text = text",
-        "predicted_text = text.upper() if check else text",
-        "text: 'WANTED' -> 'wanted'",
-    ),
-    "predicts another number of steps": (
-        "steps = [{",
-        "steps = [] if check else [{",
-        "steps: 0 entries -> 1",
-    ),
-    "predicts no change": (
-        "changed = before != text",
-        "changed = before != text and not check",
-        "changed: False -> True",
-    ),
-    "predicts a value that does not come": (
-        "secret = ",
-        "secret = 'soon' if check else ",
-        "secret: 'soon' -> 'fixed'",
-    ),
-    "predicts another diff": (
-        "failed = False",
-        "failed = False; diff = dict(diff, after='') if check and diff else diff",
-        "diff.after: ",
-    ),
-    "leaves open what it could know": (
-        "secret = ",
-        "secret = '(generated)' if check else ",
-        "secret: '(generated)' -> 'fixed'",
-    ),
-    "shows no diff": ("if diff:", "if False:", "says changed=True with the diff null"),
-    "shows a diff of nothing": (
-        "diff = {",
-        "diff = {'before': '', 'after': 'x'} if not changed else {",
-        "says changed=False with the diff",
-    ),
-    "always says changed": (
-        "changed = before != text",
-        "changed = True",
-        "second run: says changed",
-    ),
-    "says changed but does nothing": (
-        "write = changed and not check",
-        "write = False",
-        "says changed, but nothing that is watched changed",
-    ),
-    "changes silently": (
-        "result = {",
-        "changed, diff = False, None; identifier, steps = None, []; result = {",
-        "says unchanged, but changed:",
-    ),
-    "does it a second time": (
-        "write = changed and not check",
-        "write = not check",
-        "the second run changed something",
-    ),
-    "predicts a change for ever": (
-        "failed = False",
-        "failed = False; changed, diff = (True, {'before': '', 'after': 'x'}) if check and not "
-        "changed else (changed, diff)",
-        "check mode afterwards: says changed",
-    ),
-    "fails in check mode": ("failed = False", "failed = check", "check mode failed (2)"),
-}
+# The judgement of all liars: tests/contract/test_harness_judgement.py. Those here need the rounds
+_LIARS = ("changes in check mode", "does it a second time", "fails in check mode")
 
 
 @pytest.fixture(scope="module")
@@ -143,8 +39,9 @@ def folder(lab: Laboratory) -> t.Iterator[str]:
     lab.ssh(_HOST, ["rm", "-rf", _FOLDER])
 
 
-def _written(library: Path, code: str) -> str:
-    """The name of a module of that code, which no other has: Ansible packs it once."""
+def _written(library: Path, body: str) -> str:
+    """The name of a module of that body, which no other has: Ansible packs it once."""
+    code = liars.module(body)
     name = f"keep_text_{hashlib.sha256(code.encode()).hexdigest()[:16]}"
     (library / f"{name}.py").write_text(code, encoding="utf-8")
     return name
@@ -168,62 +65,43 @@ def _verify(
 def test_honest_module_passes(
     ansible: Ansible, lab: Laboratory, folder: str, library: Path
 ) -> None:
-    done = _verify(ansible, lab, library, _HONEST, folder)
+    done = _verify(ansible, lab, library, liars.HONEST, folder)
     assert done.predicted[_HOST]["uuid"] == harness.GENERATED
     assert done.real[_HOST]["text"] == "wanted"
     assert [done.real[_HOST]["changed"], done.again[_HOST]["changed"]] == [True, False]
     assert lab.ssh(_HOST, ["cat", f"{folder}/file"]).stdout == "wanted"
     with pytest.raises(harness.Liar, match="expected changed=True"):
-        _verify(ansible, lab, library, _HONEST, folder)
-    _verify(ansible, lab, library, _HONEST, folder, expect_changed=False)
+        _verify(ansible, lab, library, liars.HONEST, folder)
+    _verify(ansible, lab, library, liars.HONEST, folder, expect_changed=False)
 
 
 @pytest.mark.parametrize("name", _LIARS)
 def test_liar_is_caught(
     ansible: Ansible, lab: Laboratory, folder: str, library: Path, name: str
 ) -> None:
-    line, lie, message = _LIARS[name]
-    assert _HONEST.count(line) == 1
+    line, lie, message = liars.LIARS[name]
     with pytest.raises(harness.Liar, match=re.escape(message)):
-        _verify(ansible, lab, library, _HONEST.replace(line, lie), folder)
+        _verify(ansible, lab, library, liars.lying(line, lie), folder)
 
 
 def test_refusal(ansible: Ansible, lab: Laboratory, folder: str, library: Path) -> None:
-    refusing = _HONEST.replace("failed = False", "failed = True").replace(
-        "write = changed and not check", "write = False"
-    )
-    cases = {
-        "refuses": (refusing, None),
-        "touches a file first": (
-            refusing.replace("write = False", "write = not check"),
-            "real run was to be refused, but changed",
-        ),
-        "says something else in check mode": (
-            refusing.replace('msg="cannot"', 'msg="cannot now" if check else "cannot"'),
-            "other messages",
-        ),
-        "says something else": (refusing.replace('"cannot"', '"no"'), "without 'cannot'"),
-    }
-    for code, message in cases.values():
-        name = _written(library, code)
+    def refuse(body: str) -> harness.HarnessResult:
+        return harness.refuse(
+            ansible,
+            lab,
+            _HOST,
+            _written(library, body),
+            {"path": f"{folder}/file", "text": "wanted"},
+            match="cannot",
+            watch=[folder],
+            environment={"ANSIBLE_LIBRARY": str(library)},
+        )
 
-        def refuse(name: str = name) -> harness.HarnessResult:
-            return harness.refuse(
-                ansible,
-                lab,
-                _HOST,
-                name,
-                {"path": f"{folder}/file", "text": "wanted"},
-                match="cannot",
-                watch=[folder],
-                environment={"ANSIBLE_LIBRARY": str(library)},
-            )
-
-        if message is None:
-            assert refuse().real[_HOST]["msg"] == "cannot"
-        else:
-            with pytest.raises(harness.Liar, match=message):
-                refuse()
+    refusing = liars.lying("failed = False", "failed = True")
+    untouching = liars.lying("write = changed and not check", "write = False", refusing)
+    assert refuse(untouching).real[_HOST]["msg"] == "cannot"
+    with pytest.raises(harness.Liar, match="real run was to be refused, but changed"):
+        refuse(refusing)
 
 
 _DOMAIN = """
@@ -305,15 +183,14 @@ def test_reading_modules(ansible: Ansible, lab: Laboratory) -> None:
         assert set(done.real) >= {"hv1", "hv2"}
 
 
-@pytest.mark.parametrize("output", ["json", "table"])
-def test_show_writes_a_file(ansible: Ansible, lab: Laboratory, tmp_path: Path, output: str) -> None:
+def test_show_writes_a_file(ansible: Ansible, lab: Laboratory, tmp_path: Path) -> None:
     path = tmp_path / "shown"
     done = harness.verify(
         ansible,
         lab,
         "hypervisors",
         "fleet.virt.virt_show",
-        {"view": "list", "results": "read", "output": output, "output_file": str(path)},
+        {"view": "list", "results": "read", "output": "json", "output_file": str(path)},
         before=[{"name": "Read", "fleet.virt.virt_query": {}, "register": "read"}],
         task={"run_once": True, "become": False},
         watch_local=[str(tmp_path)],
