@@ -68,7 +68,9 @@ class Kill:
         return f"{self.playbook} {self.plan}{' --check' if self.check else ''}"
 
 
-# Each dies before it has done anything, or changes nothing anyway
+# Each dies before it has done anything, or changes nothing anyway. In check mode and on hv2 some
+# only: what any module's end is taken for, in either and of any host, is settled by
+# tests/unit/engine/test_outcomes.py
 NOTHING_CHANGES = [
     Kill("list", "virt_query.1.after"),
     Kill("query", "virt_query.1.before"),
@@ -79,25 +81,20 @@ NOTHING_CHANGES = [
     Kill("images", "virt_image_info.1.before", {"virt_images_prune": "true"}),
     Kill("images", "virt_image.1.before", {"virt_images_prune": "true"}),
     Kill("images", "virt_image.1.before", {"virt_image": "tiny.qcow2"}),
-    Kill("images", "virt_image.1.before", {"virt_image": "tiny.qcow2"}, check=True),
     Kill("maintenance", "virt_maintenance.1.before", _HOST),
-    Kill("maintenance", "virt_maintenance.1.before", _HOST, check=True),
     Kill("purge_vm", "virt_purge.1.before", {"vm_name": _NEW}, [_NEW]),
     Kill("purge_vm", "virt_purge.2.before", {"vm_name": _THERE}, [_THERE]),
     Kill("purge_vm", "virt_purge.2.after", {"vm_name": _THERE}, [_THERE], check=True),
     Kill("plan", "virt_init.1.before", {"vm_name": _NEW}, [_NEW]),
     Kill("state", "virt_state.1.before", {"vm_name": _NEW, **_RUNNING}, [_NEW]),
     Kill("state", "virt_state.2.before", {"vm_name": _THERE, **_RUNNING}, [_THERE]),
-    Kill("state", "virt_state.2.after", {"vm_name": _THERE, **_RUNNING}, [_THERE], check=True),
     Kill("adopt", "virt_adopt.1.before", {"vm_name": _NEW}, [_NEW]),
     Kill("adopt", "virt_adopt.2.before", {"vm_name": _FOREIGN}, [_FOREIGN]),
-    Kill("adopt", "virt_adopt.2.after", {"vm_name": _FOREIGN}, [_FOREIGN], check=True),
     Kill("rename", "virt_rename.1.before", _RENAMED, [_NEW]),
     Kill("rename", "virt_rename.2.before", _RENAMED, [_THERE]),
     Kill("rename", "virt_rename.2.after", _RENAMED, [_THERE], check=True),
     Kill("snapshot", "virt_snapshot.1.before", {"vm_name": _NEW, **_TAKEN}, [_NEW]),
     Kill("snapshot", "virt_snapshot.2.before", {"vm_name": _THERE, **_TAKEN}, [_THERE]),
-    Kill("snapshot", "virt_snapshot.2.after", {"vm_name": _THERE, **_TAKEN}, [_THERE], check=True),
     Kill("snapshots", "virt_snapshot.1.before", {"vm_name": _THERE}, [_THERE]),
     Kill("template", "virt_template.1.before", _TEMPLATE, [_NEW]),
     Kill("template", "virt_template.2.before", _TEMPLATE | {"vm_name": _THERE}, [_THERE]),
@@ -118,14 +115,8 @@ NOTHING_CHANGES = [
     Kill("provision_vm", "virt_init.2.after", _BATCH, [_NEW]),
     Kill("provision_vm", "virt_init.2.after", _BATCH, [_NEW], check=True),
     Kill("provision_vm", "virt_init.3.before", _BATCH, [_NEW]),
-    Kill("list", "virt_query.1.before", host="hv2"),
-    Kill("host_info", "virt_host_info.1.after", host="hv2"),
-    Kill("images", "virt_image_info.1.after", host="hv2"),
-    Kill("maintenance", "virt_maintenance.1.before", {"virt_host": "hv2"}, host="hv2"),
-    Kill("purge_vm", "virt_purge.1.after", {"vm_name": _NEW}, [_NEW], host="hv2"),
     Kill("purge_vm", "virt_purge.2.before", {"vm_name": _OTHER}, [_OTHER], host="hv2"),
     Kill("migrate_vm", "virt_migrate.1.after", {"vm_name": _OTHER}, [_OTHER], host="hv2"),
-    Kill("repair_vms", "virt_migrate.1.after", host="hv2"),
     Kill("return_vms", "virt_migrate.1.before", _HOST),
     Kill("provision_vm", "virt_init.1.after", _BATCH, [_NEW], host="hv2"),
     Kill("provision_vm", "virt_init.2.before", _BATCH, ["newer"], host="hv2"),
