@@ -24,7 +24,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import
 from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _batch, _vms_file
 
 
-class Options(Connected):
+class VirtAdoptOptions(Connected):
     names: list[str]
     disks: bool
     pool: str
@@ -45,10 +45,10 @@ class ActionModule(FleetAction):
         stage = self._task.args.get("_stage", "all")
         if stage not in ("decide", "report"):
             return self.module(task_vars)
-        options = self.options(Options, ARGUMENTS, INTERNAL)
+        options = self.options(VirtAdoptOptions, ARGUMENTS, INTERNAL)
         return (self._decide if stage == "decide" else self._report)(options, task_vars)
 
-    def _decide(self, options: Options, task_vars: Values) -> Answer:
+    def _decide(self, options: VirtAdoptOptions, task_vars: Values) -> Answer:
         answers = registered(task_vars, options["_results"], AdoptLook)
         seen = adopt_decision.fleet(answers, self.expected(), self.lost())
         variables = _batch.Variables(task_vars, self._templar)
@@ -61,7 +61,7 @@ class ActionModule(FleetAction):
             _vms_file.require_nothing_lost(options["_output_file"], specifications)
         return {"changed": False, **vars(decision)}
 
-    def _report(self, options: Options, task_vars: Values) -> Answer:
+    def _report(self, options: VirtAdoptOptions, task_vars: Values) -> Answer:
         answers = registered(task_vars, options["_results"], Adopted)
         report = adopt_decision.report(
             shares(options["_shares"]), answers, options["_refused"], check=self.check

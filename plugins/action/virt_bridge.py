@@ -28,7 +28,7 @@ _PAUSE = 0.5
 _GRACE = 60.0  # seconds after the window for the former network to respond again
 
 
-class Bridge(t.TypedDict):
+class BridgeResult(t.TypedDict):
     name: str
     uplink: str
     stp: bool
@@ -38,8 +38,8 @@ class Bridge(t.TypedDict):
     nameservers: list[str]
 
 
-class Options(Connected):
-    bridges: list[Bridge]
+class VirtBridgeOptions(Connected):
+    bridges: list[BridgeResult]
     rollback_seconds: int
     _stage: str
     _switch: str | None
@@ -49,7 +49,7 @@ class ActionModule(FleetAction):
     """Starts the switch and confirms it over a new connection."""
 
     def work(self, task_vars: Values) -> t.Mapping[str, object]:
-        options = self.options(Options, ARGUMENTS, INTERNAL)
+        options = self.options(VirtBridgeOptions, ARGUMENTS, INTERNAL)
         parse(options["bridges"], options["rollback_seconds"])
         host = str(task_vars.get("inventory_hostname"))
         finished = False

@@ -24,7 +24,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import
 from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _batch
 
 
-class Options(Connected):
+class VirtCloneOptions(Connected):
     name: str
     clone_of: str
     pool: str
@@ -42,7 +42,7 @@ class ActionModule(FleetAction):
         stage = self._task.args.get("_stage", "look")
         if stage == "look":
             return self.module(task_vars)
-        options = self.options(Options, ARGUMENTS, INTERNAL)
+        options = self.options(VirtCloneOptions, ARGUMENTS, INTERNAL)
         name, clone_of = options["name"], options["clone_of"]
         answers = registered(task_vars, options["_results"], CloneLook)
         seen = clone.fleet(answers, self.expected(), self.lost())

@@ -24,7 +24,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.console import _console
 from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _become, _ssh
 
 
-class Options(Connected):
+class VirtConsoleOptions(Connected):
     names: list[str]
     ignore_missing: bool
     _stage: str
@@ -37,7 +37,7 @@ class ActionModule(FleetAction):
     """The module lists consoles; this opens one and waits until it is closed."""
 
     def work(self, task_vars: Values) -> t.Mapping[str, object]:
-        options = self.options(Options, ARGUMENTS, INTERNAL)
+        options = self.options(VirtConsoleOptions, ARGUMENTS, INTERNAL)
         names = console.wanted_names(options)
         console.require_view(options["_view"], options["_minutes"])
         if options["_stage"] != "open":

@@ -27,7 +27,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import
 _PAUSE = 1.0  # seconds between two reads of the consoles that are followed
 
 
-class Options(Connected):
+class VirtConsoleLogOptions(Connected):
     names: list[str]
     ignore_missing: bool
     lines: int
@@ -41,13 +41,13 @@ class ActionModule(FleetAction):
     """The module reads; this shows what a guest wrote, as plain text."""
 
     def work(self, task_vars: Values) -> t.Mapping[str, object]:
-        options = self.options(Options, ARGUMENTS, INTERNAL)
+        options = self.options(VirtConsoleLogOptions, ARGUMENTS, INTERNAL)
         wanted_lines(options)
         if options["_stage"] != "report":
             return self._read(options, task_vars)
         given = registered(task_vars, options["_results"], ConsoleLogs)
         seen = located.sort(given, "consoles", self.expected(), self.lost())
-        consoles: list[report.Console] = []
+        consoles: list[report.ConsoleOutput] = []
         for host, answer in seen.answers.items():
             consoles += report.read_consoles(host, answer)
         text = report.consoles_text(
@@ -55,7 +55,7 @@ class ActionModule(FleetAction):
         )
         return self.shown(text, report.problems(consoles, options["names"], given, seen.silent))
 
-    def _read(self, options: Options, task_vars: Values) -> ConsoleLogs:
+    def _read(self, options: VirtConsoleLogOptions, task_vars: Values) -> ConsoleLogs:
         """Follow the consoles for the requested time; returns the end of each."""
         first = read(self.module(task_vars), ConsoleLogs)
         limit = time.monotonic() + (0 if self.check else options["follow"])
@@ -70,14 +70,14 @@ class ActionModule(FleetAction):
             followed = report.followed(more)
         return first if not options["follow"] or self.check else self._end(options, task_vars)
 
-    def _again(self, options: Options, read_to: t.Mapping[str, int]) -> Answer:
+    def _again(self, options: VirtConsoleLogOptions, read_to: t.Mapping[str, int]) -> Answer:
         return {**_given(options), "names": list(read_to), "_since": dict(read_to)}
 
-    def _end(self, options: Options, task_vars: Values) -> ConsoleLogs:
+    def _end(self, options: VirtConsoleLogOptions, task_vars: Values) -> ConsoleLogs:
         return read(self.module(task_vars, _given(options)), ConsoleLogs)
 
 
-def _given(options: Options) -> Answer:
+def _given(options: VirtConsoleLogOptions) -> Answer:
     """The module's options that were set."""
     both: Answer = {**options}
     return {

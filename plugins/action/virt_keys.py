@@ -41,7 +41,7 @@ _NOT_CONTACTED = "this task contacts its own hypervisor only"
 _ALONE = "use the role fleet.virt.libvirt_keys, which contacts all"
 
 
-class Options(Connected):
+class VirtKeysOptions(Connected):
     keys_dir: str | None
     organization: str
     client_name: str
@@ -75,7 +75,7 @@ class ActionModule(FleetAction):
     def work(self, task_vars: Values) -> t.Mapping[str, object]:
         if self._task.args.get("_stage") in ON_HYPERVISOR:
             return self.module(task_vars)
-        options = self.options(Options, ARGUMENTS, INTERNAL)
+        options = self.options(VirtKeysOptions, ARGUMENTS, INTERNAL)
         if options["_stage"] == "report":
             return _report(options, task_vars)
         require()
@@ -92,7 +92,7 @@ class ActionModule(FleetAction):
         prepared = _keys_apply.Prepared.of(of_host(task_vars, host, options["_prepared"]))
         return self._apply(options, task_vars, look(host), prepared).result()
 
-    def _all_stages(self, options: Options, values: Values) -> Answer:
+    def _all_stages(self, options: VirtKeysOptions, values: Values) -> Answer:
         """Run all stages for one hypervisor; the rest of the fleet is not read, so it is silent.
 
         The rotation of a CA takes several rounds; orders are carried out in the first.
@@ -133,7 +133,7 @@ class ActionModule(FleetAction):
         return {**prepared_result, **done}
 
     def _on_hypervisor(
-        self, options: Options, values: Values, stage: str, more: t.Mapping[str, object]
+        self, options: VirtKeysOptions, values: Values, stage: str, more: t.Mapping[str, object]
     ) -> Answer:
         arguments = {
             "_stage": stage,
@@ -147,7 +147,7 @@ class ActionModule(FleetAction):
 
     def _prepare(
         self,
-        options: Options,
+        options: VirtKeysOptions,
         values: Values,
         look: t.Callable[[str], _keys.Look | None],
         answers: t.Mapping[str, t.Mapping[str, object]] | None,
@@ -172,13 +172,13 @@ class ActionModule(FleetAction):
         if answers is None:
             silent = {name: proofs.Silence(_NOT_CONTACTED, asked=False) for name in silent}
             advice = _ALONE
-        fleet = _keys.Fleet(looks, silent, advice)
+        fleet = _keys.KeysFleet(looks, silent, advice)
         preparation = _keys.Preparation(store, _settings(options), fleet, now, check=self.check)
         return preparation.run(orders)
 
     def _apply(
         self,
-        options: Options,
+        options: VirtKeysOptions,
         values: Values,
         look: _keys.Look | None,
         prepared: _keys_apply.Prepared,
@@ -188,7 +188,7 @@ class ActionModule(FleetAction):
             raise FleetVirtError(f"{host} did not respond")
         address = Variables(values, self._templar).get("ansible_host")
         others = [*_peers.names("hypervisors", values), *hosts(values)]
-        job = _keys_apply.Job(
+        job = _keys_apply.KeysJob(
             store=self._store(options, values),
             host=host,
             look=look,
@@ -209,7 +209,7 @@ class ActionModule(FleetAction):
 
         return _keys_apply.run(job, module, time.time())
 
-    def _store(self, options: Options, values: Values) -> KeyStore:
+    def _store(self, options: VirtKeysOptions, values: Values) -> KeyStore:
         if not options["keys_dir"]:
             raise FleetVirtError("keys_dir: name the folder of the fleet's CAs")
         variables = Variables(values, self._templar)
@@ -229,7 +229,7 @@ class ActionModule(FleetAction):
         return KeyStore(options["keys_dir"], passphrase, given)
 
 
-def _settings(options: Options) -> _keys_signing.Settings:
+def _settings(options: VirtKeysOptions) -> _keys_signing.SigningSettings:
     problem = keys.organization_problem(options["organization"])
     if problem is not None:
         raise FleetVirtError(f"libvirt_keys_organization: {problem}")
@@ -240,7 +240,7 @@ def _settings(options: Options) -> _keys_signing.Settings:
             f" libvirt_keys_days ({days}), which must not exceed libvirt_keys_ca_days"
             f" ({options['ca_days']}): a certificate is renewed before it expires"
         )
-    return _keys_signing.Settings(
+    return _keys_signing.SigningSettings(
         options["organization"],
         days,
         options["ca_days"],
@@ -250,7 +250,7 @@ def _settings(options: Options) -> _keys_signing.Settings:
     )
 
 
-def _report(options: Options, values: Values) -> Answer:
+def _report(options: VirtKeysOptions, values: Values) -> Answer:
     """A failure if hypervisors of the play gave no answer, other than revoked or lost ones."""
     first = str(values["inventory_hostname"])
     refused = [

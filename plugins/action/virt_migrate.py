@@ -64,7 +64,7 @@ class Base(t.TypedDict):
     peers: list[str]
 
 
-class Options(Connected):
+class VirtMigrateOptions(Connected):
     vms: list[dict[str, object]]
     state: str
     source: str | None
@@ -99,7 +99,7 @@ class ActionModule(FleetAction):
         stage = str(given.get("_stage", "all"))
         works = {"decide": self._decide, "bases": self._bases, "report": self._report}
         if stage in works:
-            return works[stage](self.options(Options, ARGUMENTS, INTERNAL), task_vars)
+            return works[stage](self.options(VirtMigrateOptions, ARGUMENTS, INTERNAL), task_vars)
         given.setdefault("source", str(task_vars["inventory_hostname"]))
         if self.check and given.get("_results"):
             vms = as_mappings(to_plain(given["vms"]))
@@ -117,7 +117,7 @@ class ActionModule(FleetAction):
         moving.ended(answer)
         return answer
 
-    def _bases(self, options: Options, task_vars: Values) -> Answer:
+    def _bases(self, options: VirtMigrateOptions, task_vars: Values) -> Answer:
         host = str(task_vars["inventory_hostname"])
         present: list[str] = []
         needed: collections.Counter[str] = collections.Counter()
@@ -152,7 +152,7 @@ class ActionModule(FleetAction):
             _output.say(f"{host}: {migration_bases.outcome(volume, steps, check=self.check)}")
         return {"changed": changed, "bases": present, "needed": dict(needed), "diff": diffs}
 
-    def _decide(self, options: Options, task_vars: Values) -> Answer:
+    def _decide(self, options: VirtMigrateOptions, task_vars: Values) -> Answer:
         migration_request.options(options)  # before a hypervisor is marked in vain
         answers = registered(task_vars, options["_results"], MIGRATE_LOOK)
         lost = self.lost()
@@ -234,7 +234,7 @@ class ActionModule(FleetAction):
         bridges = None if host is None else host.get("bridges")
         return destination if bridges is None else {**destination, "bridges": bridges}
 
-    def _report(self, options: Options, task_vars: Values) -> Answer:
+    def _report(self, options: VirtMigrateOptions, task_vars: Values) -> Answer:
         problems = [*_unmarked(options, task_vars), *options["_problems"]]
         if options["_shares"] is None:
             raise AnsibleActionFail("_shares: missing; give what _stage: decide returned as shares")
@@ -259,7 +259,7 @@ def _limit(
     source: str,
     names: t.Sequence[str],
     answers: t.Mapping[str, MigrateLook],
-    options: Options,
+    options: VirtMigrateOptions,
 ) -> int:
     """Seconds that these moves may take; a half-moved VM is not at its source."""
     sizes = {
@@ -287,7 +287,7 @@ def _with_incoming(
     return with_incoming
 
 
-def _marked(options: Options, task_vars: Values, *, check: bool) -> str:
+def _marked(options: VirtMigrateOptions, task_vars: Values, *, check: bool) -> str:
     """Say that the hypervisor is in maintenance now, or no longer, whatever happened to its VMs."""
     host = options["_evacuated"] or options["_home"]
     if not options["_marked"] or not host:
@@ -296,7 +296,7 @@ def _marked(options: Options, task_vars: Values, *, check: bool) -> str:
     return "" if mark is None else migration_report.mark(host, present=bool(mark), check=check)
 
 
-def _unmarked(options: Options, task_vars: Values) -> list[str]:
+def _unmarked(options: VirtMigrateOptions, task_vars: Values) -> list[str]:
     """Messages for a maintenance mark that could not be set or removed."""
     host = options["_evacuated"] or options["_home"]
     if not options["_marked"] or not host:

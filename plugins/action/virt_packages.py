@@ -23,7 +23,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answ
 _LIMITS = {"read": 300.0, "install": 3600.0}  # seconds
 
 
-class Options(Connected):
+class VirtPackagesOptions(Connected):
     names: list[str]
 
 
@@ -33,7 +33,7 @@ class ActionModule(FleetAction):
     _noted: list[Answer]
 
     def work(self, task_vars: Values) -> t.Mapping[str, object]:
-        names = self.options(Options, packages.ARGUMENTS)["names"]
+        names = self.options(VirtPackagesOptions, packages.ARGUMENTS)["names"]
         self._noted = []
         try:
             result = self._ensure(names) if names else self._looked()

@@ -69,7 +69,7 @@ _INTERNAL: Spec = {
 }
 
 
-class Options(Connected):
+class VirtPlaceOptions(Connected):
     vms: list[dict[str, object]] | None
     results: str
     expected: list[str] | None
@@ -92,7 +92,7 @@ class ActionModule(FleetAction):
     _requires_connection = False
 
     def work(self, task_vars: Values) -> t.Mapping[str, object]:
-        options = self.options(Options, _ARGUMENTS, _INTERNAL)
+        options = self.options(VirtPlaceOptions, _ARGUMENTS, _INTERNAL)
         if options["_restart"] not in RESTART:
             raise PlanRefused(
                 f"virt_restart: {show(options['_restart'])} is not one of {', '.join(RESTART)}"
@@ -104,7 +104,7 @@ class ActionModule(FleetAction):
 class _Work:
     """One call: the batch, the hypervisors' facts, and the decisions from both."""
 
-    def __init__(self, action: FleetAction, options: Options, task_vars: Values) -> None:
+    def __init__(self, action: FleetAction, options: VirtPlaceOptions, task_vars: Values) -> None:
         self.options = options
         self.check = action.check
         self.task_vars = task_vars

@@ -36,7 +36,7 @@ _ARGUMENTS: Spec = {
 }
 
 
-class Options(Connected):
+class VirtPlanOptions(Connected):
     vms: list[dict[str, object]] | None
     results: str
     expected: list[str] | None
@@ -50,7 +50,7 @@ class ActionModule(FleetAction):
     _requires_connection = False
 
     def work(self, task_vars: Values) -> Answer:
-        options = self.options(Options, _ARGUMENTS)
+        options = self.options(VirtPlanOptions, _ARGUMENTS)
         variables = _batch.Variables(task_vars, self._templar)
         domains = _batch.validated(
             _batch.requested(options, variables),
@@ -124,8 +124,8 @@ class ActionModule(FleetAction):
 
     def _shown(
         self,
-        options: Options,
-        entries: list[fleet_plan.Entry],
+        options: VirtPlanOptions,
+        entries: list[fleet_plan.PlannedVm],
         silent: t.Mapping[str, proofs.Silence],
         cut: t.Sequence[str],
     ) -> Answer:

@@ -26,7 +26,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Con
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import (
     BASELINE,
     FACTS,
-    Facts,
+    FactsAnswer,
     SeenFacts,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._fleet_variables import Variables
@@ -43,7 +43,7 @@ class Peer(t.TypedDict):
     address: str
 
 
-class Options(Connected):
+class VirtPreflightOptions(Connected):
     expected: list[str] | None
     peers: list[Peer] | None
     bridges: list[str] | None
@@ -63,11 +63,11 @@ class ActionModule(FleetAction):
     """The module runs the stages of a hypervisor; this runs those that compare hypervisors."""
 
     def work(self, task_vars: Values) -> Answer:
-        options = self.options(Options, ARGUMENTS, INTERNAL)
+        options = self.options(VirtPreflightOptions, ARGUMENTS, INTERNAL)
         stages = {"read": self._read, "compare": self._compare, "report": self._report}
         return stages.get(options["_stage"], self._single)(options, task_vars)
 
-    def _single(self, options: Options, variables: Values) -> Answer:
+    def _single(self, options: VirtPreflightOptions, variables: Values) -> Answer:
         """The findings about this hypervisor, as far as they need no other."""
         read = self._read(options, variables)
         if read.get("failed") or read.get("unreachable"):
@@ -79,7 +79,7 @@ class ActionModule(FleetAction):
         own_answer = preflight.Answer(own, _complete(facts) if facts else None, reason)
         return {**read, **self._findings([own_answer], [own], options)}
 
-    def _read(self, options: Options, variables: Values) -> Answer:
+    def _read(self, options: VirtPreflightOptions, variables: Values) -> Answer:
         own = str(variables.get("inventory_hostname"))
         arguments = {**self.given, "_stage": "read"}
         if options["peers"] is None:
@@ -100,7 +100,7 @@ class ActionModule(FleetAction):
     def _date(self) -> str:
         return str(self._low_level_execute_command(_clock.COMMAND, sudoable=False)["stdout"])
 
-    def _compare(self, options: Options, variables: Values) -> Answer:
+    def _compare(self, options: VirtPreflightOptions, variables: Values) -> Answer:
         arguments = self.given
         if options["_cpus"] is None and options["_results"]:
             own = _facts(variables, options["_results"]).get(str(variables["inventory_hostname"]))
@@ -112,7 +112,7 @@ class ActionModule(FleetAction):
             arguments["_cpus"] = sorted(xml for xml in models if xml)
         return self.module(variables, arguments)
 
-    def _report(self, options: Options, variables: Values) -> Answer:
+    def _report(self, options: VirtPreflightOptions, variables: Values) -> Answer:
         if not options["_results"]:
             raise AnsibleActionFail(
                 "_results: missing; name the variable that _stage: read registered"
@@ -135,7 +135,7 @@ class ActionModule(FleetAction):
         self,
         answers: list[preflight.Answer],
         expected: list[str],
-        options: Options,
+        options: VirtPreflightOptions,
     ) -> Answer:
         """The findings, shown; failed if there are errors among them."""
         try:
@@ -170,16 +170,16 @@ class ActionModule(FleetAction):
         return result
 
 
-def _expected(options: Options, variables: Values) -> list[str]:
+def _expected(options: VirtPreflightOptions, variables: Values) -> list[str]:
     return options["expected"] or _peers.names("hypervisors", variables)
 
 
-def _answers(variables: Values, name: str) -> dict[str, Facts]:
+def _answers(variables: Values, name: str) -> dict[str, FactsAnswer]:
     """The registered results; facts that cannot be judged by themselves count as failed."""
     return _judged(registered(variables, name, FACTS))
 
 
-def _judged(answers: dict[str, Facts]) -> dict[str, Facts]:
+def _judged(answers: dict[str, FactsAnswer]) -> dict[str, FactsAnswer]:
     for host, answer in answers.items():
         facts = answer.get("facts")
         if facts is not None:
@@ -190,9 +190,9 @@ def _judged(answers: dict[str, Facts]) -> dict[str, Facts]:
     return answers
 
 
-def _complete(facts: t.Mapping[str, object]) -> preflight_facts.Facts:
+def _complete(facts: t.Mapping[str, object]) -> preflight_facts.PreflightFacts:
     """Facts in the type that judging needs; each host's are tried separately before use."""
-    return t.cast("preflight_facts.Facts", facts)
+    return t.cast("preflight_facts.PreflightFacts", facts)
 
 
 def _facts(variables: Values, name: str) -> dict[str, SeenFacts]:

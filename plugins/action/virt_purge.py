@@ -26,7 +26,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answ
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered
 
 
-class Options(Connected):
+class VirtPurgeOptions(Connected):
     names: list[str]
     force: bool
     base_pool: str
@@ -45,10 +45,10 @@ class ActionModule(FleetAction):
         stage = self._task.args.get("_stage", "all")
         if stage not in ("decide", "report"):
             return self.module(task_vars)
-        options = self.options(Options, ARGUMENTS, INTERNAL)
+        options = self.options(VirtPurgeOptions, ARGUMENTS, INTERNAL)
         return (self._decide if stage == "decide" else self._report)(options, task_vars)
 
-    def _decide(self, options: Options, task_vars: Values) -> Answer:
+    def _decide(self, options: VirtPurgeOptions, task_vars: Values) -> Answer:
         def fleet(variable: str | None, key: str) -> purge_decision.Fleet:
             answers = registered(task_vars, variable, PurgeLook)
             return purge_decision.fleet(answers, key, self.expected(), self.lost())
@@ -60,7 +60,7 @@ class ActionModule(FleetAction):
             purge_decision.require_unused(decision, fleet(options["_users"], "users"))
         return {"changed": False, **vars(decision)}
 
-    def _report(self, options: Options, task_vars: Values) -> Answer:
+    def _report(self, options: VirtPurgeOptions, task_vars: Values) -> Answer:
         answers = registered(task_vars, options["_results"], Purged)
         text, failures = purge_report.report(
             options["names"], _shares(options), answers, check=self.check
@@ -68,7 +68,7 @@ class ActionModule(FleetAction):
         return self.shown(text, failures)
 
 
-def _shares(options: Options) -> dict[str, list[str]]:
+def _shares(options: VirtPurgeOptions) -> dict[str, list[str]]:
     if options["_shares"] is None:
         raise AnsibleActionFail("_shares: missing; give what _stage: decide returned as shares")
     return {

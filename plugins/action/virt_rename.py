@@ -24,7 +24,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answ
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
 
 
-class Options(Connected):
+class VirtRenameOptions(Connected):
     name: str
     new_name: str
     volumes: bool
@@ -36,7 +36,7 @@ class ActionModule(StagedAction[RenameWork]):
     WORK = RenameWork
 
     def decided(self, work: RenameWork, task_vars: Values) -> t.Mapping[str, object]:
-        options = self.options(Options, ARGUMENTS)
+        options = self.options(VirtRenameOptions, ARGUMENTS)
         if work.stage == "report":
             return self._report(options)
         if work.round:
@@ -56,7 +56,7 @@ class ActionModule(StagedAction[RenameWork]):
     def _host(self) -> str:
         return str(self.decision("virt_decision")["hypervisor"])
 
-    def _confirm(self, options: Options) -> Answer:
+    def _confirm(self, options: VirtRenameOptions) -> Answer:
         """Whether the new name is kept, and the stage that follows from that; none if it was not
         taken, or in check mode, where the stage before has predicted all steps."""
         old, new, host = options["name"], options["new_name"], self._host()
@@ -72,7 +72,7 @@ class ActionModule(StagedAction[RenameWork]):
         following = "" if self.check else "withdraw" if problem else "finish"
         return {"changed": False, "next": following, "problem": problem}
 
-    def _report(self, options: Options) -> Answer:
+    def _report(self, options: VirtRenameOptions) -> Answer:
         confirmed = self.decision("virt_confirmed", number=1)
         taken, ended = self._taken(), str(confirmed["next"])
         answers = self.answers("virt_ended", Renamed, ended) if ended else taken

@@ -32,7 +32,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.console import _pages
 _SHEET = "index.html"
 
 
-class Options(Connected):
+class VirtScreenshotOptions(Connected):
     names: list[str] | None
     ignore_missing: bool
     dest: str
@@ -45,7 +45,7 @@ class ActionModule(FleetAction):
     """The module takes the screenshots; this writes them to files."""
 
     def work(self, task_vars: Values) -> t.Mapping[str, object]:
-        options = self.options(Options, ARGUMENTS, INTERNAL)
+        options = self.options(VirtScreenshotOptions, ARGUMENTS, INTERNAL)
         wanted(options)
         if options["_stage"] == "report":
             return self._report(options, task_vars)
@@ -111,7 +111,7 @@ class ActionModule(FleetAction):
             "msg": None,
         }
 
-    def _report(self, options: Options, task_vars: Values) -> Answer:
+    def _report(self, options: VirtScreenshotOptions, task_vars: Values) -> Answer:
         given = registered(task_vars, options["_results"], SavedScreens)
         seen = located.sort(given, "screens", self.expected(), self.lost())
         screens = [

@@ -91,7 +91,7 @@ class Step(t.TypedDict):
     undone: str
 
 
-class Options(Connected):
+class VirtShowOptions(Connected):
     view: str
     results: str
     problems: list[str]
@@ -116,7 +116,7 @@ class ActionModule(FleetAction):
     _requires_connection = False
 
     def work(self, task_vars: Values) -> t.Mapping[str, object]:
-        options = self.options(Options, _OPTIONS, _INTERNAL)
+        options = self.options(VirtShowOptions, _OPTIONS, _INTERNAL)
         view, check = options["view"], self.check
         problems = [*options["problems"], *_undone(task_vars, options, self.lost(options["lost"]))]
         if view == "vms":
@@ -151,7 +151,7 @@ class ActionModule(FleetAction):
     def _read_here(
         self,
         task_vars: Values,
-        options: Options,
+        options: VirtShowOptions,
         read: t.Mapping[str, Answer],
     ) -> dict[str, Answer]:
         """The results of hypervisors that the controller reads itself, in the order of the play."""
@@ -174,7 +174,7 @@ class ActionModule(FleetAction):
         return {name: sound(answer, _KINDS[view]) for name, answer in answers.items()}
 
 
-def _selected(hypervisors: list[Answer], options: Options) -> tuple[list[Answer], str]:
+def _selected(hypervisors: list[Answer], options: VirtShowOptions) -> tuple[list[Answer], str]:
     """The domains to show, and their count if some are left out."""
     chosen = selection.Selection(
         tuple(options["states"]),
@@ -192,7 +192,7 @@ def _selected(hypervisors: list[Answer], options: Options) -> tuple[list[Answer]
     return hypervisors, ""
 
 
-def _table(hypervisors: list[Answer], options: Options, count: str, *, check: bool) -> str:
+def _table(hypervisors: list[Answer], options: VirtShowOptions, count: str, *, check: bool) -> str:
     if options["view"] == "list":
         return tables.listing(hypervisors, selection.flat(hypervisors, options["sort"]), count)
     if options["view"] == "query":
@@ -200,7 +200,9 @@ def _table(hypervisors: list[Answer], options: Options, count: str, *, check: bo
     return tables.render(options["view"], hypervisors, predicted=check)
 
 
-def _made(task_vars: Values, options: Options, *, check: bool) -> tuple[list[Answer], list[str]]:
+def _made(
+    task_vars: Values, options: VirtShowOptions, *, check: bool
+) -> tuple[list[Answer], list[str]]:
     """The results of requested VMs; without ``requested``, of those in the results."""
     created = registered(task_vars, options["results"], MADE)
     waited = registered(task_vars, options["addresses"], "waited")
@@ -246,7 +248,7 @@ def _collect(answers: t.Mapping[str, Answer], view: str) -> list[Answer]:
     return entries
 
 
-def _undone(task_vars: Values, options: Options, lost: t.Sequence[str]) -> list[str]:
+def _undone(task_vars: Values, options: VirtShowOptions, lost: t.Sequence[str]) -> list[str]:
     """Messages for hypervisors, except lost ones, that returned no result of a step."""
     names = [name for name in hosts(task_vars) if name not in lost]
     names_by_problem: dict[str, list[str]] = {}

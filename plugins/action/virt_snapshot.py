@@ -22,7 +22,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Valu
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered
 
 
-class Options(Connected):
+class VirtSnapshotOptions(Connected):
     names: list[str]
     snapshot: str | None
     state: str
@@ -43,7 +43,7 @@ class ActionModule(FleetAction):
         stage = self._task.args.get("_stage", "all")
         if stage not in ("decide", "report"):
             return self.module(task_vars)
-        options = self.options(Options, ARGUMENTS, INTERNAL)
+        options = self.options(VirtSnapshotOptions, ARGUMENTS, INTERNAL)
         if stage == "report" and not options["_list"]:
             if options["_shares"] is None:
                 raise AnsibleActionFail("_shares: missing; give what _stage: decide returned")

@@ -29,7 +29,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import
 _ON_CONTROLLER = ("decide", "note", "report", "order_restarts", "note_restarts")
 
 
-class Options(Connected):
+class VirtStateOptions(Connected):
     names: list[str]
     state: str | None
     shutdown_timeout: float
@@ -59,7 +59,7 @@ class ActionModule(FleetAction):
         stage = self._task.args.get("_stage", "all")
         if stage not in _ON_CONTROLLER:
             return self.module(task_vars)
-        options = self.options(Options, ARGUMENTS, INTERNAL)
+        options = self.options(VirtStateOptions, ARGUMENTS, INTERNAL)
         if stage == "order_restarts":
             return _order_restarts(options, task_vars)
         if stage == "note_restarts":
@@ -75,7 +75,7 @@ class ActionModule(FleetAction):
         decision = state_decision.decide(options["names"], options["_groups"], seen, wanted)
         return {"changed": False, **vars(decision)}
 
-    def _note(self, options: Options, task_vars: Values) -> Answer:
+    def _note(self, options: VirtStateOptions, task_vars: Values) -> Answer:
         noted = state_decision.tell(
             shares(options["_round"]),
             registered(task_vars, options["_results"], Brought),
@@ -84,20 +84,20 @@ class ActionModule(FleetAction):
         )
         return {"changed": False, **vars(noted)}
 
-    def _report(self, options: Options) -> Answer:
+    def _report(self, options: VirtStateOptions) -> Answer:
         noted = state_decision.earlier_outcomes(options["_earlier"])
         text, failures = state_decision.report(noted, options["_silent"], check=self.check)
         return self.shown(text, failures)
 
 
-def _order_restarts(options: Options, task_vars: Values) -> Answer:
+def _order_restarts(options: VirtStateOptions, task_vars: Values) -> Answer:
     done = {host: as_mappings(entries) for host, entries in options["_done"].items()}
     names = restarting.required(registered(task_vars, options["_made"], "made"), done)
     looked = registered(task_vars, options["_results"], StateLook)
     return {"changed": False, **vars(restarting.order(names, looked))}
 
 
-def _note_restarts(options: Options, task_vars: Values) -> Answer:
+def _note_restarts(options: VirtStateOptions, task_vars: Values) -> Answer:
     noted = restarting.note(
         restarting.read_order(options["_order"]),
         options["_number"],

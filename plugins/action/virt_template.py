@@ -23,7 +23,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answ
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered
 
 
-class Options(Connected):
+class VirtTemplateOptions(Connected):
     name: str
     image: str | None
     disk: str | None
@@ -45,7 +45,7 @@ class ActionModule(FleetAction):
         stage = self._task.args.get("_stage", "all")
         if stage not in ("decide", "report"):
             return self.module(task_vars)
-        options = self.options(Options, ARGUMENTS, INTERNAL)
+        options = self.options(VirtTemplateOptions, ARGUMENTS, INTERNAL)
         name, image = options["name"], options["image"] or ""
         if stage == "report":
             return self._report(options, task_vars)
@@ -54,7 +54,7 @@ class ActionModule(FleetAction):
         host, present = template_decision.decide(name, image, seen)
         return {"changed": False, "hypervisor": host, "present": present}
 
-    def _report(self, options: Options, task_vars: Values) -> Answer:
+    def _report(self, options: VirtTemplateOptions, task_vars: Values) -> Answer:
         if options["_host"] is None:
             raise AnsibleActionFail("_host: missing; give what _stage: decide returned")
         answers = registered(task_vars, options["_results"], Templated)

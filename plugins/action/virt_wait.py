@@ -37,7 +37,7 @@ _LAST = 1.0  # seconds for a last attempt, however late it is
 _PASSING = ("HostUnreachable", "DeadlineExceeded", "LibvirtFailure")
 
 
-class Options(Connected):
+class VirtWaitOptions(Connected):
     names: list[str]
     wait_timeout: float
     port: int
@@ -49,7 +49,7 @@ class Options(Connected):
 
 class ActionModule(FleetAction):
     def work(self, task_vars: Values) -> t.Mapping[str, object]:
-        options = self.options(Options, _ARGUMENTS, _INTERNAL)
+        options = self.options(VirtWaitOptions, _ARGUMENTS, _INTERNAL)
         limits = {"wait_timeout": options["wait_timeout"], "slice": options["slice"]}
         for name, seconds in limits.items():
             if seconds <= 0:
@@ -88,7 +88,7 @@ class ActionModule(FleetAction):
 
     def _wait(
         self,
-        options: Options,
+        options: VirtWaitOptions,
         begun: float,
         progress: Progress,
         task_vars: Values,
@@ -115,7 +115,7 @@ class ActionModule(FleetAction):
 
     def _ask_again(
         self,
-        options: Options,
+        options: VirtWaitOptions,
         seconds: float,
         progress: Progress,
         task_vars: Values,
@@ -135,7 +135,7 @@ class ActionModule(FleetAction):
 
     def _ask(
         self,
-        options: Options,
+        options: VirtWaitOptions,
         seconds: float,
         progress: Progress,
         task_vars: Values,
@@ -147,6 +147,6 @@ class ActionModule(FleetAction):
         validated = checked(plain(answer), WAIT)
         return {**validated} if validated.get("failed") else answer
 
-    def _say(self, options: Options, lines: t.Sequence[str]) -> None:
+    def _say(self, options: VirtWaitOptions, lines: t.Sequence[str]) -> None:
         for line in () if options["_quiet"] else lines:
             _output.say(line)

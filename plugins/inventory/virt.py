@@ -384,7 +384,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
         Read from the cache or from the hypervisors; those that do not respond are marked.
         """
-        settings = _reading.Settings(
+        settings = _reading.ReadingSettings(
             unmanaged=self._flag("unmanaged"),
             addresses=self._flag("addresses"),
             from_host=self._flag("probe"),

@@ -154,7 +154,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption.options
     ARGUMENTS,
     INTERNAL,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption.plan import Options
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption.plan import AdoptionOptions
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
     connect,
 )
@@ -163,7 +163,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_con
 def main() -> None:
     module = create_module(ARGUMENTS, INTERNAL)
     params = module.options
-    options = Options(params["disks"], params["base_pool"], tuple(params["_shared_ids"]))
+    options = AdoptionOptions(params["disks"], params["base_pool"], tuple(params["_shared_ids"]))
 
     def work() -> Mapping[str, object]:
         with connect(params["uri"], params["timeout"]) as connection:

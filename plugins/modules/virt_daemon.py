@@ -151,7 +151,7 @@ def main() -> None:
         }
     )
     params = module.params
-    settings = daemon.Settings(
+    settings = daemon.DaemonSettings(
         params["uri"],
         params["timeout"],
         params["listen"],

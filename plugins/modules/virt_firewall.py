@@ -105,7 +105,7 @@ note:
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.firewall.effects import (
-    Result,
+    FirewallResult,
     open_ports,
 )
 
@@ -121,7 +121,7 @@ def main() -> None:
     )
     params = module.params
 
-    def work() -> Result:
+    def work() -> FirewallResult:
         return open_ports(
             params["networks"] or [],
             params["ports"],

@@ -306,7 +306,7 @@ def main() -> None:
     )
     params = module.options
 
-    def make() -> image_users.Removed | image_state.Result:
+    def make() -> image_users.Removed | image_state.ImageResult:
         place = (params["base_pool"], params["base_path"])
         check = module.check_mode
         with connect(params["uri"], params["timeout"]) as connection:

@@ -1509,7 +1509,7 @@ def main() -> None:
             read_existing as existing,
         )
 
-        domains, settings = init.read_options(t.cast("init.Options", params))
+        domains, settings = init.read_options(t.cast("init.ProvisionOptions", params))
         with connect(params["uri"], params["timeout"]) as connection:
             return {**facts(connection), "vms": existing.compare(connection, domains, settings)}
 
@@ -1518,7 +1518,7 @@ def main() -> None:
             effects as init,
         )
 
-        domains, settings = init.read_options(t.cast("init.Options", params))
+        domains, settings = init.read_options(t.cast("init.ProvisionOptions", params))
         with connect(params["uri"], params["timeout"]) as connection:
             return init.run(
                 connection,

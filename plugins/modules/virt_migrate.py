@@ -396,7 +396,7 @@ def main() -> None:
                 )
             ask = connection.conn.getHostname
             here = params["source"] or str(connection.call("read the host name", ask))
-            settings = migration_jobs.Settings(
+            settings = migration_jobs.MigrationSettings(
                 here,
                 params["base_pool"],
                 migration_request.options(params),
@@ -405,7 +405,7 @@ def main() -> None:
                 evacuating=bool(params["_evacuated"]) and params["_evacuated"] == here,
             )
             wanted = migration_request.moves(params["vms"], here, repair=settings.repair)
-            jobs = [migration_jobs.Job(*move) for move in wanted]
+            jobs = [migration_jobs.MigrationJob(*move) for move in wanted]
             return migration.run(connection, jobs, settings, check=module.check_mode)
 
     run(module, work)

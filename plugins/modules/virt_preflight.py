@@ -178,7 +178,7 @@ def main() -> None:
         if params["_stage"] == "compare":
             baseline = preflight.compare(params["uri"], params["timeout"], params["_cpus"] or [])
             return {"changed": False, "baseline": baseline}
-        settings = preflight.Settings(
+        settings = preflight.PreflightRequest(
             uri=params["uri"],
             timeout=params["timeout"],
             bridges=params["bridges"] or [],

@@ -189,14 +189,14 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.options im
     ARGUMENTS,
     INTERNAL,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.plan import Options
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.plan import PurgeOptions
 
 
 def main() -> None:
     module = create_module(ARGUMENTS, INTERNAL)
     params = module.options
-    settings = purge.Settings(
-        Options(force=params["force"], base_pool=params["base_pool"]), tuple(params["asked"])
+    settings = purge.PurgeSettings(
+        PurgeOptions(force=params["force"], base_pool=params["base_pool"]), tuple(params["asked"])
     )
 
     def work() -> Mapping[str, object]:

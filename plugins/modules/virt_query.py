@@ -533,7 +533,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_con
     connect,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_domains import (
-    Wanted,
+    DomainQuery,
     read_domains,
 )
 
@@ -548,7 +548,7 @@ def main() -> None:
         }
     )
     params = module.params
-    wanted = Wanted(
+    wanted = DomainQuery(
         names=None if params["names"] is None else tuple(params["names"]),
         ignore_missing=params["ignore_missing"],
         addresses=params["addresses"],

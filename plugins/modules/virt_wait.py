@@ -189,11 +189,11 @@ def main() -> None:
         }
     )
     params = module.params
-    settings = wait.Settings(
+    settings = wait.WaitSettings(
         params["wait_timeout"], params["port"], params["slice"], params["until"]
     )
 
-    def work() -> wait.Result:
+    def work() -> wait.WaitResult:
         if module.check_mode:
             return wait.predict(params["names"])
         uri, timeout = params["uri"], params["timeout"]

@@ -208,7 +208,7 @@ def connections(lab: t.Any, number: int, rounds: int) -> Connections:
         *("-o", f"UserKnownHostsFile={lab.known_hosts}", "-o", "GlobalKnownHostsFile=/dev/null"),
         *("-o", "StrictHostKeyChecking=yes", "-o", "IdentitiesOnly=yes"),
     )
-    settings = _reading.Settings()
+    settings = _reading.ReadingSettings()
     timings: dict[str, list[float]] = {"one": [], "many": [], "in turn": []}
     try:
         with tempfile.TemporaryDirectory(prefix="fleet-virt-inventory-") as folder:

@@ -44,9 +44,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.types import (
     Destination,
+    MigrationOptions,
+    MigrationPlan,
     NewVolume,
-    Options,
-    Plan,
     Source,
     Target,
 )
@@ -187,10 +187,10 @@ class Bench:
             vcpus=1,
         )
         target = Target(Destination(_OTHER[source], address, listen=address), "", (), ())
-        found = Plan(volumes=[volume], incremental=disk.backing is not None)
+        found = MigrationPlan(volumes=[volume], incremental=disk.backing is not None)
         if disk.shared:
-            found = Plan(shared=[disk.path])
-        return migration_command.command(vm, target, found, Options(), "qemu:///system")
+            found = MigrationPlan(shared=[disk.path])
+        return migration_command.command(vm, target, found, MigrationOptions(), "qemu:///system")
 
     def compare(self, name: str, rounds: int, disk: Disk) -> Figures:
         """There and back by each, in turn."""

@@ -122,12 +122,12 @@ def _ours() -> int:
         connect,
     )
     from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_domains import (
-        Wanted,
+        DomainQuery,
         read_domains,
     )
 
     with connect(_URI, 10.0) as connection:
-        entries = read_domains(connection, Wanted())
+        entries = read_domains(connection, DomainQuery())
     for entry in entries:
         complete = entry["error"] is None and all(disk["size_mib"] for disk in entry["disks"])
         system = entry["disks"][0]

@@ -240,7 +240,7 @@ def test_rendering_what_was_read_changes_nothing(folder: Path) -> None:
         values, covered = values + len(pairs), covered + len(pairs) - len(lost)
 
         changes = _mended(domain, root)
-        wanted = definition.Wanted(domain, _lxml.tostring(copy.deepcopy(made)))
+        wanted = definition.DefinitionRequest(domain, _lxml.tostring(copy.deepcopy(made)))
         after = _lxml.parse(definition.changed(text, wanted, changes, _ADOPTED), name)
         if _values(after) != _values(root):
             problems.append(f"{name}: what was written is read otherwise")

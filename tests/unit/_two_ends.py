@@ -28,7 +28,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
     read_endpoints as endpoints,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.effects_jobs import Job
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.effects_jobs import (
+    MigrationJob,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.plan import claim_uuid
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.types import Destination
 from ansible_collections.fleet.virt.tests.unit._crash import Machine, Machines
@@ -114,15 +116,17 @@ class Fleet:
         stored = Metadata(home="hv1", phase="incoming", volumes=self.volumes())
         self.two.connection.conn.defineXML(_xml(f"web1{CLAIM}", claim_uuid(UUID), stored, ""))
 
-    def endpoints(self, connection: Connection, job: Job, *, answers: bool = True) -> BothEnds:
+    def endpoints(
+        self, connection: Connection, job: MigrationJob, *, answers: bool = True
+    ) -> BothEnds:
         """Both, for a call on the first."""
         both = BothEnds(connection, "web1", "hv1", job.destination)
         both.there_machine, both.answers = self.two, answers
         return both
 
-    def settle(self, answers: bool = True, **more: t.Any) -> tuple[Job, str | None]:
+    def settle(self, answers: bool = True, **more: t.Any) -> tuple[MigrationJob, str | None]:
         """The job, and why it was not finished; None if it was, or if it was killed."""
-        job = Job("web1", Destination("hv2", "192.0.2.2"))
+        job = MigrationJob("web1", Destination("hv2", "192.0.2.2"))
 
         def work(connection: Connection) -> str | None:
             both = self.endpoints(connection, job, answers=answers)
@@ -136,7 +140,7 @@ class Fleet:
 
     def predict_settling(self) -> t.Any:
         """What settling would do."""
-        job = Job("web1", Destination("hv2", "192.0.2.2"))
+        job = MigrationJob("web1", Destination("hv2", "192.0.2.2"))
         return self.one.call(
             lambda connection: settle.Settler(
                 self.endpoints(connection, job), job, keep_volumes=False

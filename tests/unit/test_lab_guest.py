@@ -12,9 +12,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed import (
     documents as seed_documents,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed.types import (
-    File,
     HostKey,
     Seed,
+    SeedFile,
 )
 
 _GUEST = Path(__file__).resolve().parents[1] / "lab" / "guest" / "debian"
@@ -53,7 +53,7 @@ def test_no_wish_of_a_seed_is_dropped() -> None:
         packages=("less",),
         commands=("true",),
         ca_certificates=("x",),
-        files=(File("/x", "eA==", "ansible:ansible", "0600"),),
+        files=(SeedFile("/x", "eA==", "ansible:ansible", "0600"),),
     )
     text = seed_documents.nocloud(seed, "web1", "x", [], HostKey("a", "b"), b"x")["user-data"]
     asked = yaml.safe_load(text)

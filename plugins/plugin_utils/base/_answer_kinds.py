@@ -28,7 +28,7 @@ A = t.TypeVar("A", bound=t.Mapping[str, object])
 
 
 @dataclass(frozen=True)
-class Kind(t.Generic[A]):
+class AnswerKind(t.Generic[A]):
     """A kind of result: the name of its shape, and its type once checked."""
 
     name: str
@@ -160,7 +160,7 @@ class NamedVm(NamedVmMore):
     name: str
 
 
-class Named(BaseResult, total=False):
+class NamedEntry(BaseResult, total=False):
     vms: list[NamedVm] | None
 
 
@@ -227,7 +227,7 @@ class SeenFacts(FactsMore):
     time: int | float
 
 
-class Facts(BaseResult, total=False):
+class FactsAnswer(BaseResult, total=False):
     facts: SeenFacts | None
 
 
@@ -243,12 +243,12 @@ class Compared(BaseResult, total=False):
     baseline: Baseline | None
 
 
-MADE = Kind("made", Made)
-PLACING = Kind("placing", Placing)
-CLAIMS = Kind("claims", Claims)
-MIGRATE_LOOK = Kind("migrate_look", MigrateLook)
-NAMED = Kind("named", Named)
-WAIT = Kind("wait", Wait)
-KEYS = Kind("keys", Keys)
-FACTS = Kind("facts", Facts)
-BASELINE = Kind("baseline", Compared)
+MADE = AnswerKind("made", Made)
+PLACING = AnswerKind("placing", Placing)
+CLAIMS = AnswerKind("claims", Claims)
+MIGRATE_LOOK = AnswerKind("migrate_look", MigrateLook)
+NAMED = AnswerKind("named", NamedEntry)
+WAIT = AnswerKind("wait", Wait)
+KEYS = AnswerKind("keys", Keys)
+FACTS = AnswerKind("facts", FactsAnswer)
+BASELINE = AnswerKind("baseline", Compared)

@@ -18,14 +18,16 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import en
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.envelope import Work
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import (
     A,
+    AnswerKind,
     BaseResult,
-    Kind,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, to_plain
 
 
 @t.overload
-def registered(values: Values, variable: str | None, kind: Kind[A] | type[A]) -> dict[str, A]: ...
+def registered(
+    values: Values, variable: str | None, kind: AnswerKind[A] | type[A]
+) -> dict[str, A]: ...
 
 
 @t.overload
@@ -35,7 +37,7 @@ def registered(
 
 
 def registered(
-    values: Values, variable: str | None, kind: Kind[t.Any] | type | str | None = None
+    values: Values, variable: str | None, kind: AnswerKind[t.Any] | type | str | None = None
 ) -> dict[str, t.Any]:
     """What each host of the play registered as ``variable``, as plain data; empty if nothing.
 
@@ -51,7 +53,9 @@ def hosts(values: Values) -> list[str]:
 
 
 @t.overload
-def of_host(values: Values, name: str, variable: str | None, kind: Kind[A] | type[A]) -> A: ...
+def of_host(
+    values: Values, name: str, variable: str | None, kind: AnswerKind[A] | type[A]
+) -> A: ...
 
 
 @t.overload
@@ -62,7 +66,7 @@ def of_host(
     values: Values,
     name: str,
     variable: str | None,
-    kind: Kind[t.Any] | type | str | None = None,
+    kind: AnswerKind[t.Any] | type | str | None = None,
 ) -> t.Any:
     """What one host registered, as :func:`registered` returns it."""
     return _of_kind(_registered(values, name, variable), kind)
@@ -70,7 +74,7 @@ def of_host(
 
 @t.overload
 def answers(
-    values: Values, variable: str, kind: Kind[A] | type[A], expected: Work
+    values: Values, variable: str, kind: AnswerKind[A] | type[A], expected: Work
 ) -> dict[str, A]: ...
 
 
@@ -79,7 +83,7 @@ def answers(values: Values, variable: str, kind: str, expected: Work) -> dict[st
 
 
 def answers(
-    values: Values, variable: str, kind: Kind[t.Any] | type | str, expected: Work
+    values: Values, variable: str, kind: AnswerKind[t.Any] | type | str, expected: Work
 ) -> dict[str, t.Any]:
     """What each host registered as ``variable``, if it is the answer to ``expected``."""
     return {
@@ -88,10 +92,10 @@ def answers(
     }
 
 
-def _of_kind(answer: Answer, kind: Kind[t.Any] | type | str | None) -> t.Any:
+def _of_kind(answer: Answer, kind: AnswerKind[t.Any] | type | str | None) -> t.Any:
     if isinstance(kind, type):
         return read(answer, kind)
-    if isinstance(kind, Kind):
+    if isinstance(kind, AnswerKind):
         return checked(answer, kind)
     return sound(answer, kind) if kind else answer
 
@@ -117,7 +121,7 @@ def _registered(values: Values, name: str, variable: str | None) -> Answer:
     return answer if isinstance(answer, dict) else {**unsound(f"it is {type(answer).__name__}")}
 
 
-def checked(answer: Answer, kind: Kind[A]) -> A:
+def checked(answer: Answer, kind: AnswerKind[A]) -> A:
     """A plain result typed as its kind; a failed result if it lacks that shape."""
     problem = answer_shapes.problem(answer, kind.name)
     return t.cast("A", unsound(problem) if problem else answer)  # the shape is what was checked

@@ -25,7 +25,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.envelope 
 from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _alive
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _registered
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import A, Kind
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import A, AnswerKind
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, to_plain
 
 
@@ -111,7 +111,12 @@ class StagedAction(FleetAction, t.Generic[AnyWork]):
 
     @t.overload
     def answers(
-        self, variable: str, kind: Kind[A] | type[A], stage: str, number: int = 0, verb: str = ""
+        self,
+        variable: str,
+        kind: AnswerKind[A] | type[A],
+        stage: str,
+        number: int = 0,
+        verb: str = "",
     ) -> dict[str, A]: ...
 
     @t.overload

@@ -30,7 +30,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.console import (
 from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_remote import RemoteSide
 from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_session import (
     Session,
-    Wanted,
+    SessionRequest,
 )
 
 _RESTORE = 15.0  # seconds for the hypervisor's side to restore the password
@@ -82,7 +82,7 @@ def _held(order: Order) -> str | None:
     holder = RemoteSide(order["command"], program, {**request, "do": "hold"})
     try:
         password = order["password"] if holder.answer.get("password") else None
-        wanted = Wanted(
+        wanted = SessionRequest(
             order["command"],
             program,
             {**request, "do": "screen", "password": ""},
@@ -119,7 +119,7 @@ def _serial(order: Order, program: bytes) -> str | None:
 
 def _serial_page(order: Order, program: bytes) -> str | None:
     request = {"do": "serial", "uri": order["uri"], "uuid": order["uuid"]}
-    wanted = Wanted(order["command"], program, request, order["kind"], order["title"], None)
+    wanted = SessionRequest(order["command"], program, request, order["kind"], order["title"], None)
     session = Session(wanted, lambda text: _say(message=text))
     _watch(session, order)
     _browser(session, order)

@@ -23,7 +23,7 @@ BUSY = "too many viewers; close a page"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SessionRequest:
     """The helper's order: how to connect, and what to do. ``password`` is None for none."""
 
     command: t.Sequence[str]
@@ -49,7 +49,7 @@ class Session:
     """A console with changing viewers; it ends some seconds after the last one disconnects, or when
     a signal, a limit or the hypervisor's side calls :meth:`end`."""
 
-    def __init__(self, wanted: Wanted, say: t.Callable[[str], None]) -> None:
+    def __init__(self, wanted: SessionRequest, say: t.Callable[[str], None]) -> None:
         self.wanted = wanted
         self.say = say
         self.over = threading.Event()

@@ -18,13 +18,13 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.decide impo
     DAY,
     KINDS,
     STEADY,
+    DeployedKeys,
     Rotation,
-    Seen,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import Keys, KindOfKeys
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys import _keys_client, _x509
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys._key_store import KeyStore, KindStore
-from ansible_collections.fleet.virt.plugins.plugin_utils.keys._keys_signing import Settings
+from ansible_collections.fleet.virt.plugins.plugin_utils.keys._keys_signing import SigningSettings
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys._x509 import Ca
 
 
@@ -73,7 +73,7 @@ class Orders:
 
 
 @dataclass(frozen=True)
-class Fleet:
+class KeysFleet:
     """The report of each hypervisor (None: no response, and ``silent`` says why), without those
     declared lost."""
 
@@ -87,10 +87,10 @@ class Fleet:
         return self.advice or proofs.remedy(self.silent)
 
 
-def seen(look: Look, kind: str, own: t.Sequence[Ca]) -> Seen:
+def seen(look: Look, kind: str, own: t.Sequence[Ca]) -> DeployedKeys:
     """A hypervisor's keys of one kind, from its report."""
     entry = look["kinds"][kind]
-    return Seen(
+    return DeployedKeys(
         tuple(_x509.trusted(entry["ca"])), _x509.read(entry["certificate"], own), entry["key_id"]
     )
 
@@ -99,7 +99,13 @@ class Preparation:
     """One run of the controller's part: CAs, revocation lists, its own certificate."""
 
     def __init__(
-        self, store: KeyStore, settings: Settings, fleet: Fleet, now: float, *, check: bool
+        self,
+        store: KeyStore,
+        settings: SigningSettings,
+        fleet: KeysFleet,
+        now: float,
+        *,
+        check: bool,
     ) -> None:
         self.store = store
         self.settings = settings

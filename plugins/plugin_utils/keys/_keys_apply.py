@@ -20,9 +20,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys import deci
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.decide import (
     DAY,
     KINDS,
+    DeployedKeys,
+    DesiredCertificate,
     Reason,
-    Seen,
-    Wanted,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import KindOfKeys
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys import _keys, _keys_signing, _x509
@@ -76,13 +76,13 @@ class Applied:
 
 
 @dataclass(frozen=True)
-class Job:
+class KeysJob:
     """Everything about one hypervisor."""
 
     store: KeyStore
     host: str
     look: _keys.Look
-    wanted: Wanted
+    wanted: DesiredCertificate
     prepared: Prepared
     replace: bool
     check: bool
@@ -93,7 +93,7 @@ class Part:
     """One kind of keys of a hypervisor: its present and wanted state, and the reason."""
 
     kind: str
-    seen: Seen
+    seen: DeployedKeys
     reason: Reason | None
     ca: str
     crl: str
@@ -102,7 +102,7 @@ class Part:
     after: list[str]
 
 
-def run(job: Job, module: Module, now: float) -> Applied:
+def run(job: KeysJob, module: Module, now: float) -> Applied:
     """Apply the job and return the outcome; ``module`` runs a stage on the hypervisor."""
     if job.host in job.prepared.refused:
         raise PlanRefused(
@@ -130,7 +130,7 @@ def run(job: Job, module: Module, now: float) -> Applied:
     return result
 
 
-def _part(job: Job, kind: str, now: float) -> Part:
+def _part(job: KeysJob, kind: str, now: float) -> Part:
     part = job.store.kind(kind)
     rotation = part.rotation()
     known = [part.ca(number) for number in part.generations()]
@@ -181,7 +181,9 @@ def _common_names(text: str) -> dict[str, str]:
     }
 
 
-def _deploy(job: Job, parts: t.Sequence[Part], module: Module, now: float, result: Applied) -> None:
+def _deploy(
+    job: KeysJob, parts: t.Sequence[Part], module: Module, now: float, result: Applied
+) -> None:
     """Get requests, sign certificates and deploy the files."""
     new_keys = {part.kind: part.reason.new_key for part in parts if part.reason}
     requests: t.Mapping[str, object] = {}
@@ -211,7 +213,7 @@ def _deploy(job: Job, parts: t.Sequence[Part], module: Module, now: float, resul
     result.reloaded = [str(unit) for unit in as_list(answer.get("reloaded"))]
 
 
-def _sign(job: Job, kind: str, public_key: _x509.PublicKey, now: float) -> str:
+def _sign(job: KeysJob, kind: str, public_key: _x509.PublicKey, now: float) -> str:
     with job.store.lock():
         part = job.store.kind(kind)
         rotation = part.rotation()

@@ -13,11 +13,14 @@ from pathlib import Path
 
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import effects_files as files
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys import decide as keys
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.decide import Seen, Wanted
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.decide import (
+    DeployedKeys,
+    DesiredCertificate,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys import _key_store, _x509
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys._key_store import KeyStore, KindStore
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys._keys_signing import (
-    Settings,
+    SigningSettings,
     authority,
     bundles,
     sign,
@@ -33,12 +36,17 @@ CLIENT_FILES = {
 
 
 def ensure(
-    store: KeyStore, part: KindStore, settings: Settings, now: float, check: bool, pending: bool
+    store: KeyStore,
+    part: KindStore,
+    settings: SigningSettings,
+    now: float,
+    check: bool,
+    pending: bool,
 ) -> str | None:
     """Ensure the certificate; returns why it changes, or None. ``pending``: its CA will change."""
     rotation = part.rotation()
     folder = store.folder / "client"
-    wanted = Wanted(
+    wanted = DesiredCertificate(
         settings.organization,
         settings.client_name,
         (),
@@ -53,7 +61,7 @@ def ensure(
     key = None
     if have["key"]:
         key = _x509.load_key(have["key"].encode("ascii"), None, str(folder / "clientkey.pem"))
-    seen = Seen(
+    seen = DeployedKeys(
         tuple(_x509.trusted(have["ca"])),
         _x509.read(have["certificate"], part.own()),
         _x509.key_id(key.public_key()) if key is not None else None,

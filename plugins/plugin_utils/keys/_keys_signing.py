@@ -13,15 +13,15 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefu
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys import decide as keys
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.decide import (
     Authority,
+    DesiredCertificate,
     Rotation,
-    Wanted,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys import _x509
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys._key_store import KindStore
 
 
 @dataclass(frozen=True)
-class Settings:
+class SigningSettings:
     """Validity periods and names for certificates."""
 
     organization: str
@@ -52,7 +52,7 @@ def sign(
     part: KindStore,
     number: int,
     public_key: _x509.PublicKey,
-    wanted: Wanted,
+    wanted: DesiredCertificate,
     now: float,
     *,
     server: bool,
@@ -84,14 +84,14 @@ def sign(
 
 
 def wanted_on(
-    settings: Settings,
+    settings: SigningSettings,
     host: str,
     address: str | None,
     names: t.Sequence[str],
     others: t.Collection[str] = (),
-) -> Wanted:
+) -> DesiredCertificate:
     """The content of a hypervisor's certificates, from the inventory only."""
-    return Wanted(
+    return DesiredCertificate(
         settings.organization,
         host,
         keys.certificate_names(host, address, names, others),

@@ -17,7 +17,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.decide impo
     BACKDATED,
     DAY,
     Certificate,
-    Wanted,
+    DesiredCertificate,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys._cryptography import (
     AVAILABLE,
@@ -231,7 +231,7 @@ def checked_key(public_key: PublicKey, host: str) -> rsa.RSAPublicKey:
 
 
 def sign(
-    ca: Ca, public_key: PublicKey, wanted: Wanted, now: float, *, server: bool
+    ca: Ca, public_key: PublicKey, wanted: DesiredCertificate, now: float, *, server: bool
 ) -> x509.Certificate:
     """A certificate of ``ca`` with the wanted names; without ``server`` for a client only."""
     usages = [ExtendedKeyUsageOID.CLIENT_AUTH]

@@ -67,7 +67,9 @@ def require_absent(
         Failed,
     )
     from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import read_fleet as fleet
-    from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_domains import Wanted
+    from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_domains import (
+        DomainQuery,
+    )
     from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _ssh
 
     requirements.require()
@@ -78,7 +80,7 @@ def require_absent(
             reached = _ssh.uri_for(name, values, uri, timeout, Path(folder), number)
             targets.append(fleet.Target(name, reached))
         outcomes = fleet.read_fleet(
-            targets, Wanted(storage=False), call_timeout=timeout, host_timeout=_HOST_SECONDS
+            targets, DomainQuery(storage=False), call_timeout=timeout, host_timeout=_HOST_SECONDS
         )
     problems, failed = [], {}
     for name, outcome in zip(contacted, outcomes):

@@ -22,7 +22,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed.types impor
 _MOST_KEYS = 10_000
 
 
-class _Loader(yaml.SafeLoader):
+class _SeedLoader(yaml.SafeLoader):
     """YAML with JSON's types: dates stay text."""
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
@@ -32,7 +32,7 @@ class _Loader(yaml.SafeLoader):
             raise ValueError
 
 
-_Loader.yaml_implicit_resolvers = {
+_SeedLoader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
@@ -41,7 +41,7 @@ _Loader.yaml_implicit_resolvers = {
 def read_yaml(text: str) -> object:
     """The content of a YAML text; raises ValueError with the position of an error."""
     try:
-        content: object = yaml.load(text, _Loader)  # noqa: S506 # nosec: it is a SafeLoader
+        content: object = yaml.load(text, _SeedLoader)  # noqa: S506 # nosec: it is a SafeLoader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""

@@ -36,7 +36,7 @@ class _Dumper(yaml.SafeDumper):
     """Marks text that looks like a template as unsafe."""
 
 
-class _Loader(yaml.SafeLoader):
+class _VmsLoader(yaml.SafeLoader):
     """Reads unsafe text."""
 
 
@@ -50,7 +50,7 @@ def _unsafe(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> object:
 
 
 _Dumper.add_representer(str, _text)
-_Loader.add_constructor(_UNSAFE, _unsafe)
+_VmsLoader.add_constructor(_UNSAFE, _unsafe)
 
 
 def render(vms: Vms) -> str:
@@ -71,7 +71,7 @@ def require_nothing_lost(path: str, vms: Vms) -> None:
     if not before or before == render(vms):
         return
     try:
-        old = as_list(as_mapping(yaml.load(before, Loader=_Loader)).get("virt_vms"))  # noqa: S506
+        old = as_list(as_mapping(yaml.load(before, Loader=_VmsLoader)).get("virt_vms"))  # noqa: S506
     except yaml.YAMLError:
         old = []
     stays = all(entry in [dict(vm) for vm in vms] for entry in old)

@@ -27,7 +27,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_dea
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.options import show
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import read_fleet as fleet
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_domains import (
-    Wanted,
+    DomainQuery,
     read_domains,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_host import read_host
@@ -46,7 +46,7 @@ _BASE = ("base", "/var/lib/libvirt/base")  # the module's defaults
 
 def domains(names: t.Sequence[str], *, addresses: bool, storage: bool) -> Reader:
     """A reader that returns the result of ``virt_query``; no ``names`` means all."""
-    wanted = Wanted(
+    wanted = DomainQuery(
         names=tuple(names) or None, ignore_missing=True, addresses=addresses, storage=storage
     )
     return lambda connection: {"domains": read_domains(connection, wanted)}

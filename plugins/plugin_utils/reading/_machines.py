@@ -60,7 +60,7 @@ def doubtful(
 def ask(
     hypervisors: t.Sequence[_reading.Hypervisor],
     claimed: t.Mapping[str, t.Sequence[str]],
-    settings: _reading.Settings,
+    settings: _reading.ReadingSettings,
 ) -> Kept:
     """The addresses of each hypervisor.
 

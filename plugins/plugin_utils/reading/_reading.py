@@ -70,7 +70,7 @@ class Hypervisor:
 
 
 @dataclass(frozen=True)
-class Settings:
+class ReadingSettings:
     """``timeout`` limits a call to libvirt, ``host_timeout`` a hypervisor, in seconds.
 
     ``from_host``: ask the hypervisor's machine for guests whose address no other source knows.
@@ -85,7 +85,7 @@ class Settings:
 
 
 def read_all(
-    hypervisors: t.Sequence[Hypervisor], settings: Settings
+    hypervisors: t.Sequence[Hypervisor], settings: ReadingSettings
 ) -> list[deadline.Outcome[list[Guest]]]:
     """The guests of every hypervisor, in the order of ``hypervisors``."""
     return deadline.each(
@@ -97,7 +97,7 @@ def read_all(
     )
 
 
-def read(reached: _ssh.Reached, settings: Settings) -> list[Guest]:
+def read(reached: _ssh.Reached, settings: ReadingSettings) -> list[Guest]:
     """The guests of one hypervisor. Raises FleetVirtError."""
     with connect(reached.uri, settings.timeout) as connection:
         budget = connection.limit(settings.host_timeout)
@@ -106,7 +106,9 @@ def read(reached: _ssh.Reached, settings: Settings) -> list[Guest]:
         return guests
 
 
-def read_from(connection: Connection, reached: _ssh.Reached, settings: Settings) -> list[Guest]:
+def read_from(
+    connection: Connection, reached: _ssh.Reached, settings: ReadingSettings
+) -> list[Guest]:
     """The guests of the hypervisor that ``connection`` leads to."""
     domains = [
         entry
@@ -177,7 +179,7 @@ class _Search:
         self,
         reached: _ssh.Reached,
         connection: Connection,
-        settings: Settings,
+        settings: ReadingSettings,
         domains: list[DomainEntry],
     ) -> None:
         self.reached = reached

@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.decide import DAY, Wanted
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.decide import (
+    DAY,
+    DesiredCertificate,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys import _x509
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys._key_store import KeyStore
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
@@ -163,7 +166,7 @@ class Keys:
         certificate = _x509.sign(
             part.signer(rotation.new),
             key.public_key(),
-            Wanted("fleet", host, names, 9, 1),
+            DesiredCertificate("fleet", host, names, 9, 1),
             moment - 9 * DAY,
             server=True,
         )
@@ -180,7 +183,7 @@ class Keys:
         ca = _x509.new_ca("fleet", "fleet control CA 1", 30, time.time())
         if number is not None:
             ca = part.signer(number)
-        wanted = Wanted(
+        wanted = DesiredCertificate(
             changes.get("organization", "fleet"), "somebody", (), changes.get("days", 30), 1
         )
         key = self._key = self._key or _x509.new_key()

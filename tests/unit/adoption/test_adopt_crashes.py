@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils import _lxml
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption import effects as adopt
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption.plan import Options
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption.plan import AdoptionOptions
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
     Connection,
 )
@@ -50,13 +50,13 @@ def _define(
 def _adopt(disks: bool, *names: str, check: bool = False) -> t.Callable[[Connection], t.Any]:
     def verb(connection: Connection) -> dict[str, t.Any]:
         chosen = names or ("old1",)
-        return adopt.run(connection, chosen, "default", Options(disks=disks), check=check)
+        return adopt.run(connection, chosen, "default", AdoptionOptions(disks=disks), check=check)
 
     return verb
 
 
 def _purge(connection: Connection) -> dict[str, t.Any]:
-    settings = purge.Settings(purge_plan.Options(force=True))
+    settings = purge.PurgeSettings(purge_plan.PurgeOptions(force=True))
     return purge.run(connection, ["old1"], settings, check=False)
 
 

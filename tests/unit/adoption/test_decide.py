@@ -38,7 +38,7 @@ def _answer(*vms: t.Any, ids: t.Sequence[str] = ()) -> dict[str, t.Any]:
 
 def _decide(
     answers: dict[str, t.Any], names: t.Sequence[str] = (), host: str | None = None
-) -> adopt_decision.Decision:
+) -> adopt_decision.AdoptionDecision:
     seen = adopt_decision.fleet(answers, list(answers), [])
     return adopt_decision.decide(names, host, seen, ["hv1", "hv2"], Defaults())
 

@@ -13,9 +13,9 @@ import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption import export as described
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption import plan as adopt_plan
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption.plan import (
-    Disk,
-    Facts,
-    Options,
+    AdoptionDisk,
+    AdoptionFacts,
+    AdoptionOptions,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.metadata import (
     Metadata,
@@ -34,13 +34,15 @@ _XML = """<domain type='qemu'><name>a</name><memory>131072</memory><vcpu>1</vcpu
 _DESCRIBED = described.describe(
     described.DefinedDomain("a", _XML, sizes={"vda": 1 << 20}), described.Host()
 )
-_DISK = Disk("vda", "/p/a.qcow2", pool="p", name="a.qcow2", kind="file", made="7")
-_FACTS = Facts("a", "0-1", True, False, "shutoff", "", None, None, _DESCRIBED, disks=(_DISK,))
+_DISK = AdoptionDisk("vda", "/p/a.qcow2", pool="p", name="a.qcow2", kind="file", made="7")
+_FACTS = AdoptionFacts(
+    "a", "0-1", True, False, "shutoff", "", None, None, _DESCRIBED, disks=(_DISK,)
+)
 _OWN = OwnVolume("p", "a.qcow2", "/p/a.qcow2", "vda", "disk", "7")
 _SEED = OwnVolume("p", "a_seed.iso", "/p/a_seed.iso", "sda", "seed")
 
 
-def _facts(**more: t.Any) -> Facts:
+def _facts(**more: t.Any) -> AdoptionFacts:
     return dataclasses.replace(_FACTS, **more)
 
 
@@ -52,7 +54,10 @@ def _facts(**more: t.Any) -> Facts:
 def test_wherever_it_is_killed_the_next_run_ends_it(
     stored: Metadata | None, active: bool, disks: bool
 ) -> None:
-    before, options = _facts(active=active, stored=stored, live=stored), Options(disks=disks)
+    before, options = (
+        _facts(active=active, stored=stored, live=stored),
+        AdoptionOptions(disks=disks),
+    )
     steps = adopt_plan.plan(before, options).steps
     wanted = predict(before, steps)
     assert wanted.stored is not None
@@ -70,8 +75,8 @@ def test_wherever_it_is_killed_the_next_run_ends_it(
 
 
 def test_what_was_its_own_stays_its_own_without_the_word() -> None:
-    adopted = predict(_FACTS, adopt_plan.plan(_FACTS, Options(disks=True)).steps)
-    assert adopt_plan.plan(adopted, Options()).steps == ()
+    adopted = predict(_FACTS, adopt_plan.plan(_FACTS, AdoptionOptions(disks=True)).steps)
+    assert adopt_plan.plan(adopted, AdoptionOptions()).steps == ()
 
 
 @pytest.mark.parametrize(
@@ -96,14 +101,14 @@ def test_what_was_its_own_stays_its_own_without_the_word() -> None:
     ],
 )
 def test_refusals(change: dict[str, t.Any], words: str) -> None:
-    plan = adopt_plan.plan(_facts(**change), Options())
+    plan = adopt_plan.plan(_facts(**change), AdoptionOptions())
     assert not plan.steps
     assert words in "; ".join(plan.refusals)
 
 
 def test_a_vm_that_was_made_here_is_left_alone() -> None:
     made = _facts(stored=Metadata(request="{}"), description=described.Description(problems=("x",)))
-    plan = adopt_plan.plan(made, Options(disks=True))
+    plan = adopt_plan.plan(made, AdoptionOptions(disks=True))
     assert (plan.steps, plan.refusals) == ((), ())
     assert not adopt_plan.is_candidate(made.stored)
 
@@ -133,7 +138,7 @@ def test_a_disk_that_may_be_somebody_elses_is_never_taken(
     change: dict[str, t.Any], reason: str
 ) -> None:
     facts = _facts(disks=(dataclasses.replace(_DISK, **change),))
-    options = Options(disks=True, shared_ids=("seen-elsewhere",))
+    options = AdoptionOptions(disks=True, shared_ids=("seen-elsewhere",))
     taken, kept = adopt_plan.sort_disks(facts, options)
     assert taken == []
     assert reason in kept[0].reason
@@ -150,5 +155,5 @@ def test_a_disk_is_taken_that_is_its_own_beyond_doubt() -> None:
         (dataclasses.replace(_DISK, pool_id="of this one"), _FACTS),
     ):
         one = dataclasses.replace(facts, disks=(disk,))
-        assert adopt_plan.sort_disks(one, Options(disks=True)) == ([_OWN], [])
-        assert adopt_plan.sort_disks(one, Options()) == ([], [])
+        assert adopt_plan.sort_disks(one, AdoptionOptions(disks=True)) == ([_OWN], [])
+        assert adopt_plan.sort_disks(one, AdoptionOptions()) == ([], [])

@@ -19,7 +19,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.answer_shap
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _answer_kinds
 
 _TOPMOST = {"changed", "failed", "unreachable", "msg"}  # Ansible's own, of any answer
-KINDS = [one for one in vars(_answer_kinds).values() if isinstance(one, _answer_kinds.Kind)]
+KINDS = [one for one in vars(_answer_kinds).values() if isinstance(one, _answer_kinds.AnswerKind)]
 
 
 def _union(annotation: t.Any) -> tuple[set[t.Any], bool]:
@@ -77,7 +77,7 @@ def _require_keys(kind: t.Any, shape: Mapping[str, t.Any], path: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_answers_are_what_their_shape_is(kind: _answer_kinds.Kind[t.Any]) -> None:
+def test_answers_are_what_their_shape_is(kind: _answer_kinds.AnswerKind[t.Any]) -> None:
     hints = t.get_type_hints(kind.answer)
     assert not kind.answer.__required_keys__
     for key, found in hints.items():

@@ -76,7 +76,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import (
     decide as state_decision,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import facts as state_facts
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.plan import Wanted
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.plan import StateRequest
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.template import (
     decide as template_decision,
 )
@@ -638,7 +638,7 @@ def read_snapshot_look(answer: Answer) -> None:
 def read_state_look(answer: Answer) -> None:
     first = {"vms": []}
     seen = state_decision.fleet({"hv1": first, "hv2": answer}, None, [])
-    state_decision.decide(["web1"], ["web"], seen, Wanted("running"))
+    state_decision.decide(["web1"], ["web"], seen, StateRequest("running"))
 
 
 def read_keys(answer: Answer) -> None:

@@ -25,7 +25,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots.facts 
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Defaults
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import decide as state
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.facts import StateLook
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.plan import Wanted
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.plan import StateRequest
 
 pytestmark = pytest.mark.skipif(
     sys.version_info < (3, 10), reason="3.9 cannot evaluate X | None; controllers have 3.11"
@@ -90,9 +90,9 @@ def test_snapshot_listing_shows_others_and_names_broken_vm() -> None:
 def test_state_broken_vm_of_group_is_named() -> None:
     vms = [_vm("good", groups=["web"], start_order=1), _vm("bad", groups="web", start_order=1)]
     seen = state.fleet({"hv1": _sound(StateLook, vms=vms)}, None, [])
-    assert state.decide(["good"], [], seen, Wanted("running")).shares == {"hv1": ["good"]}
+    assert state.decide(["good"], [], seen, StateRequest("running")).shares == {"hv1": ["good"]}
     with pytest.raises(PlanRefused, match="'bad' on hv1: its response"):
-        state.decide([], ["web"], seen, Wanted("running"))
+        state.decide([], ["web"], seen, StateRequest("running"))
 
 
 def test_purged_broken_result_is_a_failure_of_that_vm() -> None:

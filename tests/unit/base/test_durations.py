@@ -13,7 +13,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import dura
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
     command as migration_command,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.types import Options, Plan
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.types import (
+    MigrationOptions,
+    MigrationPlan,
+)
 
 _GIB = 1024**3
 
@@ -28,13 +31,13 @@ def test_data_and_vms_count() -> None:
 @pytest.mark.parametrize("parallel", [1, 2, 3, 10])
 @pytest.mark.parametrize("per_gib", [1, 800])
 def test_a_move_has_time_for_all_that_its_hypervisor_gives_it(parallel: int, per_gib: int) -> None:
-    options = Options(seconds_per_gib=per_gib)
+    options = MigrationOptions(seconds_per_gib=per_gib)
     for sizes in ((0,), (1, 1, 1), (100, 1, 1, 1), (1, 1, 1, 100), (7, 3, 9, 2, 8)):
         given = durations.moves([size * _GIB for size in sizes], per_gib, parallel)
         for order in itertools.islice(itertools.permutations(sizes), 24):
             ends = [0.0] * parallel
             for size in order:
                 ends.sort()
-                own = migration_command.seconds(Plan(), size * 1024, options)
+                own = migration_command.seconds(MigrationPlan(), size * 1024, options)
                 ends[0] += 2 * own  # with on_timeout=pause
             assert given > max(ends)

@@ -27,7 +27,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_con
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import read_fleet as fleet
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_domains import (
-    Wanted,
+    DomainQuery,
     read_domains,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_host import read_host
@@ -49,12 +49,12 @@ Reader = t.Callable[[Connection], object]
 
 
 def _everything(connection: Connection) -> object:
-    wanted = Wanted(addresses=True, stats=True, storage=True)
+    wanted = DomainQuery(addresses=True, stats=True, storage=True)
     return read_domains(connection, wanted), read_host(connection, "base")
 
 
 def _inventory(connection: Connection) -> object:
-    settings = _reading.Settings(unmanaged=True, from_host=False)
+    settings = _reading.ReadingSettings(unmanaged=True, from_host=False)
     reached = _ssh.Reached(connection.uri, local=True)
     return _reading.read_from(connection, reached, settings)
 

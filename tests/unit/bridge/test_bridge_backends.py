@@ -22,17 +22,17 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.bridge import (
     networkmanager as bridge_networkmanager,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.bridge.types import (
-    Facts,
     Link,
     Manager,
+    NetworkFacts,
+    RequestedBridge,
     Switch,
-    Wanted,
 )
 
 MAC = "52:54:00:00:00:01"
 ETH0 = Link("eth0", MAC)
-BR0 = Wanted("br0")
-OWN = Wanted(
+BR0 = RequestedBridge("br0")
+OWN = RequestedBridge(
     "br0",
     stp=True,
     addresses=("203.0.113.5/24", "2001:db8::5/64"),
@@ -41,7 +41,7 @@ OWN = Wanted(
 )
 
 
-def files(done: tuple[Switch, Facts]) -> dict[str, str]:
+def files(done: tuple[Switch, NetworkFacts]) -> dict[str, str]:
     """The new text of each file by the last part of its path, without the head line."""
     found = {}
     for file in done[0].files:
@@ -86,7 +86,7 @@ ForwardDelaySec=0
 
 
 def test_networkd_divides_wire_and_address() -> None:
-    done = bridge_networkd.switch(Facts({}), LAN, BR0, ETH0)
+    done = bridge_networkd.switch(NetworkFacts({}), LAN, BR0, ETH0)
     assert files(done) == {
         "0-fleet-virt-br0.netdev": NETDEV,
         "0-fleet-virt-br0-uplink.network": "[Match]\nName=eth0\n\n[Network]\nBridge=br0\n"
@@ -102,14 +102,16 @@ def test_networkd_divides_wire_and_address() -> None:
 
 def test_networkd_stays_who_it_is_for_the_dhcp_server() -> None:
     manager = Manager("networkd", LAN.path, "[Network]\nDHCP=yes\n", "", "ff12345678000200ab")
-    text = files(bridge_networkd.switch(Facts({}), manager, BR0, ETH0))["0-fleet-virt-br0.network"]
+    text = files(bridge_networkd.switch(NetworkFacts({}), manager, BR0, ETH0))[
+        "0-fleet-virt-br0.network"
+    ]
     assert text.endswith("[DHCPv4]\nIAID=305419896\n\n[DHCPv6]\nIAID=305419896\n")
     by_mac = Manager("networkd", LAN.path, "[Network]\nDHCP=yes\n", "", "01525400000001")
-    assert "IAID" not in str(files(bridge_networkd.switch(Facts({}), by_mac, BR0, ETH0)))
+    assert "IAID" not in str(files(bridge_networkd.switch(NetworkFacts({}), by_mac, BR0, ETH0)))
 
 
 def test_networkd_own_addresses() -> None:
-    found = files(bridge_networkd.switch(Facts({}), LAN, OWN, ETH0))
+    found = files(bridge_networkd.switch(NetworkFacts({}), LAN, OWN, ETH0))
     assert found["0-fleet-virt-br0.network"] == (
         "[Match]\nName=br0\n\n[Network]\nAddress=203.0.113.5/24\nAddress=2001:db8::5/64\n"
         "Gateway=203.0.113.1\nDNS=203.0.113.53\n"
@@ -118,7 +120,7 @@ def test_networkd_own_addresses() -> None:
 
 
 def test_networkd_without_uplink() -> None:
-    found = files(bridge_networkd.switch(Facts({}), Manager("networkd"), BR0, None))
+    found = files(bridge_networkd.switch(NetworkFacts({}), Manager("networkd"), BR0, None))
     assert found["0-fleet-virt-br0.network"] == (
         "[Match]\nName=br0\n\n[Network]\nLinkLocalAddressing=no\n"
     )
@@ -129,8 +131,8 @@ def test_networkd_without_uplink() -> None:
 def test_networkd_files_in_the_way() -> None:
     early = Manager("networkd", "/etc/systemd/network/0-a.network", NETWORK)
     with pytest.raises(PlanRefused, match="sorts before"):
-        bridge_networkd.switch(Facts({}), early, BR0, ETH0)
-    there = Facts({}, existing=frozenset(["/etc/systemd/network/0-fleet-virt-br0.netdev"]))
+        bridge_networkd.switch(NetworkFacts({}), early, BR0, ETH0)
+    there = NetworkFacts({}, existing=frozenset(["/etc/systemd/network/0-fleet-virt-br0.netdev"]))
     with pytest.raises(PlanRefused, match=r"0-fleet-virt-br0\.netdev exists"):
         bridge_networkd.switch(there, LAN, BR0, ETH0)
 
@@ -162,7 +164,7 @@ BOBS = Manager("networkmanager", PATH, PROFILE, UUID)
 
 
 def test_networkmanager_divides_wire_and_address() -> None:
-    done = bridge_networkmanager.switch(Facts({}), BOBS, BR0, ETH0)
+    done = bridge_networkmanager.switch(NetworkFacts({}), BOBS, BR0, ETH0)
     found = files(done)
     assert found["lan of Bob's.nmconnection"] == (
         f"[connection]\nid=lan of Bob's\nuuid={UUID}\ntype=ethernet\ninterface-name=eth0\n"
@@ -182,7 +184,7 @@ def test_networkmanager_divides_wire_and_address() -> None:
 def test_networkmanager_stays_who_it_is_for_the_dhcp_server() -> None:
     profile = "[connection]\nid=lan\n[ipv4]\nmethod=auto\n[ipv6]\nmethod=auto\n"
     manager = Manager("networkmanager", PATH, profile, UUID, "01:52:54", "aa:bb:cc:dd")
-    found = files(bridge_networkmanager.switch(Facts({}), manager, BR0, ETH0))
+    found = files(bridge_networkmanager.switch(NetworkFacts({}), manager, BR0, ETH0))
     assert found["fleet-virt-br0.nmconnection"].endswith(
         "[ipv4]\nmethod=auto\ndhcp-client-id=01:52:54\n\n"
         "[ipv6]\nmethod=auto\ndhcp-iaid=aa:bb:cc:dd\n"
@@ -190,7 +192,7 @@ def test_networkmanager_stays_who_it_is_for_the_dhcp_server() -> None:
 
 
 def test_networkmanager_own_addresses() -> None:
-    found = files(bridge_networkmanager.switch(Facts({}), BOBS, OWN, ETH0))
+    found = files(bridge_networkmanager.switch(NetworkFacts({}), BOBS, OWN, ETH0))
     assert found["fleet-virt-br0.nmconnection"].endswith(
         "[bridge]\nstp=true\n\n"
         "[ipv4]\nmethod=manual\naddress1=203.0.113.5/24\ngateway=203.0.113.1\ndns=203.0.113.53;\n\n"
@@ -199,7 +201,7 @@ def test_networkmanager_own_addresses() -> None:
 
 
 def test_networkmanager_spare_card() -> None:
-    done = bridge_networkmanager.switch(Facts({}), Manager("networkmanager"), BR0, ETH0)
+    done = bridge_networkmanager.switch(NetworkFacts({}), Manager("networkmanager"), BR0, ETH0)
     port = files(done)["fleet-virt-br0-port.nmconnection"]
     assert "type=ethernet\ninterface-name=eth0\nmaster=br0\n" in port
     assert all(file.before is None for file in done[0].files)
@@ -208,7 +210,7 @@ def test_networkmanager_spare_card() -> None:
 def test_networkmanager_profile_elsewhere() -> None:
     memory = Manager("networkmanager", "", PROFILE, UUID)
     with pytest.raises(PlanRefused, match=r"is in memory only.*nmcli connection modify"):
-        bridge_networkmanager.switch(Facts({}), memory, BR0, ETH0)
+        bridge_networkmanager.switch(NetworkFacts({}), memory, BR0, ETH0)
 
 
 # netplan
@@ -233,8 +235,8 @@ NETPLAN = Manager("netplan", "/run/systemd/network/10-netplan-lan.network", NETW
 YAML = "/etc/netplan/50-cloud-init.yaml"
 
 
-def netplan(data: Any, path: str = YAML) -> Facts:
-    return Facts({}, netplan={path: ("former", data)})
+def netplan(data: Any, path: str = YAML) -> NetworkFacts:
+    return NetworkFacts({}, netplan={path: ("former", data)})
 
 
 def test_netplan_moves_the_addressing() -> None:
@@ -263,7 +265,7 @@ def test_netplan_moves_the_addressing() -> None:
 
 
 def test_netplan_several_files_keep_their_part() -> None:
-    facts = Facts(
+    facts = NetworkFacts(
         {},
         netplan={
             "/etc/netplan/1.yaml": ("", {"network": {"ethernets": {"lan": {"dhcp4": True}}}}),
@@ -305,7 +307,7 @@ def test_netplan_own_addresses() -> None:
 def test_netplan_without_uplink_is_a_file_of_its_own() -> None:
     done = bridge_netplan.switch(netplan(PLAN), Manager("netplan"), BR0, None)
     assert [file.path for file in done[0].files] == [bridge_netplan.FILE]
-    _, after = bridge_netplan.switch(done[1], Manager("netplan"), Wanted("br1"), None)
+    _, after = bridge_netplan.switch(done[1], Manager("netplan"), RequestedBridge("br1"), None)
     _, data = after.netplan[bridge_netplan.FILE]
     assert sorted(data["network"]["bridges"]) == ["br0", "br1"]
 
@@ -345,12 +347,12 @@ def test_yaml_reads_back(data: Any) -> None:
 @pytest.mark.parametrize(
     ("backend", "facts", "manager", "addresses"),
     [
-        (bridge_networkd, Facts({}), LAN, {"192.0.2.7/24"}),
-        (bridge_networkmanager, Facts({}), BOBS, {"192.0.2.7/24"}),
+        (bridge_networkd, NetworkFacts({}), LAN, {"192.0.2.7/24"}),
+        (bridge_networkmanager, NetworkFacts({}), BOBS, {"192.0.2.7/24"}),
         (bridge_netplan, netplan(PLAN), NETPLAN, {"192.0.2.7/24", "192.0.2.8/24"}),
     ],
 )
 def test_known_addresses(
-    backend: ModuleType, facts: Facts, manager: Manager, addresses: set[str]
+    backend: ModuleType, facts: NetworkFacts, manager: Manager, addresses: set[str]
 ) -> None:
     assert backend.known(facts, manager, "eth0") == addresses

@@ -15,10 +15,10 @@ import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.bridge import plan
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.bridge.types import (
-    Facts,
     Link,
     Manager,
-    Wanted,
+    NetworkFacts,
+    RequestedBridge,
 )
 
 _LINKS = {"eth0": Link("eth0", "52:54:00:00:00:01")}
@@ -39,7 +39,7 @@ _MAIN = "/etc/network/interfaces"
 _NM = "/etc/NetworkManager/system-connections"
 
 
-def _facts(backend: str, path: str, header: str = "", *, cloud_init: bool = False) -> Facts:
+def _facts(backend: str, path: str, header: str = "", *, cloud_init: bool = False) -> NetworkFacts:
     facts: dict[str, t.Any] = {}
     if backend == "ifupdown":
         facts["interfaces"] = {_MAIN: "source /*\n", path: header + _STANZA}
@@ -51,12 +51,12 @@ def _facts(backend: str, path: str, header: str = "", *, cloud_init: bool = Fals
         manager = Manager(backend, path, header + _NETWORKD)
     else:
         manager = Manager(backend, path, header + _PROFILE, "uuid")
-    return Facts(_LINKS, managers={"eth0": manager}, cloud_init=cloud_init, **facts)
+    return NetworkFacts(_LINKS, managers={"eth0": manager}, cloud_init=cloud_init, **facts)
 
 
-def _problem(facts: Facts, wanted: Wanted | None = None) -> str:
+def _problem(facts: NetworkFacts, wanted: RequestedBridge | None = None) -> str:
     try:
-        made = plan.make([wanted or Wanted("br0", "eth0")], facts)
+        made = plan.make([wanted or RequestedBridge("br0", "eth0")], facts)
     except PlanRefused as error:
         return str(error)
     assert made.switch is not None
@@ -73,9 +73,11 @@ def _problem(facts: Facts, wanted: Wanted | None = None) -> str:
         ("networkmanager", "/run/NetworkManager/system-connections/lan.nmconnection"),
     ],
 )
-@pytest.mark.parametrize("wanted", [Wanted("br0", "eth0"), Wanted("br0", "eth0", dhcp=True)])
+@pytest.mark.parametrize(
+    "wanted", [RequestedBridge("br0", "eth0"), RequestedBridge("br0", "eth0", dhcp=True)]
+)
 def test_bridge_over_what_is_gone_after_a_boot_is_refused(
-    backend: str, path: str, wanted: Wanted
+    backend: str, path: str, wanted: RequestedBridge
 ) -> None:
     problem = _problem(_facts(backend, path), wanted)
     assert path in problem

@@ -9,8 +9,8 @@ import json
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.bridge import facts as bridge_facts
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.bridge.types import (
     Address,
-    Facts,
     Link,
+    NetworkFacts,
     Route,
 )
 
@@ -78,9 +78,9 @@ def test_default_link_is_the_cheapest_of_ipv4_first() -> None:
         Route("default", "192.0.2.1", "eth1", 200),
         Route("default", "192.0.2.1", "eth2", 100),
     )
-    assert Facts({}, routes).default_link == "eth2"
-    assert Facts({}, routes[:1]).default_link == "eth3"
-    assert Facts({}).default_link == ""
+    assert NetworkFacts({}, routes).default_link == "eth2"
+    assert NetworkFacts({}, routes[:1]).default_link == "eth3"
+    assert NetworkFacts({}).default_link == ""
 
 
 def test_nameservers() -> None:

@@ -10,11 +10,11 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.bridge import (
     ifupdown as bridge_ifupdown,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.bridge.types import (
-    Facts,
     Link,
     Manager,
+    NetworkFacts,
+    RequestedBridge,
     Switch,
-    Wanted,
 )
 
 MAIN = bridge_ifupdown.INTERFACES
@@ -33,11 +33,11 @@ LOOPBACK = "auto lo\niface lo inet loopback\n\n"
 
 
 def switch(
-    text: str, wanted: Wanted | None = None, uplink: str = "eth0"
+    text: str, wanted: RequestedBridge | None = None, uplink: str = "eth0"
 ) -> tuple[Switch, dict[str, str]]:
-    facts = Facts({}, interfaces={MAIN: text})
+    facts = NetworkFacts({}, interfaces={MAIN: text})
     link = Link(uplink) if uplink else None
-    done, after = bridge_ifupdown.switch(facts, MANAGER, wanted or Wanted("br0"), link)
+    done, after = bridge_ifupdown.switch(facts, MANAGER, wanted or RequestedBridge("br0"), link)
     return done, dict(after.interfaces)
 
 
@@ -108,7 +108,7 @@ def test_other_interfaces_stay_byte_for_byte() -> None:
 
 
 def test_own_addresses_replace_the_uplinks() -> None:
-    wanted = Wanted(
+    wanted = RequestedBridge(
         "br0",
         addresses=("203.0.113.5/24", "2001:db8::5/64"),
         gateways=("203.0.113.1",),
@@ -131,9 +131,9 @@ def test_a_bridge_without_uplink_is_added_at_the_end() -> None:
 
 
 def test_the_second_bridge_sees_the_first() -> None:
-    facts = Facts({}, interfaces={MAIN: f"{LOOPBACK}iface eth0 inet dhcp\n"})
-    _, facts = bridge_ifupdown.switch(facts, MANAGER, Wanted("br0"), Link("eth0"))
-    _, facts = bridge_ifupdown.switch(facts, MANAGER, Wanted("br1"), None)
+    facts = NetworkFacts({}, interfaces={MAIN: f"{LOOPBACK}iface eth0 inet dhcp\n"})
+    _, facts = bridge_ifupdown.switch(facts, MANAGER, RequestedBridge("br0"), Link("eth0"))
+    _, facts = bridge_ifupdown.switch(facts, MANAGER, RequestedBridge("br1"), None)
     assert "iface br0 inet dhcp" in facts.interfaces[MAIN]
     assert "iface br1 inet manual" in facts.interfaces[MAIN]
 
@@ -148,7 +148,7 @@ def test_commands_leave_before_and_come_back_after() -> None:
 
 
 def test_stp() -> None:
-    _, files = switch("iface eth0 inet dhcp\n", Wanted("br0", stp=True))
+    _, files = switch("iface eth0 inet dhcp\n", RequestedBridge("br0", stp=True))
     assert "type bridge stp_state 1\n" in files[MAIN]
 
 
@@ -172,7 +172,7 @@ def test_known_addresses() -> None:
         "iface eth1 inet static\n address 192.0.2.99/24\n"
         "iface eth0 inet6 static\n address 2001:DB8::7\n netmask 64\n"
     )
-    facts = Facts({}, interfaces={MAIN: text})
+    facts = NetworkFacts({}, interfaces={MAIN: text})
     assert bridge_ifupdown.known(facts, MANAGER, "eth0") == {
         "192.0.2.7/24",
         "192.0.2.8/24",

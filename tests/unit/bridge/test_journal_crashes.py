@@ -21,8 +21,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.bridge import (
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.bridge import scripts
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.bridge.types import (
-    File,
-    Plan,
+    BridgePlan,
+    FileChange,
     Switch,
 )
 from ansible_collections.fleet.virt.tests.unit._crash import Effects, Killed, counted
@@ -69,11 +69,11 @@ class Machine:
     def arm(self, kill_at: int = 0) -> Effects:
         """A call that switches, killed before an effect."""
         files = (
-            File(str(self.config), _BEFORE, _AFTER, 0o644),
-            File(str(self.added), None, "[Network]\n", 0o644),
+            FileChange(str(self.config), _BEFORE, _AFTER, 0o644),
+            FileChange(str(self.added), None, "[Network]\n", 0o644),
         )
         return self.call(
-            lambda: journal.arm(Plan((), Switch(files)), Switch(files), _ID, 60), kill_at
+            lambda: journal.arm(BridgePlan((), Switch(files)), Switch(files), _ID, 60), kill_at
         )
 
     def call(self, work: t.Callable[[], object], kill_at: int = 0) -> Effects:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import SpecError
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.bridge.options import BRIDGE, parse
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.bridge.types import Wanted
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.bridge.types import RequestedBridge
 
 DEFAULTS = {name: option.get("default") for name, option in BRIDGE.items()}
 
@@ -19,7 +19,7 @@ def options(**given: Any) -> dict[str, Any]:
 
 
 def test_the_default() -> None:
-    assert parse([options()], 60) == (Wanted("br0"),)
+    assert parse([options()], 60) == (RequestedBridge("br0"),)
 
 
 def test_addresses_are_normal() -> None:

@@ -13,11 +13,11 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.bridge import pl
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.bridge.types import (
     Address,
     Expected,
-    Facts,
     Link,
     Manager,
+    NetworkFacts,
+    RequestedBridge,
     Route,
-    Wanted,
 )
 
 MAC = "52:54:00:00:00:01"
@@ -26,11 +26,11 @@ INTERFACES = {
     "/etc/network/interfaces": "iface eth0 inet static\n address 192.0.2.7/24\n gateway 192.0.2.1\n"
 }
 DEFAULT = Route("default", "192.0.2.1", "eth0")
-BR0 = Wanted("br0")
+BR0 = RequestedBridge("br0")
 
 
-def facts(*links: Link, **more: Any) -> Facts:
-    return Facts(
+def facts(*links: Link, **more: Any) -> NetworkFacts:
+    return NetworkFacts(
         {link.name: link for link in links},
         **{
             "routes": (DEFAULT,),
@@ -61,8 +61,10 @@ def test_the_default_bridge() -> None:
     assert plan.switch is not None
 
 
-@pytest.mark.parametrize("wanted", [BR0, Wanted("br0", "eth0"), Wanted("br0", "none")])
-def test_a_right_bridge_is_left_alone(wanted: Wanted) -> None:
+@pytest.mark.parametrize(
+    "wanted", [BR0, RequestedBridge("br0", "eth0"), RequestedBridge("br0", "none")]
+)
+def test_a_right_bridge_is_left_alone(wanted: RequestedBridge) -> None:
     bridge = Link("br0", MAC, kind="bridge", addresses=(Address("192.0.2.7/24"),))
     found = facts(bridge, Link("eth0", MAC, master="br0"), managers={}, interfaces={})
     plan = bridge_plan.make([wanted], found)
@@ -72,7 +74,7 @@ def test_a_right_bridge_is_left_alone(wanted: Wanted) -> None:
 
 
 def test_two_bridges_are_one_switch() -> None:
-    plan = bridge_plan.make([BR0, Wanted("br1", "none")], facts(ETH0))
+    plan = bridge_plan.make([BR0, RequestedBridge("br1", "none")], facts(ETH0))
     assert plan.switch is not None
     (file,) = plan.switch.files
     assert file.before == INTERFACES[file.path]
@@ -83,7 +85,7 @@ def test_two_bridges_are_one_switch() -> None:
 
 def test_a_spare_card_is_managed_as_the_rest_is() -> None:
     found = facts(ETH0, Link("eth1", "52:54:00:00:00:02"))
-    plan = bridge_plan.make([Wanted("br1", "eth1")], found)
+    plan = bridge_plan.make([RequestedBridge("br1", "eth1")], found)
     assert plan.bridges[0]["backend"] == "ifupdown"
     assert plan.expected[0].addresses == ()
 
@@ -96,7 +98,7 @@ OTHER = Link("br9", kind="bridge")
     [
         (BR0, facts(ETH0, routes=()), "there is no default route"),
         (
-            Wanted("br0", "eth7"),
+            RequestedBridge("br0", "eth7"),
             facts(ETH0),
             "uplink eth7 does not exist; existing interfaces: eth0; set uplink to one of them",
         ),
@@ -116,29 +118,29 @@ OTHER = Link("br9", kind="bridge")
             "eth0 has 192.0.2.99/32, which ifupdown .* does not know",
         ),
         (
-            Wanted("eth0", "none"),
+            RequestedBridge("eth0", "none"),
             facts(ETH0),
             r"eth0 exists and is not a bridge \(a network card\)",
         ),
         (BR0, facts(ETH0, Link("br0", kind="bridge")), "br0 exists but has no uplink"),
         (
-            Wanted("br0", "eth0"),
+            RequestedBridge("br0", "eth0"),
             facts(ETH0, Link("br0", kind="bridge")),
             "br0 exists, but eth0 is not a port of it",
         ),
         (
-            Wanted("br0", addresses=("192.0.2.8/24",)),
+            RequestedBridge("br0", addresses=("192.0.2.8/24",)),
             facts(Link("eth0", master="br0"), Link("br0", kind="bridge")),
             r"br0 exists, but without 192.0.2.8/24 \(it has none\)",
         ),
         (
-            Wanted("br0", stp=True),
+            RequestedBridge("br0", stp=True),
             facts(Link("eth0", master="br0"), Link("br0", kind="bridge")),
             "br0 exists, but without stp",
         ),
     ],
 )
-def test_refused(wanted: Wanted, found: Facts, message: str) -> None:
+def test_refused(wanted: RequestedBridge, found: NetworkFacts, message: str) -> None:
     with pytest.raises(PlanRefused, match=message):
         bridge_plan.make([wanted], found)
 
@@ -156,7 +158,7 @@ def test_what_routers_advertise_need_not_be_the_same() -> None:
 
 
 EXPECTED = Expected("br0", "eth0", MAC, ("192.0.2.7/24",), (("default", "192.0.2.1"),), ("::1",))
-DONE = Facts(
+DONE = NetworkFacts(
     {
         "eth0": Link("eth0", MAC, master="br0"),
         "br0": Link("br0", MAC, kind="bridge", addresses=ETH0.addresses),
@@ -173,7 +175,7 @@ def test_nothing_is_missing() -> None:
 @pytest.mark.parametrize(
     ("after", "message"),
     [
-        (Facts({}), "br0 does not exist"),
+        (NetworkFacts({}), "br0 does not exist"),
         (replace(DONE, links={**DONE.links, "eth0": ETH0}), "eth0 is not a port of br0"),
         (
             replace(DONE, links={**DONE.links, "br0": Link("br0", "52:54:00:00:00:09", "bridge")}),
@@ -187,5 +189,5 @@ def test_nothing_is_missing() -> None:
         (replace(DONE, nameservers=()), "the name server ::1 is missing"),
     ],
 )
-def test_missing(after: Facts, message: str) -> None:
+def test_missing(after: NetworkFacts, message: str) -> None:
     assert message in bridge_plan.missing(EXPECTED, after)

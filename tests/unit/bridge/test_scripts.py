@@ -14,7 +14,10 @@ import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.bridge import (
     scripts as bridge_scripts,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.bridge.types import File, Switch
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.bridge.types import (
+    FileChange,
+    Switch,
+)
 
 ID = "0c8bb2f0-6a6b-4a2b-8d3e-0d4b4a6b3f10"
 
@@ -39,7 +42,10 @@ class Machine:
         os.utime(self.file, (1000, 1000))
         self.added = folder / "etc" / "new.d" / "new"
         self.switch = Switch(
-            (File(str(self.file), "former\n", "now\n"), File(str(self.added), None, "added\n")),
+            (
+                FileChange(str(self.file), "former\n", "now\n"),
+                FileChange(str(self.added), None, "added\n"),
+            ),
             leave=("down", "false"),
             enter=("up",),
             undo=("down", "false"),

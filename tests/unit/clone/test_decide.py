@@ -73,7 +73,7 @@ def _copy_of(value: str = _VALUE, overlay: bool = True, **more: t.Any) -> dict[s
     return _source("web2", **{"request": {"disks": [disk]}, "clone_of": "web1", **more})
 
 
-def _wanted(seen: clone.Fleet, mode: str | None = None, **overrides: t.Any) -> clone.Wanted:
+def _wanted(seen: clone.Fleet, mode: str | None = None, **overrides: t.Any) -> clone.CloneRequest:
     decision = clone.decide("web2", "web1", mode, seen, _TOKEN, overrides)
     again = clone.decision_of(decision.as_dict())
     assert again.as_dict() == decision.as_dict()

@@ -89,8 +89,8 @@ def test_what_cannot_be_meant(given: dict[str, object], said: str) -> None:
 
 def test_what_is_shown() -> None:
     found = [
-        report.Console("web1", "hv1", ("login:", "\x1b[2Jgone")),
-        report.Console("db1", "hv2", (), "it keeps no log", failed=True),
+        report.ConsoleOutput("web1", "hv1", ("login:", "\x1b[2Jgone")),
+        report.ConsoleOutput("db1", "hv2", (), "it keeps no log", failed=True),
     ]
     shown = report.consoles_text(found, {"hv3": "it did not answer"})
     assert shown == (

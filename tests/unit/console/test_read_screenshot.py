@@ -18,7 +18,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_con
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.console import png
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.options import (
-    Wanted,
+    ScreenRequest,
     wanted,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.read_screenshot import (
@@ -48,7 +48,7 @@ def node(tmp_path: Path) -> Iterator[Connection]:
 
 
 def test_all_that_run(node: Connection) -> None:
-    *entries, serial = capture(node, Wanted(None, False, 0))
+    *entries, serial = capture(node, ScreenRequest(None, False, 0))
     assert [entry["name"] for entry in entries] == ["on1", "paused1"]
     assert (serial["name"], serial["content"], serial["failed"]) == ("serial1", None, False)
     for entry in entries:
@@ -58,22 +58,22 @@ def test_all_that_run(node: Connection) -> None:
 
 
 def test_one_that_is_off_hides_no_other(node: Connection) -> None:
-    off, on = capture(node, Wanted(("off1", "on1"), False, 0))
+    off, on = capture(node, ScreenRequest(("off1", "on1"), False, 0))
     assert (off["failed"], off["content"]) == (True, None)
     assert off["msg"] == "it is shutoff, so it has no screen output; start it first"
     assert on["content"]
 
 
 def test_one_without_a_screen_is_a_failure_where_it_is_named(node: Connection) -> None:
-    (entry,) = capture(node, Wanted(("serial1",), False, 0))
+    (entry,) = capture(node, ScreenRequest(("serial1",), False, 0))
     assert entry["failed"]
     assert entry["msg"] == "it has no screen, only its serial console"
 
 
 def test_names_that_nobody_has(node: Connection) -> None:
     with pytest.raises(SpecError, match="no domain 'web9'"):
-        capture(node, Wanted(("on1", "web9"), False, 0))
-    (entry,) = capture(node, Wanted(("on1", "web9"), True, 0))
+        capture(node, ScreenRequest(("on1", "web9"), False, 0))
+    (entry,) = capture(node, ScreenRequest(("on1", "web9"), True, 0))
     assert entry["name"] == "on1"
 
 

@@ -14,7 +14,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.config_bloc
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.daemon import plan as daemon_plan
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.daemon.plan import (
     Control,
-    Facts,
+    DaemonFacts,
     Restart,
     Unit,
     Write,
@@ -60,13 +60,13 @@ BLOCKS = (Block(CONF, ("listen_tcp = 0",), top=True), Block(QEMU, ("vnc_tls = 1"
 FILES = {block.path: config_block.put("", block) for block in BLOCKS}
 
 
-def facts(units: dict[str, Unit], **others: Unit) -> Facts:
+def facts(units: dict[str, Unit], **others: Unit) -> DaemonFacts:
     changed = {name.replace("__", "-").replace("_", "."): unit for name, unit in others.items()}
     assert set(changed) <= set(units)
-    return Facts({**units, **changed}, FILES, dict.fromkeys(FILES, 50.0))
+    return DaemonFacts({**units, **changed}, FILES, dict.fromkeys(FILES, 50.0))
 
 
-def plan(found: Facts, listen: bool = True, blocks: tuple[Block, ...] = BLOCKS) -> list[str]:
+def plan(found: DaemonFacts, listen: bool = True, blocks: tuple[Block, ...] = BLOCKS) -> list[str]:
     shape = daemon_plan.shape(found.units)
     assert shape is not None
     steps = daemon_plan.plan(shape, found, blocks, listen=listen, environment=ARGS)
@@ -215,7 +215,7 @@ def test_nothing_ends_what_must_not_end() -> None:
     """Whatever is wrong: these two are begun, never begun anew and never ended."""
     for state in (ON, OFF, Unit("enabled"), Unit("disabled", active=True)):
         units = dict.fromkeys(SOCKETS, state)
-        found = Facts(units, {}, dict.fromkeys(FILES, 500.0))
+        found = DaemonFacts(units, {}, dict.fromkeys(FILES, 500.0))
         shape = daemon_plan.shape(units)
         assert shape is not None
         for step in daemon_plan.plan(shape, found, BLOCKS, listen=True, environment=ARGS):

@@ -24,7 +24,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_con
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.results import GENERATED
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import effects as init
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.effects_batch import (
-    Settings,
+    BatchSettings,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import effects as purge
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import plan as purge_plan
@@ -33,7 +33,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import facts as snapshots
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Defaults, many
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import effects as state
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.plan import Wanted
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.plan import StateRequest
 from ansible_collections.fleet.virt.tests.contract import _tools
 from ansible_collections.fleet.virt.tests.unit._crash import Machine, Machines
 
@@ -48,7 +48,7 @@ _VM: dict[str, object] = {
     "nics": [{"name": "eth0", "network": "lan"}],
     "disks": [{"name": "data", "format": "qcow2", "size": 2}],
 }
-_SETTINGS = Settings("11111111-1111-4111-8111-111111111111", "hv1", {}, "base", machine="pc")
+_SETTINGS = BatchSettings("11111111-1111-4111-8111-111111111111", "hv1", {}, "base", machine="pc")
 
 
 def _provision(**options: object) -> Verb:
@@ -62,11 +62,13 @@ def _provision(**options: object) -> Verb:
 
 
 def _state(**wanted: t.Any) -> Verb:
-    return lambda connection, check: state.run(connection, ["web1"], Wanted(**wanted), check=check)
+    return lambda connection, check: state.run(
+        connection, ["web1"], StateRequest(**wanted), check=check
+    )
 
 
 def _snapshot(name: str, **wanted: t.Any) -> Verb:
-    asked = snapshots.Wanted(name, **wanted)
+    asked = snapshots.SnapshotRequest(name, **wanted)
     return lambda connection, check: snapshot.run(connection, ["web1"], asked, check=check)
 
 
@@ -77,12 +79,12 @@ def _rename(old: str, new: str, *, volumes: bool) -> Verb:
 
 
 def _purge(name: str) -> Verb:
-    settings = purge.Settings(purge_plan.Options(force=True, base_pool="base"))
+    settings = purge.PurgeSettings(purge_plan.PurgeOptions(force=True, base_pool="base"))
     return lambda connection, check: purge.run(connection, [name], settings, check=check)
 
 
 def _adopt(name: str) -> Verb:
-    options = adopt_plan.Options()
+    options = adopt_plan.AdoptionOptions()
     return lambda connection, check: adopt.run(connection, [name], "default", options, check=check)
 
 

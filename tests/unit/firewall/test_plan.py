@@ -140,9 +140,9 @@ def test_zones(active: str, expected: list[str]) -> None:
 
 
 def test_change() -> None:
-    change = firewall.Change(("a", "b"), ("b", "c"))
+    change = firewall.RulesChange(("a", "b"), ("b", "c"))
     assert (change.add, change.remove, change.changed) == (["c"], ["a"], True)
-    assert not firewall.Change(("a",), ("a",)).changed
+    assert not firewall.RulesChange(("a",), ("a",)).changed
 
 
 # nftables

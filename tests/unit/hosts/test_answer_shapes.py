@@ -20,7 +20,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
     read_placement_facts as placement_facts,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_domains import (
-    Wanted,
+    DomainQuery,
     read_domains,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
@@ -45,7 +45,7 @@ def _placing(connection: Connection) -> t.Any:
 
 
 def _domains(connection: Connection) -> t.Any:
-    return {"domains": read_domains(connection, Wanted())}
+    return {"domains": read_domains(connection, DomainQuery())}
 
 
 def _host_info(connection: Connection) -> t.Any:

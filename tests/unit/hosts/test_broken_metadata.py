@@ -33,7 +33,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
     read_placement_facts as placement_facts,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_domains import (
-    Wanted,
+    DomainQuery,
     read_domains,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import plan as move_plan
@@ -51,7 +51,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename.facts imp
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding import plan as seeding
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import plan as snapshots
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots.facts import (
-    Facts as SnapshotFacts,
+    SnapshotFacts,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import effects as state
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import plan as state_plan
@@ -127,7 +127,7 @@ def test_placement_goes_on_and_what_the_vm_has_still_counts(connection: Connecti
 
 
 def test_listing_names_the_vm_and_the_remedy(connection: Connection) -> None:
-    answer = {"domains": read_domains(connection, Wanted())}
+    answer = {"domains": read_domains(connection, DomainQuery())}
     assert answer_shapes.problem(json.loads(json.dumps(answer)), "domains") is None
     errors = {entry["name"]: entry["error"] for entry in answer["domains"]}
     assert errors["good"] is None
@@ -140,7 +140,7 @@ def test_listing_names_the_vm_and_the_remedy(connection: Connection) -> None:
 
 
 def _switched(connection: Connection, name: str, *, check: bool) -> dict[str, t.Any]:
-    wanted = state_plan.Wanted(state="running")
+    wanted = state_plan.StateRequest(state="running")
     result: t.Any = state.run(connection, [name], wanted, check=check)
     return result["vms"][0]
 
@@ -172,10 +172,10 @@ _SOURCE: t.Any = dataclasses.make_dataclass("Source", ["name", "metadata"])
 
 def _adopting(stored: Metadata | None, live: Metadata | None) -> t.Sequence[str]:
     description = described.Description()
-    facts = adopt_plan.Facts(
+    facts = adopt_plan.AdoptionFacts(
         *("bad", _UUID, True, live is not None, "shutoff", "", stored, live), description
     )
-    return adopt_plan.plan(facts, adopt_plan.Options()).refusals
+    return adopt_plan.plan(facts, adopt_plan.AdoptionOptions()).refusals
 
 
 VERBS: dict[str, t.Callable[[], t.Sequence[str]]] = {
@@ -183,20 +183,22 @@ VERBS: dict[str, t.Callable[[], t.Sequence[str]]] = {
     "migrate": lambda: move_plan._vm(_SOURCE("bad", _BROKEN)),
     "purge": lambda: purge_plan._refusals(
         t.cast("t.Any", dataclasses.make_dataclass("Domain", ["name", "metadata"])("bad", _BROKEN)),
-        purge_plan.Options(),
+        purge_plan.PurgeOptions(),
     ),
     "template": lambda: template_plan._refusals(
-        template_plan.Facts("bad", broken=metadata.metadata_problems("bad", _BROKEN)[0]),
-        template_plan.Wanted({}),
+        template_plan.TemplateFacts("bad", broken=metadata.metadata_problems("bad", _BROKEN)[0]),
+        template_plan.TemplateRequest({}),
     ),
     "adopt": lambda: _adopting(_BROKEN, None),
     "adopt a running one": lambda: _adopting(None, _BROKEN),
     "rename": lambda: (
-        rename_plan.plan(rename_plan.Facts("bad", _UUID, stored=_BROKEN), "bad", "new").refusals
+        rename_plan.plan(
+            rename_plan.RenameFacts("bad", _UUID, stored=_BROKEN), "bad", "new"
+        ).refusals
     ),
-    "remove a seed": lambda: seeding.plan(seeding.Facts("bad", _BROKEN), None).refusals,
+    "remove a seed": lambda: seeding.plan(seeding.SeedingFacts("bad", _BROKEN), None).refusals,
     "provision": lambda: creation._refusals(
-        creation.Facts("bad", uuid=_UUID, stored=_BROKEN),
+        creation.CreationFacts("bad", uuid=_UUID, stored=_BROKEN),
         t.cast("t.Any", None),
     ),
 }

@@ -23,7 +23,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
     read_placement_facts as placement_facts,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_domains import (
-    Wanted,
+    DomainQuery,
     read_domains,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._lxml import tostring
@@ -55,7 +55,7 @@ def running() -> Iterator[tuple[Connection, libvirt.virDomain]]:
 
 
 def _query(connection: Connection) -> str | None:
-    (entry,) = read_domains(connection, Wanted(names=("test",), storage=False))
+    (entry,) = read_domains(connection, DomainQuery(names=("test",), storage=False))
     return entry["metadata"]["phase"]
 
 

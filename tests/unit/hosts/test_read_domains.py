@@ -20,7 +20,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_con
     connect,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_domains import (
-    Wanted,
+    DomainQuery,
     read_domains,
     still_there,
 )
@@ -86,12 +86,12 @@ def by_name(entries: list[dict[str, t.Any]]) -> dict[str, dict[str, t.Any]]:
 
 
 def test_no_domain_at_all(node: Opened) -> None:
-    assert read_domains(node(), Wanted()) == []
+    assert read_domains(node(), DomainQuery()) == []
 
 
 def test_states_sorted_by_name_and_of_one_shape(node: Opened) -> None:
     connection = node(*(domain(name, run) for name, run in STATES.items()))
-    entries = read_domains(connection, Wanted(stats=True, addresses=True))
+    entries = read_domains(connection, DomainQuery(stats=True, addresses=True))
     assert [entry["name"] for entry in entries] == sorted(STATES)
     assert all(entry["state"] == entry["name"] for entry in entries)
     assert len({tuple(sorted(entry)) for entry in entries}) == 1
@@ -100,7 +100,7 @@ def test_states_sorted_by_name_and_of_one_shape(node: Opened) -> None:
 
 
 def test_memory_and_vcpus(node: Opened) -> None:
-    (entry,) = read_domains(node(domain("one")), Wanted())
+    (entry,) = read_domains(node(domain("one")), DomainQuery())
     assert (entry["memory_mib"], entry["memory_max_mib"]) == (256, 512)
     assert (entry["vcpus"], entry["vcpus_max"]) == (1, 4)
 
@@ -112,7 +112,7 @@ def test_snapshots_are_in_order(node: Opened) -> None:
         f"<active>{int(name == 'b')}</active></test:domainsnapshot>"
         for name, created in (("b", 200), ("a", 100))
     )
-    (entry,) = read_domains(node(domain("one", more=taken)), Wanted())
+    (entry,) = read_domains(node(domain("one", more=taken)), DomainQuery())
     found = [(one["name"], one["created"], one["current"]) for one in entry["snapshots"]]
     assert found == [("a", 100, False), ("b", 200, True)]
 
@@ -142,7 +142,7 @@ def test_disks_and_their_volumes(
     pool = POOL.format(
         name="images", uuid=f"{UUID}1", volumes=VOLUME.format(name="x", size=64, pool="images")
     )
-    (entry,) = read_domains(node(pool, domain("one", devices=disk_xml)), Wanted())
+    (entry,) = read_domains(node(pool, domain("one", devices=disk_xml)), DomainQuery())
     (found,) = entry["disks"]
     assert (found["pool"], found["volume"], found["size_mib"]) == expected
     assert entry["error"] == error
@@ -150,7 +150,7 @@ def test_disks_and_their_volumes(
 
 def test_without_storage_no_disk_is_looked_at(node: Opened) -> None:
     broken = domain("one", devices=disk("volume", "pool='none' volume='x'"))
-    (entry,) = read_domains(node(broken), Wanted(storage=False))
+    (entry,) = read_domains(node(broken), DomainQuery(storage=False))
     assert entry["error"] is None
     assert entry["disks"][0]["size_mib"] is None
 
@@ -170,14 +170,14 @@ def test_names(
     node: Opened, names: tuple[str, ...], missing_is_fine: bool, expected: list[str]
 ) -> None:
     connection = node(*(domain(name) for name in "abc"))
-    wanted = Wanted(names=names, ignore_missing=missing_is_fine)
+    wanted = DomainQuery(names=names, ignore_missing=missing_is_fine)
     assert [entry["name"] for entry in read_domains(connection, wanted)] == expected
 
 
 def test_each_unknown_name_is_told_with_what_there_is(node: Opened) -> None:
     connection = node(*(domain(f"vm{number:02}") for number in range(25)))
     with pytest.raises(SpecError) as caught:
-        read_domains(connection, Wanted(names=("x", "vm01", "y")))
+        read_domains(connection, DomainQuery(names=("x", "vm01", "y")))
     assert [problem.path for problem in caught.value.problems] == ["names", "names"]
     assert "no domain 'x' on this hypervisor; there are: vm00, vm01" in str(caught.value)
     assert "and 5 more" in str(caught.value)
@@ -201,7 +201,7 @@ def test_domains_that_vanish_meanwhile(node: Opened) -> None:
     try:
         end = time.monotonic() + 20
         while vanished < 3 and time.monotonic() < end:
-            entries = read_domains(connection, Wanted(stats=True))
+            entries = read_domains(connection, DomainQuery(stats=True))
             assert by_name(entries)["stays"]["state"] == "shutoff"
             assert by_name(entries)["stays"]["error"] is None
             gone = [entry for entry in entries if entry["error"]]
@@ -221,7 +221,7 @@ def test_a_connection_that_is_gone(node: Opened) -> None:
     connection = node(domain("one"))
     connection.conn.close()
     with pytest.raises(LibvirtFailure, match="list domains: "):
-        read_domains(connection, Wanted())
+        read_domains(connection, DomainQuery())
 
 
 def test_a_domain_that_hangs_is_an_entry(node: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +235,7 @@ def test_a_domain_that_hangs_is_an_entry(node: Opened, monkeypatch: pytest.Monke
         return str(describe(self, flags))
 
     monkeypatch.setattr(_libvirt.libvirt.virDomain, "XMLDesc", slow)
-    entries = by_name(read_domains(connection, Wanted(stats=True)))
+    entries = by_name(read_domains(connection, DomainQuery(stats=True)))
     assert entries["b"]["error"] == "read domain b: no answer within 0.3 seconds"
     assert entries["b"]["state"] is None
     assert set(entries["b"]) == set(entries["a"])

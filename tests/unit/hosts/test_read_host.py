@@ -21,7 +21,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_dea
     Ok,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import read_fleet as fleet
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_domains import Wanted
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_domains import (
+    DomainQuery,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_fleet import Target
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_host import read_host
 
@@ -98,7 +100,7 @@ def test_a_fleet_with_dead_ones(tmp_path: Path) -> None:
         Target("hv5", "test:///default"),
     ]
     started = time.monotonic()
-    outcomes = fleet.read_fleet(targets, Wanted(), call_timeout=1, host_timeout=2)
+    outcomes = fleet.read_fleet(targets, DomainQuery(), call_timeout=1, host_timeout=2)
     assert time.monotonic() - started < 4
     assert [type(outcome) for outcome in outcomes] == [Ok, Failed, Failed, Failed, Ok]
     for number in (0, 4):

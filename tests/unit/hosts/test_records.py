@@ -81,7 +81,9 @@ def test_images_marks_vms_and_plans() -> None:
     (made,) = read(records.text("vms", [{"name": "hv1", "vms": [vm]}], predicted=True))
     assert (made["changed"], made["predicted"], made["failed"]) == ("true", "true", "false")
     entries = [
-        fleet_plan.Entry("a", "change", "hv1", ("memory: requested 1, is 2", "vcpus: requested 1"))
+        fleet_plan.PlannedVm(
+            "a", "change", "hv1", ("memory: requested 1, is 2", "vcpus: requested 1")
+        )
     ]
     one, other = read(fleet_plan.records(entries, {"hv9": "no route"}))
     assert one["details"] == "memory: requested 1, is 2;vcpus: requested 1"

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.effects_users import users_of
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.read_file_users import (
+    FileUser,
     References,
-    User,
 )
 
 BASE = "/base/x.qcow2"
 
 
-def lies(image: str) -> User:
-    return User(f"{image} lies on it", None, image)
+def lies(image: str) -> FileUser:
+    return FileUser(f"{image} lies on it", None, image)
 
 
-def domain(name: str, what: str = "") -> User:
-    return User(f"used by {what}domain {name!r}", name)
+def domain(name: str, what: str = "") -> FileUser:
+    return FileUser(f"used by {what}domain {name!r}", name)
 
 
-def users(*named: tuple[str, User]) -> list[str]:
+def users(*named: tuple[str, FileUser]) -> list[str]:
     references = References({})
     for path, user in named:
         references.add(path, user)

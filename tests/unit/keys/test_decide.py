@@ -15,15 +15,15 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.decide impo
     DAY,
     Authority,
     Certificate,
+    DeployedKeys,
+    DesiredCertificate,
     Reason,
     Rotation,
-    Seen,
-    Wanted,
 )
 
 NOW = 1_800_000_000
 RIGHT = Certificate("ca2", "fleet", "hv1", ("DNS:hv1",), NOW - DAY, NOW + 100 * DAY, "5", "k")
-WANTED = Wanted("fleet", "hv1", ("DNS:hv1",), 365, 30)
+WANTED = DesiredCertificate("fleet", "hv1", ("DNS:hv1",), 365, 30)
 AUTHORITY = Authority("ca2", ("ca2",), frozenset({"7"}))
 
 
@@ -117,11 +117,11 @@ def test_reasons_for_a_certificate(
 ) -> None:
     has = None if certificate is None else dataclasses.replace(RIGHT, **certificate)
     want = dataclasses.replace(WANTED, **wanted)
-    assert keys.reason_to_issue(Seen(("ca2",), has, key), AUTHORITY, want, NOW) == reason
+    assert keys.reason_to_issue(DeployedKeys(("ca2",), has, key), AUTHORITY, want, NOW) == reason
 
 
 def test_a_ca_without_its_key_signs_nothing() -> None:
-    assert keys.reason_to_issue(Seen(), Authority(None, ("ca9",)), WANTED, NOW) is None
+    assert keys.reason_to_issue(DeployedKeys(), Authority(None, ("ca9",)), WANTED, NOW) is None
 
 
 OLD = dataclasses.replace(RIGHT, issuer="ca1")
@@ -130,20 +130,25 @@ OLD = dataclasses.replace(RIGHT, issuer="ca1")
 @pytest.mark.parametrize(
     ("phase", "hosts", "after", "waiting"),
     [
-        ("trust", {"a": Seen(("ca2", "ca1"), OLD, "k")}, "certificates", []),
-        ("trust", {"a": Seen(("ca2", "ca1"), OLD, "k"), "b": Seen(("ca1",))}, "trust", ["b"]),
-        ("trust", {"a": Seen(("ca2", "ca1"), OLD, "k"), "b": None}, "trust", ["b"]),
-        ("certificates", {"a": Seen(("ca2", "ca1"), RIGHT, "k")}, "drop", []),
-        ("certificates", {"a": Seen(("ca2", "ca1"), OLD, "k")}, "certificates", ["a"]),
-        ("certificates", {"a": Seen(("ca2", "ca1"), RIGHT, "x")}, "certificates", ["a"]),
-        ("certificates", {"a": Seen(("ca2", "ca1"))}, "certificates", ["a"]),
-        ("drop", {"a": Seen(("ca2",), RIGHT, "k")}, "steady", []),
-        ("drop", {"a": Seen(("ca2", "ca1"), RIGHT, "k")}, "drop", ["a"]),
+        ("trust", {"a": DeployedKeys(("ca2", "ca1"), OLD, "k")}, "certificates", []),
+        (
+            "trust",
+            {"a": DeployedKeys(("ca2", "ca1"), OLD, "k"), "b": DeployedKeys(("ca1",))},
+            "trust",
+            ["b"],
+        ),
+        ("trust", {"a": DeployedKeys(("ca2", "ca1"), OLD, "k"), "b": None}, "trust", ["b"]),
+        ("certificates", {"a": DeployedKeys(("ca2", "ca1"), RIGHT, "k")}, "drop", []),
+        ("certificates", {"a": DeployedKeys(("ca2", "ca1"), OLD, "k")}, "certificates", ["a"]),
+        ("certificates", {"a": DeployedKeys(("ca2", "ca1"), RIGHT, "x")}, "certificates", ["a"]),
+        ("certificates", {"a": DeployedKeys(("ca2", "ca1"))}, "certificates", ["a"]),
+        ("drop", {"a": DeployedKeys(("ca2",), RIGHT, "k")}, "steady", []),
+        ("drop", {"a": DeployedKeys(("ca2", "ca1"), RIGHT, "k")}, "drop", ["a"]),
         ("steady", {"a": None}, "steady", []),
     ],
 )
 def test_an_exchange_waits_for_everybody(
-    phase: str, hosts: dict[str, Seen | None], after: str, waiting: list[str]
+    phase: str, hosts: dict[str, DeployedKeys | None], after: str, waiting: list[str]
 ) -> None:
     rotation = Rotation(phase, 2, () if phase == "steady" else (1,))
     found, missing = keys.advance(rotation, "ca2", hosts)

@@ -20,8 +20,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys import deci
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.decide import (
     DAY,
     KINDS,
+    DesiredCertificate,
     Rotation,
-    Wanted,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys import (
     _key_store,
@@ -30,13 +30,13 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.keys import (
     _x509,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys._key_store import KeyStore
-from ansible_collections.fleet.virt.plugins.plugin_utils.keys._keys import Fleet, Orders
-from ansible_collections.fleet.virt.plugins.plugin_utils.keys._keys_signing import Settings
+from ansible_collections.fleet.virt.plugins.plugin_utils.keys._keys import KeysFleet, Orders
+from ansible_collections.fleet.virt.plugins.plugin_utils.keys._keys_signing import SigningSettings
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 NOW = 1_800_000_000.0
-SETTINGS = Settings("fleet", 365, 3650, 30, "controller")
+SETTINGS = SigningSettings("fleet", 365, 3650, 30, "controller")
 GONE = Silence("ssh: no route")
 SILENT = {
     "ill": Silence("openssl: not found", reached=True),
@@ -99,7 +99,7 @@ def prepare(
     store: KeyStore, hosts: dict[str, Any], now: float = NOW, *, check: bool = False, **orders: Any
 ) -> dict[str, Any]:
     silent = {name: SILENT.get(name, GONE) for name, look in hosts.items() if look is None}
-    fleet = Fleet(hosts, silent)
+    fleet = KeysFleet(hosts, silent)
     return _keys.Preparation(store, SETTINGS, fleet, now, check=check).run(Orders(**orders))
 
 
@@ -266,9 +266,9 @@ def test_a_name_belongs_to_one_hypervisor(tmp_path: Path) -> None:
     store = KeyStore(str(tmp_path / "keys"), None)
     prepare(store, {"hv1": Host("hv1").look()})
     part, key = store.kind("control"), _x509.new_key().public_key()
-    first = Wanted("fleet", "hv1", ("DNS:hv1", "IP:198.51.100.1"), 9, 1)
+    first = DesiredCertificate("fleet", "hv1", ("DNS:hv1", "IP:198.51.100.1"), 9, 1)
     _keys_signing.sign(part, 1, key, first, NOW, server=True)
-    second = Wanted("fleet", "hv2", ("DNS:hv2", "IP:198.51.100.1"), 9, 1)
+    second = DesiredCertificate("fleet", "hv2", ("DNS:hv2", "IP:198.51.100.1"), 9, 1)
     with pytest.raises(PlanRefused, match=r"IP:198.51.100.1 is in the certificate of hv1"):
         _keys_signing.sign(part, 1, key, second, NOW, server=True)
     _keys_signing.sign(part, 1, key, second, NOW + 10 * DAY, server=True)
@@ -284,7 +284,7 @@ def test_the_controller_has_no_hypervisors_name(tmp_path: Path, seen: bool) -> N
     hosts = {"hv1": host.look()} if seen else {}
     settings = dataclasses.replace(SETTINGS, client_name="hv1")
     with pytest.raises(FleetVirtError, match="libvirt_keys_client_name: 'hv1' is a hypervisor"):
-        _keys.Preparation(store, settings, Fleet(hosts), NOW, check=True).run(Orders())
+        _keys.Preparation(store, settings, KeysFleet(hosts), NOW, check=True).run(Orders())
 
 
 def test_revoked_until_readmitted(tmp_path: Path) -> None:
@@ -385,7 +385,9 @@ def test_a_key_whose_signatures_nobody_here_reads_is_refused() -> None:
 def test_a_certificate_of_a_host_is_no_ca() -> None:
     ca = _x509.new_ca("site", "site CA", 3650, NOW)
     key = _x509.new_key()
-    leaf = _x509.sign(ca, key.public_key(), Wanted("f", "x", (), 9, 1), NOW, server=False)
+    leaf = _x509.sign(
+        ca, key.public_key(), DesiredCertificate("f", "x", (), 9, 1), NOW, server=False
+    )
     value = {"certificate": _x509.to_pem(leaf), "key": _x509.key_bytes(key, None).decode()}
     with pytest.raises(FleetVirtError, match="may not sign"):
         _keys.given_ca("control", value, None, NOW)

@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused, SpecError
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.proofs import Silence
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.decide import (
-    Decision,
+    MigrationDecision,
     decide,
     repair,
 )
@@ -102,7 +102,7 @@ def go(
     *names: str,
     host: str | None = None,
     mute: dict[str, Silence] | None = None,
-) -> Decision:
+) -> MigrationDecision:
     hosts = [placement.host_from_info(one["host"], {}, name=name) for name, one in answers.items()]
     chosen = names or ("web1",)
     return decide(chosen, host, answers, hosts, mute or {}, placement.Policy())

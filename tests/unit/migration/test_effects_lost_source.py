@@ -39,7 +39,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
     plan as migration_plan,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.effects_jobs import Job
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.effects_jobs import (
+    MigrationJob,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.types import (
     Destination,
     LostSource,
@@ -91,9 +93,11 @@ def claim(connection: Connection, stored: Metadata = _CLAIM) -> None:
     define(connection, "web1.migration", migration_plan.claim_uuid(_UUID), stored)
 
 
-def settle(connection: Connection, *addresses: str, check: bool = False) -> tuple[Job, str | None]:
+def settle(
+    connection: Connection, *addresses: str, check: bool = False
+) -> tuple[MigrationJob, str | None]:
     """What becomes of the VM, and why it is not settled."""
-    job = Job("web1", Destination("hv2", "hv2"), LostSource("hv1", addresses))
+    job = MigrationJob("web1", Destination("hv2", "hv2"), LostSource("hv1", addresses))
     try:
         migration_lost.settle(connection, job, "hv2", LostSource("hv1", addresses), check=check)
     except PlanRefused as error:

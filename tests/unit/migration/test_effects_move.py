@@ -36,8 +36,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import
     plan_steps as moving,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.effects_jobs import (
-    Job,
-    Settings,
+    MigrationJob,
+    MigrationSettings,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.plan_steps import (
     EndpointState,
@@ -45,10 +45,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.plan_s
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.types import (
     Destination,
-    Disk,
+    MigrationDisk,
+    MigrationOptions,
+    MigrationPlan,
     NewVolume,
-    Options,
-    Plan,
     Source,
     Target,
 )
@@ -124,7 +124,7 @@ class Mover:
 
     def __init__(self, fleet: Fleet, *, arrives: bool = True) -> None:
         self.fleet, self.arrives = fleet, arrives
-        self.job = Job("web1", Destination("hv2", "192.0.2.2"))
+        self.job = MigrationJob("web1", Destination("hv2", "192.0.2.2"))
 
     def __call__(self, connection: Connection) -> str | None:
         """Why it has not moved; None if it has."""
@@ -134,7 +134,7 @@ class Mover:
         endpoints = self.fleet.endpoints(connection, self.job)
         works = _Compared(
             *(self.fleet.two.connection, dom, source, self.target(), found),
-            Settings("hv1", "base", Options(), evacuating=True),
+            MigrationSettings("hv1", "base", MigrationOptions(), evacuating=True),
             settle.Settler(endpoints, self.job, keep_volumes=False),
             *("run", lambda: source, lambda _seconds: self.watched(dom)),
         )
@@ -150,7 +150,7 @@ class Mover:
         kept = self.fleet.one.stored("web1")
         assert kept is not None
         disks = tuple(
-            Disk(one.target, "disk", "file", one.path, "raw", 4096, 4096, own=one)
+            MigrationDisk(one.target, "disk", "file", one.path, "raw", 4096, 4096, own=one)
             for one in kept.volumes
         )
         return Source(
@@ -158,8 +158,8 @@ class Mover:
             *("test", "i686", "pc", 128, 1, disks),
         )
 
-    def plan(self, source: Source) -> Plan:
-        return Plan(
+    def plan(self, source: Source) -> MigrationPlan:
+        return MigrationPlan(
             volumes=[
                 NewVolume(disk.target, "default", one.name, one.path, "raw", 4096, 0)
                 for disk in source.disks

@@ -12,7 +12,9 @@ import typing as t
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.proofs import Silence
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.decide import Decision
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.decide import (
+    MigrationDecision,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.evacuation import (
     come_back,
     leave,
@@ -30,11 +32,11 @@ def fleet(answers: Answers, *marked: str) -> list[placement.PlacementHost]:
     return [dataclasses.replace(host, maintenance=host.name in marked) for host in hosts]
 
 
-def emptied(answers: Answers, *marked: str, mute: Mute | None = None) -> Decision:
+def emptied(answers: Answers, *marked: str, mute: Mute | None = None) -> MigrationDecision:
     return leave("hv1", answers, fleet(answers, *marked), mute or {}, placement.Policy())
 
 
-def returned(answers: Answers, *marked: str, mute: Mute | None = None) -> Decision:
+def returned(answers: Answers, *marked: str, mute: Mute | None = None) -> MigrationDecision:
     return come_back("hv1", answers, fleet(answers, *marked), mute or {}, placement.Policy())
 
 

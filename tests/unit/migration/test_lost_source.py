@@ -31,7 +31,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.lost_s
     NOTHING,
     OTHER,
     WAIT,
-    Seen,
+    LostMoveFacts,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.report import report
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.request import moves
@@ -40,30 +40,39 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.types 
 MARKED = {"marks": True, "phase": True}
 CLAIMED = {"claim": True, "same": True}
 
-CASES: dict[str, tuple[Seen, str]] = {
-    "arrived, before its claim went": (Seen(DEFINED, **MARKED, **CLAIMED), FINISH),
-    "arrived, only its marks are left": (Seen(DEFINED, **MARKED), FINISH),
-    "defined by a run that ended before the claim went": (Seen(DEFINED, **CLAIMED), FINISH),
-    "runs, and is not defined": (Seen(LIVE, **CLAIMED), DEFINE),
-    "runs, with its memory partly at the source": (Seen(LIVE, **CLAIMED, job=True), WAIT),
-    "arrived, and libvirt is at work on it": (Seen(DEFINED, **MARKED, job=True), WAIT),
-    "waits for its memory": (Seen(COMING, **CLAIMED, job=True), WAIT),
-    "waits for its memory, and libvirt has no job": (Seen(COMING, **CLAIMED), WAIT),
-    "not there, nothing was copied": (Seen(claim=True), CLEAR),
-    "not there, something was copied": (Seen(claim=True, written=True), KEEP),
-    "another VM of that name": (Seen(DEFINED, claim=True), OTHER),
-    "another VM of that name, which waits for its memory": (Seen(COMING, claim=True), OTHER),
-    "the VM, and another run is at work on it": (Seen(DEFINED, phase=True, **CLAIMED), OTHER),
-    "settled": (Seen(DEFINED), NOTHING),
-    "settled, and in another move": (Seen(DEFINED, phase=True), NOTHING),
-    "nothing is there": (Seen(), NOTHING),
-    "arrived, and the source answers": (Seen(DEFINED, **MARKED, answers=True), ALIVE),
-    "not there, and the source answers": (Seen(claim=True, answers=True), ALIVE),
+CASES: dict[str, tuple[LostMoveFacts, str]] = {
+    "arrived, before its claim went": (LostMoveFacts(DEFINED, **MARKED, **CLAIMED), FINISH),
+    "arrived, only its marks are left": (LostMoveFacts(DEFINED, **MARKED), FINISH),
+    "defined by a run that ended before the claim went": (
+        LostMoveFacts(DEFINED, **CLAIMED),
+        FINISH,
+    ),
+    "runs, and is not defined": (LostMoveFacts(LIVE, **CLAIMED), DEFINE),
+    "runs, with its memory partly at the source": (LostMoveFacts(LIVE, **CLAIMED, job=True), WAIT),
+    "arrived, and libvirt is at work on it": (LostMoveFacts(DEFINED, **MARKED, job=True), WAIT),
+    "waits for its memory": (LostMoveFacts(COMING, **CLAIMED, job=True), WAIT),
+    "waits for its memory, and libvirt has no job": (LostMoveFacts(COMING, **CLAIMED), WAIT),
+    "not there, nothing was copied": (LostMoveFacts(claim=True), CLEAR),
+    "not there, something was copied": (LostMoveFacts(claim=True, written=True), KEEP),
+    "another VM of that name": (LostMoveFacts(DEFINED, claim=True), OTHER),
+    "another VM of that name, which waits for its memory": (
+        LostMoveFacts(COMING, claim=True),
+        OTHER,
+    ),
+    "the VM, and another run is at work on it": (
+        LostMoveFacts(DEFINED, phase=True, **CLAIMED),
+        OTHER,
+    ),
+    "settled": (LostMoveFacts(DEFINED), NOTHING),
+    "settled, and in another move": (LostMoveFacts(DEFINED, phase=True), NOTHING),
+    "nothing is there": (LostMoveFacts(), NOTHING),
+    "arrived, and the source answers": (LostMoveFacts(DEFINED, **MARKED, answers=True), ALIVE),
+    "not there, and the source answers": (LostMoveFacts(claim=True, answers=True), ALIVE),
 }
 
 
 @pytest.mark.parametrize(("seen", "expected"), CASES.values(), ids=CASES.keys())
-def test_cases(seen: Seen, expected: str) -> None:
+def test_cases(seen: LostMoveFacts, expected: str) -> None:
     assert lost_source.action(seen) == expected
 
 
@@ -74,7 +83,7 @@ def test_whatever_is_seen() -> None:
     flags = ("marks", "phase", "claim", "same", "job", "written", "answers")
     for place in (ABSENT, COMING, LIVE, DEFINED):
         for values in itertools.product((False, True), repeat=len(flags)):
-            seen = Seen(place, **dict(zip(flags, values)))
+            seen = LostMoveFacts(place, **dict(zip(flags, values)))
             what = lost_source.action(seen)
             touched = what in (FINISH, DEFINE, CLEAR)
             assert not (touched and seen.answers)

@@ -31,12 +31,12 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.plan i
     without_seed_medium,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.types import (
-    Defined,
     Destination,
-    Disk,
+    DestinationDomain,
+    DestinationPool,
+    MigrationDisk,
+    MigrationOptions,
     NewVolume,
-    Options,
-    Pool,
     Source,
     Target,
     Volume,
@@ -47,7 +47,7 @@ UUID = "5a8c7ad0-3d5e-4f0e-9a39-0d5f8f8f0001"
 PATH = "/pool/web1_system.qcow2"
 BASE = f"/base/{'0' * 64}-tiny.qcow2"
 OWN = OwnVolume("default", "web1_system.qcow2", PATH, "system", "disk")
-DISK = Disk("vda", "disk", "file", PATH, "qcow2", 8 * GIB, 100 * MIB, own=OWN)
+DISK = MigrationDisk("vda", "disk", "file", PATH, "qcow2", 8 * GIB, 100 * MIB, own=OWN)
 OVERLAY = dataclasses.replace(DISK, chain=((BASE, "qcow2"),))
 OWNER = Owner("boot", 4711, 1, "run")
 MOVE = Move("hv1", "hv2", "run", "no", "running")
@@ -73,18 +73,18 @@ SOURCE = Source(
     nwfilters=("clean-traffic",),
     host_uuid="host-1",
 )
-POOL = Pool("images", "/pool", True, 4 * GIB)
+POOL = DestinationPool("images", "/pool", True, 4 * GIB)
 TARGET = Target(
     destination=Destination("hv2", "192.0.2.12"),
     host_uuid="host-2",
     machines=("pc-i440fx-7.2", "pc-q35-7.1", "pc-q35-7.2"),
     domain_types=("kvm", "qemu"),
     free_mib=4096,
-    pools=(POOL, Pool("base", "/base", True, GIB, {BASE: Volume("b", BASE, GIB)})),
+    pools=(POOL, DestinationPool("base", "/base", True, GIB, {BASE: Volume("b", BASE, GIB)})),
     networks=("lan",),
     bridges=("br0",),
 )
-CLAIM = Defined(
+CLAIM = DestinationDomain(
     "web1.migration",
     claim_uuid(UUID),
     False,
@@ -92,7 +92,7 @@ CLAIM = Defined(
     files=frozenset([PATH]),
     metadata=Metadata(phase="creating", volumes=(OWN,), move=MOVE),
 )
-SOMEBODY = Defined("db1", "u2", True, "running", files=frozenset([PATH]))
+SOMEBODY = DestinationDomain("db1", "u2", True, "running", files=frozenset([PATH]))
 
 
 def source(**changes: t.Any) -> Source:
@@ -107,7 +107,7 @@ def disk(**changes: t.Any) -> Source:
     return source(disks=(dataclasses.replace(DISK, **changes),))
 
 
-def with_file(*domains: Defined, backing: str | None = None) -> Target:
+def with_file(*domains: DestinationDomain, backing: str | None = None) -> Target:
     """A destination that has a file where the volume is to be."""
     volumes = {PATH: Volume("web1_system.qcow2", PATH, 8 * GIB)}
     if backing:
@@ -116,7 +116,7 @@ def with_file(*domains: Defined, backing: str | None = None) -> Target:
 
 
 def test_a_whole_disk() -> None:
-    found = plan(SOURCE, TARGET, Options())
+    found = plan(SOURCE, TARGET, MigrationOptions())
     assert found.findings == []
     assert found.flow == "copy"
     assert found.volumes == [
@@ -128,45 +128,45 @@ def test_a_whole_disk() -> None:
 
 
 def test_an_overlay_over_a_base_that_is_there() -> None:
-    found = plan(source(disks=(OVERLAY,)), TARGET, Options())
+    found = plan(source(disks=(OVERLAY,)), TARGET, MigrationOptions())
     assert (found.findings, found.flow) == ([], "overlay")
     assert found.volumes[0].backing == (BASE, "qcow2")
 
 
 def test_without_disks_only_memory_travels() -> None:
-    drive = Disk("sda", "cdrom", "file", None, None)
-    found = plan(source(disks=(drive,)), TARGET, Options())
+    drive = MigrationDisk("sda", "cdrom", "file", None, None)
+    found = plan(source(disks=(drive,)), TARGET, MigrationOptions())
     assert (found.findings, found.flow, found.volumes) == ([], "memory", [])
 
 
 def test_one_that_is_shut_off() -> None:
-    found = plan(source(state="shutoff", active=False), TARGET, Options())
+    found = plan(source(state="shutoff", active=False), TARGET, MigrationOptions())
     assert (found.findings, found.flow, len(found.volumes)) == ([], "offline", 1)
 
 
 def test_what_stays() -> None:
-    found = plan(disk(own=None), TARGET, Options())
+    found = plan(disk(own=None), TARGET, MigrationOptions())
     assert (found.old, found.kept) == ([], [f"{PATH}: not made for 'web1'"])
-    found = plan(SOURCE, TARGET, Options(keep_volumes=True))
+    found = plan(SOURCE, TARGET, MigrationOptions(keep_volumes=True))
     assert (found.old, found.kept) == ([], [f"{PATH}: asked for with keep_volumes"])
 
 
 def test_b17_a_disk_that_both_have_stays_where_it_is() -> None:
     """B17: with shared storage no disk is copied, made or removed."""
     there = dataclasses.replace(with_file(), shared={PATH: ""})
-    found = plan(SOURCE, there, Options())
+    found = plan(SOURCE, there, MigrationOptions())
     assert (found.findings, found.flow, found.volumes, found.old) == ([], "shared", [], [])
     assert (found.shared, found.bytes_to_copy) == ([PATH], 0)
-    argv = command(SOURCE, there, found, Options(), "x")
+    argv = command(SOURCE, there, found, MigrationOptions(), "x")
     assert "--unsafe" in argv
     assert not [word for word in argv if "storage" in word or "disks" in word]
     assert "--unsafe" not in command(
-        SOURCE, TARGET, plan(SOURCE, TARGET, Options()), Options(), "x"
+        SOURCE, TARGET, plan(SOURCE, TARGET, MigrationOptions()), MigrationOptions(), "x"
     )
 
 
 def test_tunnelled_needs_no_port_and_takes_no_disk() -> None:
-    options = Options(tunnelled=True)
+    options = MigrationOptions(tunnelled=True)
     (finding,) = plan(SOURCE, TARGET, options).findings
     assert "tunnelled copies no disks, and vda would have to be copied" in finding
     found = plan(SOURCE, dataclasses.replace(with_file(), shared={PATH: ""}), options)
@@ -181,11 +181,11 @@ def test_keys_that_have_expired() -> None:
     """Both ends' for memory and disks; a tunnel does not use them."""
     vm = source(expired=("/a.pem expired on 2026-01-02",))
     there = target(destination=Destination("hv2", "a", expired=("/b.pem expired on 2026-01-03",)))
-    assert plan(vm, there, Options()).findings == [
+    assert plan(vm, there, MigrationOptions()).findings == [
         "/a.pem expired on 2026-01-02 on hv1; renew it with ansible-playbook fleet.virt.renew_keys",
         "/b.pem expired on 2026-01-03 on hv2; renew it with ansible-playbook fleet.virt.renew_keys",
     ]
-    tunnelled = plan(dataclasses.replace(vm, disks=()), there, Options(tunnelled=True))
+    tunnelled = plan(dataclasses.replace(vm, disks=()), there, MigrationOptions(tunnelled=True))
     assert tunnelled.findings == []
 
 
@@ -196,18 +196,20 @@ def test_keys_missing_on_either_end_are_refused_with_the_role() -> None:
         "bring them there with ansible-playbook fleet.virt.setup_hypervisors"
         " (role fleet.virt.libvirt_keys)"
     )
-    assert plan(vm, there, Options()).findings == [
+    assert plan(vm, there, MigrationOptions()).findings == [
         f"QEMU's certificates client-key.pem are not in /a on hv1; {remedy}",
         f"Q are not in /b on hv2; {remedy}",
     ]
-    tunnelled = plan(dataclasses.replace(vm, disks=()), there, Options(tunnelled=True))
+    tunnelled = plan(dataclasses.replace(vm, disks=()), there, MigrationOptions(tunnelled=True))
     assert tunnelled.findings == []
 
 
 def test_parallel_connections() -> None:
-    argv = command(SOURCE, TARGET, plan(SOURCE, TARGET, Options()), Options(), "x")
+    argv = command(
+        SOURCE, TARGET, plan(SOURCE, TARGET, MigrationOptions()), MigrationOptions(), "x"
+    )
     assert "--parallel" not in argv
-    options = Options(parallel_connections=4)
+    options = MigrationOptions(parallel_connections=4)
     argv = command(SOURCE, TARGET, plan(SOURCE, TARGET, options), options, "x")
     at = argv.index("--parallel")
     assert argv[at : at + 3] == ["--parallel", "--parallel-connections", "4"]
@@ -217,10 +219,10 @@ def test_one_disk_of_two_is_shared() -> None:
     own = OwnVolume("local", "web1_data.qcow2", "/local/web1_data.qcow2", "data", "disk")
     data = dataclasses.replace(DISK, target="vdb", path=own.path, own=own)
     vm = source(disks=(DISK, data), metadata=Metadata(volumes=(OWN, own), request="{}"))
-    pools = (POOL, Pool("local", "/local", True, 4 * GIB))
-    found = plan(vm, target(pools=pools, shared={PATH: ""}), Options())
+    pools = (POOL, DestinationPool("local", "/local", True, 4 * GIB))
+    found = plan(vm, target(pools=pools, shared={PATH: ""}), MigrationOptions())
     assert (found.findings, found.flow, found.old) == ([], "copy", [own])
-    argv = command(vm, TARGET, found, Options(), "x")
+    argv = command(vm, TARGET, found, MigrationOptions(), "x")
     assert argv[argv.index("--migrate-disks") + 1] == "vdb"
 
 
@@ -238,33 +240,33 @@ def test_one_disk_of_two_is_shared() -> None:
     ],
 )
 def test_a_disk_that_is_not_proven_to_be_shared(host: Target, text: str) -> None:
-    assert plan(SOURCE, host, Options()).findings == [text]
+    assert plan(SOURCE, host, MigrationOptions()).findings == [text]
 
 
 def test_what_is_not_attached() -> None:
     seed = OwnVolume("default", "web1_seed.iso", "/pool/web1_seed.iso", "seed", "seed")
     data = OwnVolume("default", "web1_data.qcow2", "/pool/web1_data.qcow2", "data", "disk")
     vm = source(metadata=Metadata(volumes=(OWN, seed, data), request="{}"))
-    found = plan(vm, TARGET, Options())
+    found = plan(vm, TARGET, MigrationOptions())
     assert found.old == [OWN, seed]
     assert found.kept == [f"{data.path}: made for it, but no longer one of its disks"]
-    assert plan(vm, TARGET, Options(keep_volumes=True)).old == []
+    assert plan(vm, TARGET, MigrationOptions(keep_volumes=True)).old == []
 
 
 def test_a_seed_medium_that_has_done_its_work_stands_in_nobodys_way() -> None:
     seed = OwnVolume("default", "s.iso", "/pool/s.iso", "seed", "seed")
-    drive = Disk("sda", "cdrom", "file", "/pool/s.iso", "raw", own=seed)
+    drive = MigrationDisk("sda", "cdrom", "file", "/pool/s.iso", "raw", own=seed)
     kept = Metadata(volumes=(OWN, seed), request="{}")
     vm = source(disks=(DISK, drive), metadata=kept)
-    assert len(plan(vm, TARGET, Options()).findings) == 1
-    found = plan(without_seed_medium(vm), TARGET, Options())
+    assert len(plan(vm, TARGET, MigrationOptions()).findings) == 1
+    found = plan(without_seed_medium(vm), TARGET, MigrationOptions())
     assert (found.findings, found.old) == ([], [OWN])
 
 
 def test_the_drive_that_keeps_a_purged_vm_from_starting_is_not_to_be_ejected() -> None:
-    drive = Disk("sdzz", "cdrom", "file", "/pool/web1.fleet-virt-purging", "raw")
+    drive = MigrationDisk("sdzz", "cdrom", "file", "/pool/web1.fleet-virt-purging", "raw")
     kept = Metadata(phase="purging", volumes=(OWN,), request="{}")
-    (said,) = plan(source(disks=(DISK, drive), metadata=kept), TARGET, Options()).findings
+    (said,) = plan(source(disks=(DISK, drive), metadata=kept), TARGET, MigrationOptions()).findings
     assert "in phase purging" in said
     assert said.endswith(
         "run it again to finish it (ansible-playbook fleet.virt.purge_vm -e vm_name=web1)"
@@ -272,7 +274,7 @@ def test_the_drive_that_keeps_a_purged_vm_from_starting_is_not_to_be_ejected() -
 
 
 def test_what_an_earlier_attempt_left_is_made_anew() -> None:
-    found = plan(SOURCE, with_file(CLAIM), Options())
+    found = plan(SOURCE, with_file(CLAIM), MigrationOptions())
     assert found.findings == []
     assert found.volumes[0].again
 
@@ -301,13 +303,13 @@ VM_REFUSED: dict[str, tuple[Source, str]] = {
     "device": (source(hostdevs=("pci 0000:01:00.0",)), "host device pci 0000:01:00.0"),
     "block job": (disk(block_job=True), "has a block job running"),
     "medium": (
-        source(disks=(Disk("sda", "cdrom", "file", "/iso/i.iso", "raw"),)),
+        source(disks=(MigrationDisk("sda", "cdrom", "file", "/iso/i.iso", "raw"),)),
         "the medium in the drive sda .*eject it",
     ),
     "seed": (
         source(
             disks=(
-                Disk(
+                MigrationDisk(
                     *("sda", "cdrom", "file", "/pool/s.iso", "raw"),
                     own=OwnVolume("default", "s.iso", "/pool/s.iso", "seed", "seed"),
                 ),
@@ -344,7 +346,7 @@ def test_base_image_that_is_coming_takes_space_of_its_file_system() -> None:
         for folders in ({}, needed):
             coming = dataclasses.replace(TARGET.destination, needed=folders)
             there = dataclasses.replace(TARGET, destination=coming, pools=(pool,))
-            findings = " ".join(plan(vm, there, Options()).findings)
+            findings = " ".join(plan(vm, there, MigrationOptions()).findings)
             assert ("their base images 256 MiB" in findings) is (refused and bool(folders)), (
                 findings
             )
@@ -354,13 +356,13 @@ def test_a_base_image_that_is_coming_counts_as_there() -> None:
     path = BASE.replace("0", "1")
     vm = disk(chain=((path, "qcow2"),))
     coming = dataclasses.replace(TARGET.destination, incoming=(path,))
-    found = plan(vm, dataclasses.replace(TARGET, destination=coming), Options())
+    found = plan(vm, dataclasses.replace(TARGET, destination=coming), MigrationOptions())
     assert (list(found.findings), found.flow) == ([], "overlay")
 
 
 @pytest.mark.parametrize(("vm", "text"), VM_REFUSED.values(), ids=VM_REFUSED.keys())
 def test_vms_that_do_not_move(vm: Source, text: str) -> None:
-    (finding,) = plan(vm, TARGET, Options()).findings
+    (finding,) = plan(vm, TARGET, MigrationOptions()).findings
     with pytest.raises(AssertionError, match=text):
         raise AssertionError(finding)
 
@@ -390,19 +392,22 @@ HOST_REFUSED: dict[str, tuple[Target, str]] = {
     ),
     "memory": (target(free_mib=511), "511 MiB of memory free, 'web1' needs 512"),
     "name": (
-        target(domains=(Defined("web1", "other", False, "shutoff"),)),
+        target(domains=(DestinationDomain("web1", "other", False, "shutoff"),)),
         "hv2 already has a VM 'web1' .UUID other.",
     ),
     "uuid": (
-        target(domains=(Defined("db1", UUID, False, "shutoff"),)),
+        target(domains=(DestinationDomain("db1", UUID, False, "shutoff"),)),
         "already has a VM with this VM's UUID: 'db1'",
     ),
     "MAC": (
-        target(domains=(Defined("db1", "u2", True, "running", ("52:54:00:00:00:01",)),)),
+        target(domains=(DestinationDomain("db1", "u2", True, "running", ("52:54:00:00:00:01",)),)),
         "'db1' on hv2 has the MAC address 52:54:00:00:00:01",
     ),
     "no pool": (target(pools=()), "hv2 has no pool at /pool"),
-    "pool inactive": (target(pools=(Pool("images", "/pool", False),)), "images of hv2 is inactive"),
+    "pool inactive": (
+        target(pools=(DestinationPool("images", "/pool", False),)),
+        "images of hv2 is inactive",
+    ),
     "no space": (
         target(pools=(dataclasses.replace(POOL, available=150 * MIB),)),
         "has 150 MiB free, the disks need 100 MiB and 64 MiB stay free",
@@ -421,14 +426,14 @@ HOST_REFUSED: dict[str, tuple[Target, str]] = {
 
 @pytest.mark.parametrize(("host", "text"), HOST_REFUSED.values(), ids=HOST_REFUSED.keys())
 def test_hypervisors_that_do_not_take_it(host: Target, text: str) -> None:
-    (finding,) = plan(SOURCE, host, Options()).findings
+    (finding,) = plan(SOURCE, host, MigrationOptions()).findings
     with pytest.raises(AssertionError, match=text):
         raise AssertionError(finding)
 
 
 def test_space_may_be_left_open() -> None:
     full = target(pools=(dataclasses.replace(POOL, available=150 * MIB),))
-    assert not plan(SOURCE, full, Options(), space=False).findings
+    assert not plan(SOURCE, full, MigrationOptions(), space=False).findings
 
 
 def test_a_domain_that_only_looks_like_a_claim_proves_nothing() -> None:
@@ -438,7 +443,7 @@ def test_a_domain_that_only_looks_like_a_claim_proves_nothing() -> None:
         {"metadata": None},
         {"metadata": Metadata(volumes=(OWN,))},
     ):
-        found = plan(SOURCE, with_file(dataclasses.replace(CLAIM, **changes)), Options())
+        found = plan(SOURCE, with_file(dataclasses.replace(CLAIM, **changes)), MigrationOptions())
         assert len(found.findings) == 2, changes
         assert "not from moving this VM" in found.findings[0]
         assert "not from moving this VM" in found.findings[1]
@@ -446,13 +451,13 @@ def test_a_domain_that_only_looks_like_a_claim_proves_nothing() -> None:
 
 def test_everything_at_once() -> None:
     vm = source(managed_save=True, snapshots=("one",), disks=(OVERLAY, DISK))
-    found = plan(vm, target(pools=(), bridges=(), maintenance=True), Options())
+    found = plan(vm, target(pools=(), bridges=(), maintenance=True), MigrationOptions())
     assert len(found.findings) == 6
 
 
 def test_the_command() -> None:
-    found = plan(source(disks=(OVERLAY,)), TARGET, Options())
-    argv = command(SOURCE, TARGET, found, Options(bandwidth=5), "qemu:///system")
+    found = plan(source(disks=(OVERLAY,)), TARGET, MigrationOptions())
+    argv = command(SOURCE, TARGET, found, MigrationOptions(bandwidth=5), "qemu:///system")
     text = " ".join(argv)
     for part in (
         "virsh --connect qemu:///system --quiet migrate --live --p2p --persistent",
@@ -463,14 +468,16 @@ def test_the_command() -> None:
     ):
         assert part in text
     named = target(destination=Destination("hv2", "hv2.lan", None, "192.0.2.12"))
-    text = " ".join(command(SOURCE, named, found, Options(), "x"))
+    text = " ".join(command(SOURCE, named, found, MigrationOptions(), "x"))
     assert "--tls-destination hv2.lan --listen-address 192.0.2.12" in text
     assert text.endswith("--desturi qemu+tls://hv2.lan/system --migrateuri tcp://192.0.2.12")
-    found = plan(SOURCE, TARGET, Options())
-    argv = command(SOURCE, TARGET, found, Options(auto_converge=False), "qemu:///system")
+    found = plan(SOURCE, TARGET, MigrationOptions())
+    argv = command(SOURCE, TARGET, found, MigrationOptions(auto_converge=False), "qemu:///system")
     assert "--copy-storage-all" in argv
     assert "--auto-converge" not in argv
-    argv = command(SOURCE, TARGET, plan(source(disks=()), TARGET, Options()), Options(), "x")
+    argv = command(
+        SOURCE, TARGET, plan(source(disks=()), TARGET, MigrationOptions()), MigrationOptions(), "x"
+    )
     assert not [word for word in argv if "storage" in word or "disks" in word]
 
 
@@ -480,9 +487,9 @@ def test_addresses_in_uris() -> None:
 
 
 def test_time_limit() -> None:
-    found = plan(SOURCE, TARGET, Options())
-    assert seconds(found, 512, Options()) == 1600
-    assert seconds(found, 4096 - 100, Options(seconds_per_gib=10)) == 40
+    found = plan(SOURCE, TARGET, MigrationOptions())
+    assert seconds(found, 512, MigrationOptions()) == 1600
+    assert seconds(found, 4096 - 100, MigrationOptions(seconds_per_gib=10)) == 40
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.settli
     Verdict,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.types import (
-    Disk,
+    MigrationDisk,
+    MigrationPlan,
     NewVolume,
-    Plan,
     Source,
 )
 
@@ -55,7 +55,7 @@ KEPT = Metadata(volumes=OWN, request="{}", evacuated_from=("hv3",))
 
 def source(state: str = "running", *, autostart: bool = True) -> Source:
     disks = tuple(
-        Disk(f"vd{letter}", "disk", "file", one.path, "qcow2", own=one)
+        MigrationDisk(f"vd{letter}", "disk", "file", one.path, "qcow2", own=one)
         for letter, one in zip("abc", (SYSTEM, DATA, SHARED))
     )
     return Source(
@@ -64,12 +64,12 @@ def source(state: str = "running", *, autostart: bool = True) -> Source:
     )
 
 
-def plan(*, again: bool = False) -> Plan:
+def plan(*, again: bool = False) -> MigrationPlan:
     volumes = [
         NewVolume("vda", "images", SYSTEM.name, SYSTEM.path, "qcow2", 8, 4, again=again),
         NewVolume("vdb", "images", DATA.name, DATA.path, "qcow2", 8, 4, ("/base/b", "qcow2")),
     ]
-    return Plan("overlay", incremental=True, volumes=volumes, shared=[SHARED.path])
+    return MigrationPlan("overlay", incremental=True, volumes=volumes, shared=[SHARED.path])
 
 
 @dataclasses.dataclass
@@ -77,7 +77,7 @@ class Case:
     """A move, and both ends before it."""
 
     vm: Source
-    found: Plan
+    found: MigrationPlan
     seed: str | None = None
     evacuating: bool = False
     keep: bool = False

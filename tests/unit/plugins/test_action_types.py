@@ -24,11 +24,16 @@ def _module(name: str) -> t.Any:
     return importlib.import_module(f"{action.__name__}.{name}")
 
 
+def _class_of_options(name: str) -> str:
+    """``virt_console_log`` has ``VirtConsoleLogOptions``."""
+    return "".join(part.capitalize() for part in name.split("_")) + "Options"
+
+
 ACTIONS = [
     path.stem
     for folder in action.__path__
     for path in sorted(Path(folder).glob("virt_*.py"))
-    if hasattr(_module(path.stem), "Options")
+    if hasattr(_module(path.stem), _class_of_options(path.stem))
 ]
 
 
@@ -70,8 +75,9 @@ def test_options_are_what_the_specification_makes_of_them(name: str) -> None:
     named = {key.strip("_"): value for key, value in vars(module).items()}
     arguments = named.get("ARGUMENTS") or named.get("OPTIONS") or packages.ARGUMENTS
     internal = named.get("INTERNAL", {})
-    _require_options(module.Options, {**arguments, **_action._CONNECTION, **internal})
+    options = getattr(module, _class_of_options(name))
+    _require_options(options, {**arguments, **_action._CONNECTION, **internal})
 
 
 def test_every_action_that_reads_options_says_what_they_are() -> None:
-    assert len(ACTIONS) > 6
+    assert len(ACTIONS) > 15

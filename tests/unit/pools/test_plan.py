@@ -16,10 +16,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.pools.plan impor
     IDENTIFY,
     START,
     ExistingPool,
-    Wanted,
+    RequestedPool,
 )
 
-BASE = Wanted("base", "/srv/base")
+BASE = RequestedPool("base", "/srv/base")
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_pool_in_the_way_is_named() -> None:
 
 def test_validate() -> None:
     asked = [{"name": "base", "path": "/srv/base/"}, {"name": "x", "path": "/srv/x"}]
-    assert pool_plan.validate(asked) == [BASE, Wanted("x", "/srv/x")]
+    assert pool_plan.validate(asked) == [BASE, RequestedPool("x", "/srv/x")]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,9 @@ def test_a_check_that_fails_takes_no_other_along(monkeypatch: pytest.MonkeyPatch
         raise FleetVirtError("no capabilities")
 
     monkeypatch.setattr(preflight, "_hypervisor", fails)
-    settings = preflight.Settings("test:///default", 5.0, [], ["default-pool", "absent"], [])
+    settings = preflight.PreflightRequest(
+        "test:///default", 5.0, [], ["default-pool", "absent"], []
+    )
     facts = preflight.read(settings)
     assert facts["errors"]["hypervisor"] == "no capabilities"
     assert "cpu" not in facts["errors"]

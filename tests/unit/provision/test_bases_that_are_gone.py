@@ -21,8 +21,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.effects_b
     BaseImage,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.effects_batch import (
-    Job,
-    Settings,
+    BatchSettings,
+    ProvisionJob,
     require_bases,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Defaults, many
@@ -64,12 +64,12 @@ def test_a_disk_is_made_of_its_image_or_not_at_all(disk: dict[str, object], word
     (domain,), problems = many([vm], defaults=Defaults())
     assert problems == []
 
-    def settings(base: BaseImage | None) -> Settings:
-        return Settings("run", "hv1", {}, "base", images={str(disk["image"]): base})
+    def settings(base: BaseImage | None) -> BatchSettings:
+        return BatchSettings("run", "hv1", {}, "base", images={str(disk["image"]): base})
 
-    require_bases(Job(domain), settings(BaseImage("a", "d", "raw", "v", "/base/v", 1)))
+    require_bases(ProvisionJob(domain), settings(BaseImage("a", "d", "raw", "v", "/base/v", 1)))
     with pytest.raises(PlanRefused, match=words) as refused:
-        require_bases(Job(domain), settings(None))
+        require_bases(ProvisionJob(domain), settings(None))
     # which of these it is, nobody has looked at: what brought it may have been killed
     assert "it was not transferred, or was removed, or its folder is not mounted" in str(
         refused.value

@@ -26,7 +26,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import
     effects_changing_steps as changing_steps,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.effects_batch import (
-    Settings,
+    BatchSettings,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Defaults, many
 from ansible_collections.fleet.virt.tests.unit._crash import Machine, Machines, plain
@@ -77,7 +77,7 @@ def _init(options: dict[str, t.Any], machine: Machine, **more: t.Any) -> dict[st
     )
     assert problems == []
     domains = [dataclasses.replace(one, domain_type="test", arch="i686") for one in domains]
-    settings = Settings(run=_RUN, home="hv1", pool_paths={}, base_pool="base", machine="pc")
+    settings = BatchSettings(run=_RUN, home="hv1", pool_paths={}, base_pool="base", machine="pc")
     run = functools.partial(init.run, domains=domains, settings=settings, stage="all", check=False)
     result = machine.call(run, **more)
     assert result is not None

@@ -23,7 +23,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import
     read_existing as existing,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.effects_batch import (
-    Settings,
+    BatchSettings,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import (
     Defaults,
@@ -40,7 +40,7 @@ _VM: dict[str, object] = {
     "nics": [{"name": "eth0", "network": "lan"}],
     "disks": [{"name": "data", "format": "raw", "size": 2}],
 }
-_SETTINGS = Settings("11111111-1111-4111-8111-111111111111", "hv1", {}, "base", machine="pc")
+_SETTINGS = BatchSettings("11111111-1111-4111-8111-111111111111", "hv1", {}, "base", machine="pc")
 
 
 def _domains(options: dict[str, object]) -> list[Domain]:
@@ -57,7 +57,9 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[Machi
         yield found
 
 
-def _provision(machine: Machine, options: dict[str, object], *, check: bool = False) -> init.Entry:
+def _provision(
+    machine: Machine, options: dict[str, object], *, check: bool = False
+) -> init.ProvisionEntry:
     domains = _domains(options)
     result = machine.call(lambda one: init.run(one, domains, _SETTINGS, stage="all", check=check))
     assert result is not None

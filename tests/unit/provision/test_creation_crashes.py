@@ -36,12 +36,12 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import
     effects_creation as creation,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.effects_batch import (
-    Settings,
+    BatchSettings,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.plan_creation import (
     EMPTY,
     FILLED,
-    Facts,
+    CreationFacts,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed import (
     effects_nocloud as seed_nocloud,
@@ -108,7 +108,7 @@ def _create(
 ) -> dict[str, t.Any]:
     """As virt_init does, with an image that is here already."""
     path = str(root.parent / "base.raw")
-    settings = Settings(
+    settings = BatchSettings(
         run=run,
         home="hv1",
         pool_paths={},
@@ -191,7 +191,7 @@ def _stage(made: str) -> str:
     return made if made in (NOT_MADE, BEGUN) else MADE
 
 
-def _comparable(facts: Facts) -> dict[str, t.Any]:
+def _comparable(facts: CreationFacts) -> dict[str, t.Any]:
     """What a plan says of the VM, without what only the run can know."""
     stored = facts.stored
     return {
@@ -214,9 +214,9 @@ def _found(machine: Machine, name: str) -> dict[str, t.Any]:
         for path in machine.pool.glob(f"{name}_*")
     }
     if dom is None:
-        return _comparable(Facts(name, files=files))
+        return _comparable(CreationFacts(name, files=files))
     return _comparable(
-        Facts(
+        CreationFacts(
             name,
             dom.UUIDString(),
             machine.stored(name),
@@ -233,7 +233,7 @@ def test_each_step_leads_where_the_plan_says(
     machines: Machines, monkeypatch: pytest.MonkeyPatch, killed: str
 ) -> None:
     domains = _domains("web1", "web2")
-    real, kinds = creation.Work.do, []
+    real, kinds = creation.CreationWork.do, []
     with machines.new() as machine:
         create = functools.partial(_create, domains=domains, root=machine.root)
         if killed:
@@ -241,9 +241,9 @@ def test_each_step_leads_where_the_plan_says(
                 other.call(functools.partial(_create, domains=domains, run=_RUN, root=other.root))
                 number = other.effects.done.index(killed) + 1
             machine.call(functools.partial(create, run=_RUN), kill_at=number)
-        predicted: dict[str, Facts] = {}
+        predicted: dict[str, CreationFacts] = {}
 
-        def do(work: creation.Work, step: Step[Facts]) -> t.Iterator[None]:
+        def do(work: creation.CreationWork, step: Step[CreationFacts]) -> t.Iterator[None]:
             facts = work.job.facts
             assert facts is not None
             if work.name not in predicted:
@@ -257,7 +257,7 @@ def test_each_step_leads_where_the_plan_says(
             kinds.append(step.kind)
 
         with monkeypatch.context() as patch:
-            patch.setattr(creation.Work, "do", do)
+            patch.setattr(creation.CreationWork, "do", do)
             result = machine.call(functools.partial(create, run=_NEXT_RUN))
         assert result is not None
         assert result.get("msg") is None

@@ -35,7 +35,7 @@ def _changed(top: str = "", devices: str = "", **options: t.Any) -> str:
     found = difference.differences(domain, difference.Existing(text, stored, False, {}))
     assert found
     made = _lxml.tostring(undescribed.rendered(domain, _lxml.parse(text, "v")))
-    after = definition.changed(text, definition.Wanted(domain, made), found, stored)
+    after = definition.changed(text, definition.DefinitionRequest(domain, made), found, stored)
     assert_valid(after, "domain")
     return after
 

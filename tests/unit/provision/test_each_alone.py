@@ -22,8 +22,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import types
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.effects_jobs import (
-    Job,
-    Settings,
+    MigrationJob,
+    MigrationSettings,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.types import Destination
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import (
@@ -34,7 +34,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.effects_batch import Host
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.effects_batch import (
-    Job as CreationJob,
+    ProvisionJob as CreationJob,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import effects as purge
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import plan as purge_plan
@@ -42,11 +42,11 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.plan impor
     Belongings,
     DomainFacts,
     Mark,
-    Options,
+    PurgeOptions,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import many
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import effects as state
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.plan import Wanted
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.plan import StateRequest
 
 _FULL = OSError(errno.ENOSPC, "No space left on device", "/var/x")
 _FAULTS = {
@@ -80,9 +80,11 @@ def test_moving(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(migration._Mover, "move", move)
     # libvirt's test driver serves as the hypervisor's own; neither end is asked for anything
     monkeypatch.setattr(migration, "connect", lambda *_a: connect("test:///default", 10))
-    jobs = [Job(one, Destination("hv2", "192.0.2.2")) for one in ("bad", "good")]
+    jobs = [MigrationJob(one, Destination("hv2", "192.0.2.2")) for one in ("bad", "good")]
     here = Connection(None, "qemu:///system", 10)
-    result = migration.run(here, jobs, Settings("hv1", "base", types.Options()), check=False)
+    result = migration.run(
+        here, jobs, MigrationSettings("hv1", "base", types.MigrationOptions()), check=False
+    )
     assert [(one["changed"], one["failed"], one["msg"]) for one in result["vms"]] == [
         (False, True, text),
         (True, False, None),
@@ -106,7 +108,7 @@ def test_starting(name: str, connection: Connection, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(state, "_start", start)
     connection.conn.lookupByName("test").destroy()
-    result = state.run(connection, ["bad", "test"], Wanted(state="running"), check=False)
+    result = state.run(connection, ["bad", "test"], StateRequest(state="running"), check=False)
     assert [(one["failed"], one["msg"]) for one in result["vms"]] == [(True, text), (False, None)]
     assert connection.conn.lookupByName("test").isActive()
     bad.undefine()  # the driver's default node is one for all
@@ -122,8 +124,8 @@ def test_removing(name: str, connection: Connection, monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(purge._ACTIONS.ways, Mark, fail)
     domain = DomainFacts("bad", "u", "shutoff", False, True, None)
     plan = Plan(purge_plan.steps(purge_plan.Removals(), domain))
-    settings = purge.Settings(Options())
-    job = purge._Job(connection, "bad", "u", Belongings(domain), plan, settings)
+    settings = purge.PurgeSettings(PurgeOptions())
+    job = purge._PurgeJob(connection, "bad", "u", Belongings(domain), plan, settings)
     purge._carry_out([job])
     assert job.problem == text
 
@@ -132,7 +134,7 @@ def test_removing(name: str, connection: Connection, monkeypatch: pytest.MonkeyP
 def test_creating(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     error, text = _FAULTS[name]
 
-    def begin(work: creation.Work, _step: object) -> None:
+    def begin(work: creation.CreationWork, _step: object) -> None:
         if work.name == "bad":
             raise error
 
@@ -140,7 +142,7 @@ def test_creating(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = ("begin", "volume", "define")
     stages = creation_steps.MAKE, creation_steps.MAKE, creation_steps.BOOT
     steps = [
-        Step[creation_steps.Facts](kind, kind, lambda before: before, stage=stage)
+        Step[creation_steps.CreationFacts](kind, kind, lambda before: before, stage=stage)
         for kind, stage in zip(kinds, stages)
     ]
     monkeypatch.setitem(creation._DO, "begin", begin)
@@ -148,7 +150,7 @@ def test_creating(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(
             creation._DO, kind, lambda work, step: done.append((work.name, step.kind))
         )
-    monkeypatch.setattr(creation.Work, "undo", lambda work, _step: undone.append(work.name))
+    monkeypatch.setattr(creation.CreationWork, "undo", lambda work, _step: undone.append(work.name))
     jobs = [_job(name, steps) for name in ("bad", "good")]
     host = Host.__new__(Host)
     host.connection = t.cast("t.Any", None)
@@ -158,7 +160,7 @@ def test_creating(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert done == [("good", "volume"), ("good", "define")]
 
 
-def _job(name: str, steps: t.Sequence[Step[creation_steps.Facts]]) -> CreationJob:
+def _job(name: str, steps: t.Sequence[Step[creation_steps.CreationFacts]]) -> CreationJob:
     (domain,), problems = many([{"name": name, "seed": False}])
     assert problems == []
     return CreationJob(domain, plan=Plan(tuple(steps)))

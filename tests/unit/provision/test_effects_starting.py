@@ -30,7 +30,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import
     read_existing as existing,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.effects_batch import (
-    Settings,
+    BatchSettings,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import (
     Defaults,
@@ -53,7 +53,7 @@ _VM: dict[str, object] = {
     "nics": [{"name": "eth0", "network": "lan"}],
     "disks": [{"name": "data", "format": "raw", "size": 2}],
 }
-_SETTINGS = Settings("11111111-1111-4111-8111-111111111111", "hv1", {}, "base", machine="pc")
+_SETTINGS = BatchSettings("11111111-1111-4111-8111-111111111111", "hv1", {}, "base", machine="pc")
 
 
 def _domains(**options: object) -> list[Domain]:
@@ -75,8 +75,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[Machi
 
 
 def _provision(
-    machine: Machine, *, check: bool = False, settings: Settings = _SETTINGS, **options: object
-) -> init.Entry:
+    machine: Machine, *, check: bool = False, settings: BatchSettings = _SETTINGS, **options: object
+) -> init.ProvisionEntry:
     domains = _domains(**options)
     result = machine.call(lambda one: init.run(one, domains, settings, stage="all", check=check))
     assert result is not None
@@ -85,7 +85,7 @@ def _provision(
     return entry
 
 
-def _planned(machine: Machine, **options: object) -> fleet_plan.Entry:
+def _planned(machine: Machine, **options: object) -> fleet_plan.PlannedVm:
     domains = _domains(**options)
     compared = machine.call(lambda one: existing.compare(one, domains, _SETTINGS))
     assert machine.effects.done == []
@@ -97,7 +97,9 @@ def _planned(machine: Machine, **options: object) -> fleet_plan.Entry:
     return entry
 
 
-def _run_all(machine: Machine, **options: object) -> tuple[init.Entry, fleet_plan.Entry]:
+def _run_all(
+    machine: Machine, **options: object
+) -> tuple[init.ProvisionEntry, fleet_plan.PlannedVm]:
     """The result, which check mode predicts and a second run repeats without a change."""
     planned = _planned(machine, **options)
     predicted = _provision(machine, check=True, **options)

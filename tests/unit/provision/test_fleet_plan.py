@@ -10,9 +10,9 @@ import typing as t
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.fleet_plan import (
-    Entry,
     Place,
-    Seen,
+    PlanAnswer,
+    PlannedVm,
     compare,
     is_empty,
     missing,
@@ -42,38 +42,38 @@ def answer(
     return {"host": {"vms": list(there)}, "vms": compared}
 
 
-def seen(answers: dict[str, dict[str, t.Any]]) -> dict[str, Seen]:
+def seen(answers: dict[str, dict[str, t.Any]]) -> dict[str, PlanAnswer]:
     return {host: read(one) for host, one in answers.items()}
 
 
 LINE = "memory: requested 2GiB, is 1GiB"
-CASES: list[tuple[dict[str, t.Any], str, Entry]] = [
-    ({"hv1": answer(vm("a"), a=[])}, "", Entry("a", "unchanged", "hv1")),
-    ({"hv1": answer(vm("a"), a=[LINE])}, "", Entry("a", "change", "hv1", (LINE,))),
-    ({"hv1": answer(vm("a"), a=(LINE,))}, "", Entry("a", "drift", "hv1", (LINE,))),
+CASES: list[tuple[dict[str, t.Any], str, PlannedVm]] = [
+    ({"hv1": answer(vm("a"), a=[])}, "", PlannedVm("a", "unchanged", "hv1")),
+    ({"hv1": answer(vm("a"), a=[LINE])}, "", PlannedVm("a", "change", "hv1", (LINE,))),
+    ({"hv1": answer(vm("a"), a=(LINE,))}, "", PlannedVm("a", "drift", "hv1", (LINE,))),
     (
         {"hv1": answer(vm("a"), a=[], waits=["memory_max"])},
         "",
-        Entry("a", "restart", "hv1", ("memory_max waits for the next start",), True),
+        PlannedVm("a", "restart", "hv1", ("memory_max waits for the next start",), True),
     ),
     (
         {"hv1": answer(vm("a"), a=[LINE], waits=["boot"])},
         "",
-        Entry("a", "change", "hv1", (LINE, "boot waits for the next start"), True),
+        PlannedVm("a", "change", "hv1", (LINE, "boot waits for the next start"), True),
     ),
     (
         {"hv1": answer(vm("a", phase="creating"), a=None)},
         "",
-        Entry("a", "finish", "hv1", ("in phase creating",)),
+        PlannedVm("a", "finish", "hv1", ("in phase creating",)),
     ),
-    ({"hv1": answer()}, "", Entry("a", "create", "hv9")),
+    ({"hv1": answer()}, "", PlannedVm("a", "create", "hv9")),
     # a VM that is found is where it is, whoever else is silent
-    ({"hv1": answer(vm("a"), a=[])}, "hv2: no route", Entry("a", "unchanged", "hv1")),
+    ({"hv1": answer(vm("a"), a=[])}, "hv2: no route", PlannedVm("a", "unchanged", "hv1")),
 ]
 
 
 @pytest.mark.parametrize(("answers", "silent", "expected"), CASES)
-def test_what_is_asked_for(answers: dict[str, t.Any], silent: str, expected: Entry) -> None:
+def test_what_is_asked_for(answers: dict[str, t.Any], silent: str, expected: PlannedVm) -> None:
     assert compare(["a"], seen(answers), {"a": Place("hv9")}, silent) == [expected]
 
 
@@ -109,7 +109,7 @@ def test_existing_vm_whose_image_cannot_be_read_is_refused(lines: t.Any, action:
 def test_what_fits_nowhere_says_why() -> None:
     places = {"a": Place(None, "hv1: no memory")}
     (entry,) = compare(["a"], seen({"hv1": answer()}), places, "")
-    assert entry == Entry("a", "nowhere", None, ("hv1: no memory",))
+    assert entry == PlannedVm("a", "nowhere", None, ("hv1: no memory",))
 
 
 def test_what_nobody_asks_for_is_named_too() -> None:
@@ -138,12 +138,12 @@ def test_what_nobody_asks_for_is_named_too() -> None:
     ],
 )
 def test_a_plan_is_empty_if_there_is_nothing_to_do(actions: list[str], expected: bool) -> None:
-    assert is_empty([Entry(one, one) for one in actions]) is expected
+    assert is_empty([PlannedVm(one, one) for one in actions]) is expected
 
 
 def test_the_table_has_a_line_for_each_difference() -> None:
-    differs = Entry("a", "change", "hv1", (LINE, "vcpus: requested 2, is 1"))
-    shown = text([differs, Entry("b", "create")])
+    differs = PlannedVm("a", "change", "hv1", (LINE, "vcpus: requested 2, is 1"))
+    shown = text([differs, PlannedVm("b", "create")])
     lines = shown.splitlines()
     assert [line.split() for line in lines[1:2]] == [["a", "hv1", "differs", *LINE.split()]]
     assert lines[2].strip() == "vcpus: requested 2, is 1"

@@ -11,8 +11,10 @@ import typing as t
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.metadata import Metadata
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import plan as change
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.definition import Wanted
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.plan import Facts
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.definition import (
+    DefinitionRequest,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.plan import ChangeFacts
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec import domain_xml, request
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import (
     Domain,
@@ -59,9 +61,9 @@ def _xml(domain: Domain) -> str:
 def _plan(made: dict[str, t.Any], asked: dict[str, t.Any], live: bool = False) -> change.Converged:
     domain = _domain(made)
     xml, kept = _xml(domain), Metadata(request=request.to_text(domain))
-    facts = Facts("web1", xml, xml if live else None, kept, running=live)
+    facts = ChangeFacts("web1", xml, xml if live else None, kept, running=live)
     wanted = _domain(asked)
-    return change.plan(facts, Wanted(wanted, _xml(wanted)), {})
+    return change.plan(facts, DefinitionRequest(wanted, _xml(wanted)), {})
 
 
 @pytest.mark.parametrize("live", [False, True], ids=["off", "running"])
@@ -98,6 +100,6 @@ def test_conflict_that_was_there_before_is_not_the_requests() -> None:
     domain = _domain({"memory": 128, "memtune": {"hard_limit": 256}})
     xml = _xml(domain).replace("262144", "65536")
     assert "65536" in xml
-    facts = Facts("web1", xml, None, Metadata(request=request.to_text(domain)))
+    facts = ChangeFacts("web1", xml, None, Metadata(request=request.to_text(domain)))
     wanted = _domain({"title": "A"})
-    assert change.plan(facts, Wanted(wanted, _xml(wanted)), {}).plan.refusals == ()
+    assert change.plan(facts, DefinitionRequest(wanted, _xml(wanted)), {}).plan.refusals == ()

@@ -21,9 +21,11 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.steps imp
     predict,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import plan as change
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.definition import Wanted
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.definition import (
+    DefinitionRequest,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.pending import pending
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.plan import Facts
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.plan import ChangeFacts
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec import domain_xml, request
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import (
     Domain,
@@ -144,7 +146,7 @@ def _xml(domain: Domain, machine: str = "pc-i440fx-7.2") -> str:
     )
 
 
-def _facts(*, live: bool = True) -> Facts:
+def _facts(*, live: bool = True) -> ChangeFacts:
     domain = _domain(_VM)
     xml = _xml(domain).replace("</devices>", f"{_FOREIGN}</devices>")
     names = ("system", "data")
@@ -153,7 +155,7 @@ def _facts(*, live: bool = True) -> Facts:
         volumes=tuple(map(_volume, names)),
         request=request.to_text(domain),
     )
-    return Facts(
+    return ChangeFacts(
         "web1",
         xml,
         xml if live else None,
@@ -164,13 +166,17 @@ def _facts(*, live: bool = True) -> Facts:
     )
 
 
-def _wanted(options: dict[str, t.Any], facts: Facts) -> tuple[Wanted, dict[str, OwnVolume]]:
+def _wanted(
+    options: dict[str, t.Any], facts: ChangeFacts
+) -> tuple[DefinitionRequest, dict[str, OwnVolume]]:
     domain = _domain({"name": "web1", **options})
-    stored = {one.path for one in change.differences(facts, Wanted(domain, ""), facts.inactive)}
+    stored = {
+        one.path for one in change.differences(facts, DefinitionRequest(domain, ""), facts.inactive)
+    }
     missing = [disk for disk in domain.disks if f"disks.{disk.name}" in stored]
     part = dataclasses.replace(domain, disks=tuple(missing), boot=())
     machine = str(domain.machine or "pc-i440fx-7.2")
-    wanted = Wanted(domain, _xml(part, machine), tuple(disk.name for disk in missing))
+    wanted = DefinitionRequest(domain, _xml(part, machine), tuple(disk.name for disk in missing))
     volumes = {
         disk.name: dataclasses.replace(_volume(disk.name), role="new", made=BEGUN)
         for disk in missing
@@ -179,7 +185,7 @@ def _wanted(options: dict[str, t.Any], facts: Facts) -> tuple[Wanted, dict[str, 
     return wanted, volumes
 
 
-def _plan(options: dict[str, t.Any], facts: Facts) -> change.Converged:
+def _plan(options: dict[str, t.Any], facts: ChangeFacts) -> change.Converged:
     return change.plan(facts, *_wanted(options, facts))
 
 

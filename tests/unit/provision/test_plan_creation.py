@@ -27,8 +27,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.plan_creation import (
     EMPTY,
     FILLED,
-    Facts,
-    Wanted,
+    CreationFacts,
+    CreationRequest,
     plan,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec import request
@@ -41,7 +41,7 @@ _DATA = OwnVolume("default", "web1_data.raw", "/pool/web1_data.raw", "data", "di
 _MEDIUM = OwnVolume("default", "web1_seed.iso", "/pool/web1_seed.iso", "seed", "seed")
 
 
-def wanted(**options: t.Any) -> Wanted:
+def wanted(**options: t.Any) -> CreationRequest:
     vm = {
         "name": "web1",
         "image": "small.raw",
@@ -59,10 +59,10 @@ def wanted(**options: t.Any) -> Wanted:
     seed = _MEDIUM if domain.seed is not None and domain.seed.method != "offline" else None
     own = (_SYSTEM, _DATA, *([seed] if seed else []))
     final = Metadata(volumes=own, request=request.to_text(domain))
-    return Wanted(domain, "now", "hv1", final, (_SYSTEM, _DATA), seed)
+    return CreationRequest(domain, "now", "hv1", final, (_SYSTEM, _DATA), seed)
 
 
-def died(facts: Facts) -> Facts:
+def died(facts: CreationFacts) -> CreationFacts:
     """What the next run finds: the owner is dead, and what it made is known, or stays."""
     stored = facts.stored
     if stored is None or stored.owner is None:
@@ -91,7 +91,7 @@ ASKED: dict[str, dict[str, t.Any]] = {
 @pytest.mark.parametrize("asked", ASKED)
 def test_whenever_it_is_killed_the_next_run_ends_as_wanted(asked: str) -> None:
     this = wanted(**ASKED[asked])
-    nothing = Facts("web1")
+    nothing = CreationFacts("web1")
     first = plan(nothing, this)
     assert first.refusals == ()
     final = predict(nothing, first.steps)
@@ -111,7 +111,9 @@ def test_whenever_it_is_killed_the_next_run_ends_as_wanted(asked: str) -> None:
     assert count > 100
 
 
-def _ends_as_wanted(found: Facts, this: Wanted, final: Facts, where: str) -> None:
+def _ends_as_wanted(
+    found: CreationFacts, this: CreationRequest, final: CreationFacts, where: str
+) -> None:
     again = plan(found, this)
     assert again.refusals == (), where
     assert predict(found, again.steps) == dataclasses.replace(final, stays=()), where
@@ -122,7 +124,7 @@ def _ends_as_wanted(found: Facts, this: Wanted, final: Facts, where: str) -> Non
 
 def test_nobody_starts_what_is_not_whole_and_nothing_is_filled_that_is_not_known() -> None:
     this = wanted()
-    for where, found in interrupted(Facts("web1"), plan(Facts("web1"), this).steps):
+    for where, found in interrupted(CreationFacts("web1"), plan(CreationFacts("web1"), this).steps):
         if found.uuid is None:
             assert not found.files, where
             continue
@@ -145,20 +147,20 @@ def test_what_people_are_told() -> None:
         "set autostart",
         "start",
     ]
-    assert creation.texts(Facts("web1"), wanted()) == told
+    assert creation.texts(CreationFacts("web1"), wanted()) == told
     assert creation.texts(_left("creating"), wanted()) == told
     # what was claimed in one call and is made in another is one change
     assert creation.texts(_own(), wanted()) == told
     assert creation.texts(_left("starting"), wanted()) == ["start"]
     for method, text in (("auto", "seed web1"), ("offline", "write the seed into web1")):
         seed = {"user": "admin", "ssh_public_keys": [_KEY], "method": method}
-        assert creation.texts(Facts("web1"), wanted(seed=seed, start=False))[-2] == text
+        assert creation.texts(CreationFacts("web1"), wanted(seed=seed, start=False))[-2] == text
 
 
-def _left(phase: str | None, **changes: t.Any) -> Facts:
+def _left(phase: str | None, **changes: t.Any) -> CreationFacts:
     this = wanted()
     stored = dataclasses.replace(this.final, phase=phase, owner=_DEAD)
-    facts = Facts("web1", "u", stored)
+    facts = CreationFacts("web1", "u", stored)
     return dataclasses.replace(facts, **changes)
 
 
@@ -167,7 +169,7 @@ def test_the_rest_of_a_dead_run_goes_before_the_name_is_claimed() -> None:
     assert kinds[:5] == ["take", "clear", "forget", "claim", "begin"]
 
 
-def _own(run: str = "now") -> Facts:
+def _own(run: str = "now") -> CreationFacts:
     facts = _left("creating")
     assert facts.stored is not None
     reserved = dataclasses.replace(facts.stored, owner=Owner("boot", 0, 0, run))

@@ -17,7 +17,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import
     read_capacity as creation_capacity,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.effects_batch import (
-    Settings,
+    BatchSettings,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Defaults, many
 from ansible_collections.fleet.virt.tests.unit._crash import Machine, Machines
@@ -61,7 +61,7 @@ def _init(
         }
         for name, pool in pools.items()
     ]
-    settings = Settings(
+    settings = BatchSettings(
         run="11111111-1111-4111-8111-111111111111",
         home="hv1",
         pool_paths={},

@@ -19,7 +19,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import
     read_up_to_date as up_to_date,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.effects_batch import (
-    Settings,
+    BatchSettings,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Defaults, many
 from ansible_collections.fleet.virt.tests.unit._crash import Machine, Machines
@@ -41,7 +41,9 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[Machi
     domains, problems = many([_VM], defaults=Defaults())
     assert problems == []
     made = [dataclasses.replace(one, domain_type="test", arch="i686") for one in domains]
-    settings = Settings("11111111-1111-4111-8111-111111111111", "hv1", {}, "base", machine="pc")
+    settings = BatchSettings(
+        "11111111-1111-4111-8111-111111111111", "hv1", {}, "base", machine="pc"
+    )
     with Machines(tmp_path, monkeypatch).new() as found:
         done = found.call(
             lambda connection: init.run(connection, made, settings, stage="all", check=False)
@@ -51,7 +53,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[Machi
         yield found
 
 
-def _facts(machine: Machine, *vms: t.Mapping[str, object]) -> up_to_date.Facts:
+def _facts(machine: Machine, *vms: t.Mapping[str, object]) -> up_to_date.UpToDateResult:
     asked = base64.b64encode(json.dumps(vms).encode()).decode()
     params = {
         "base_pool": "base",

@@ -23,7 +23,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import (
     effects_lease_holder as owner,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import effects as purge
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.plan import Options
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.plan import PurgeOptions
 
 _DOMAIN = """
 <domain type='test'>
@@ -60,7 +60,7 @@ def test_what_nobody_expected_is_the_failure_of_one_vm_by_its_name(
 
     monkeypatch.setattr(purge, "_look", broken)
     names = ["left", "other"]
-    result = purge.run(connection, names, purge.Settings(Options()), check=True)
+    result = purge.run(connection, names, purge.PurgeSettings(PurgeOptions()), check=True)
     told = {vm["name"]: vm["msg"] for vm in result["vms"]}
     assert "unexpected ValueError: embedded null byte" in told["other"]
     assert "'left' was neither made nor adopted by this collection" in told["left"]

@@ -23,7 +23,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.steps imp
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.plan import (
     Belongings,
     DomainFacts,
-    Options,
+    PurgeOptions,
     Removals,
     Removing,
     VolumeFacts,
@@ -74,7 +74,7 @@ def go(
     *volumes: VolumeFacts,
     **options: t.Any,
 ) -> Removals:
-    return plan(facts or domain(), volumes or (volume(), volume(SEED)), Options(**options))
+    return plan(facts or domain(), volumes or (volume(), volume(SEED)), PurgeOptions(**options))
 
 
 def kinds(found: Removals) -> list[tuple[str, str | None]]:
@@ -285,7 +285,7 @@ def test_a_removal_that_was_killed_anywhere_is_finished_by_the_next() -> None:
         snapshots=("one",),
     )
     volumes = (volume(), volume(SEED), volume(strange, foreign=True))
-    forced = Options(force=True)
+    forced = PurgeOptions(force=True)
     before = Belongings(facts, volumes)
     first = steps(plan(facts, volumes, forced), facts)
     left = list(interrupted(before, first))

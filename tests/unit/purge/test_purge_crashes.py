@@ -29,7 +29,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import (
     effects_lease_holder as owner,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import effects as purge
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.plan import Options
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.plan import PurgeOptions
 from ansible_collections.fleet.virt.tests.unit._crash import Machine, Machines, living, plain
 from lxml import etree
 
@@ -73,7 +73,7 @@ def _define(machine: Machine, *, start: bool = False, **more: t.Any) -> None:
 
 
 def _purge(connection: Connection) -> dict[str, t.Any]:
-    settings = purge.Settings(Options(force=True, base_pool="base"))
+    settings = purge.PurgeSettings(PurgeOptions(force=True, base_pool="base"))
     return purge.run(connection, ["web1"], settings, check=False)
 
 

@@ -242,8 +242,10 @@ def test_a_hypervisor_says_which_addresses_it_has() -> None:
     dead = _ssh.Reached("x", _ssh.Ssh("203.0.113.2", executable="/no/such/ssh"))
     tls = _reading.Hypervisor("hv3", _ssh.Reached("qemu+tls://localhost/system"))
     hypervisors = [here, _reading.Hypervisor("hv2", dead), tls]
-    assert _machines.ask(hypervisors, {"hv1": []}, _reading.Settings()) == {}
-    kept = _machines.ask(hypervisors, {"hv1": ["127.0.0.9", "2001:db8::1"]}, _reading.Settings())
+    assert _machines.ask(hypervisors, {"hv1": []}, _reading.ReadingSettings()) == {}
+    kept = _machines.ask(
+        hypervisors, {"hv1": ["127.0.0.9", "2001:db8::1"]}, _reading.ReadingSettings()
+    )
     assert "127.0.0.1" in kept["hv1"]["own"]
     assert set(kept) == {"", "hv1", "hv2", "hv3"}
     machines = _machines.known(hypervisors, [], kept)

@@ -54,7 +54,7 @@ def hypervisor(folder: Path, metadata: str = "", network: str = "default") -> _r
 
 
 def read(one: _reading.Hypervisor, **settings: t.Any) -> dict[str, _reading.Entry]:
-    guests = _reading.read(one.reached, _reading.Settings(**settings))
+    guests = _reading.read(one.reached, _reading.ReadingSettings(**settings))
     assert json.loads(json.dumps(guests)) == guests  # a cache can keep it
     return {guest["name"]: guest for guest in guests}
 
@@ -135,7 +135,7 @@ def test_one_that_hangs_costs_its_limit(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(_reading, "read", hanging)
     started = time.monotonic()
-    settings = _reading.Settings(host_timeout=1.0, parallel=2)
+    settings = _reading.ReadingSettings(host_timeout=1.0, parallel=2)
     outcomes = _reading.read_all([silent, good, silent], settings)
     assert time.monotonic() - started < 5
     assert [type(one) for one in outcomes] == [deadline.Failed, deadline.Ok, deadline.Failed]
@@ -143,4 +143,4 @@ def test_one_that_hangs_costs_its_limit(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_what_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(FleetVirtError):
-        _reading.read(_ssh.Reached(f"test://{tmp_path}/none"), _reading.Settings())
+        _reading.read(_ssh.Reached(f"test://{tmp_path}/none"), _reading.ReadingSettings())

@@ -25,14 +25,21 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename import (
     decide as rename_decision,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename import plan as rename_plan
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename.plan import Facts, File
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename.plan import (
+    RenamedFile,
+    RenameFacts,
+)
 
 _UUID = "6f3a0d4c-0c57-4f3e-9f0e-0d6d5c1f2a3b"
-_LOG = File("/l/a-console.log", "/l/b-console.log", named=True, old_exists=True)
-_NVRAM = File("/n/a_VARS.fd", f"/n/{_UUID}_VARS.fd", named=True, old_exists=True)
+_LOG = RenamedFile("/l/a-console.log", "/l/b-console.log", named=True, old_exists=True)
+_NVRAM = RenamedFile("/n/a_VARS.fd", f"/n/{_UUID}_VARS.fd", named=True, old_exists=True)
 _NEVER_STARTED = dataclasses.replace(_LOG, old_exists=False)
-_DISK = File("/p/a_system.qcow2", "/p/b_system.qcow2", named=True, old_exists=True, volume=True)
-_LOOSE = File("/p/a_data.qcow2", "/p/b_data.qcow2", named=False, old_exists=True, volume=True)
+_DISK = RenamedFile(
+    "/p/a_system.qcow2", "/p/b_system.qcow2", named=True, old_exists=True, volume=True
+)
+_LOOSE = RenamedFile(
+    "/p/a_data.qcow2", "/p/b_data.qcow2", named=False, old_exists=True, volume=True
+)
 _MADE = Metadata(request='{"memory":1,"name":"a"}', host_key="k")
 _OWN = tuple(
     OwnVolume("default", path.rpartition("/")[2], path, "system", "disk", "1")
@@ -41,12 +48,12 @@ _OWN = tuple(
 _OWNER = Owner("boot", 7, 1, "r")
 
 
-def _facts(*files: File, **more: t.Any) -> Facts:
-    return dataclasses.replace(Facts("a", _UUID, stored=_MADE, files=files), **more)
+def _facts(*files: RenamedFile, **more: t.Any) -> RenameFacts:
+    return dataclasses.replace(RenameFacts("a", _UUID, stored=_MADE, files=files), **more)
 
 
 @pytest.mark.parametrize("files", [(), (_LOG, _NVRAM), (_NEVER_STARTED, _NVRAM)])
-def test_wherever_it_is_killed_the_next_run_ends_it(files: tuple[File, ...]) -> None:
+def test_wherever_it_is_killed_the_next_run_ends_it(files: tuple[RenamedFile, ...]) -> None:
     before = _facts(*files)
     steps = rename_plan.plan(before, "a", "b", _OWNER).steps
     end = predict(before, steps)
@@ -107,11 +114,11 @@ def test_with_volumes_too(name: str) -> None:
 def test_a_name_that_is_somebodys_is_given_back_from_wherever() -> None:
     before = _facts(_LOG)
     taken = predict(before, rename_plan.plan(before, "a", "b", _OWNER).steps[:-1])
-    turned = (File(_LOG.new, _LOG.old, named=True, old_exists=True),)
+    turned = (RenamedFile(_LOG.new, _LOG.old, named=True, old_exists=True),)
     steps = rename_plan.withdrawal(dataclasses.replace(taken, files=turned), "a", "b").steps
     end = predict(dataclasses.replace(taken, files=turned), steps)
     assert (end.name, end.stored) == ("a", _MADE)
-    assert end.files == (File(_LOG.new, _LOG.old, named=False, new_exists=True),)
+    assert end.files == (RenamedFile(_LOG.new, _LOG.old, named=False, new_exists=True),)
     assert rename_plan.withdrawal(before, "a", "b").refusals
     for when, left in interrupted(dataclasses.replace(taken, files=turned), steps):
         again = rename_plan.plan(dataclasses.replace(left, files=()), "a", "b", _OWNER)

@@ -19,10 +19,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed import (
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed import first_boot
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed.types import (
-    File,
     HostKey,
     Seed,
     SeededNic,
+    SeedFile,
     User,
 )
 
@@ -109,7 +109,7 @@ def test_everything_at_once() -> None:
         timezone="Europe/Berlin",
         locale="de_DE.UTF-8",
         ca_certificates=("PEM\n",),
-        files=(File("/a", "QQ==", "0600"), File("/b", "Qg==", owner="bob:bob")),
+        files=(SeedFile("/a", "QQ==", "0600"), SeedFile("/b", "Qg==", owner="bob:bob")),
         packages=("nginx",),
         commands=("a; b", ("c", "d e")),
         grow_root=False,

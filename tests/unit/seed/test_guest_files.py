@@ -15,11 +15,11 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefu
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed import guest_files
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed.guest_image import Image
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed.types import (
-    File,
     HostKey,
     NicConfig,
     Seed,
     SeededNic,
+    SeedFile,
     User,
 )
 
@@ -51,19 +51,19 @@ def plan(
     files: t.Mapping[str, str] = FILES,
     nics: t.Sequence[SeededNic] = NICS,
     links: t.Mapping[str, str] | None = None,
-) -> guest_files.Plan:
+) -> guest_files.GuestFilesPlan:
     there = {**dict.fromkeys(files, ""), **(links or {})}
     return guest_files.plan(
         seed, "web1", nics, PAIR, image, lambda path: files.get(path, ""), there.get
     )
 
 
-def written(found: guest_files.Plan) -> dict[str, str]:
+def written(found: guest_files.GuestFilesPlan) -> dict[str, str]:
     assert len({file.path for file in found.files}) == len(found.files)
     return {file.path: file.content.decode() for file in found.files}
 
 
-def file(found: guest_files.Plan, path: str) -> guest_files.GuestFile:
+def file(found: guest_files.GuestFilesPlan, path: str) -> guest_files.GuestFile:
     (one,) = [one for one in found.files if one.path == path]
     return one
 
@@ -166,9 +166,9 @@ def test_everything_at_once() -> None:
         locale="de_DE.UTF-8",
         ca_certificates=("PEM\n",),
         files=(
-            File("/etc/a", "QQ==", "0600"),
-            File("/etc/b", "Qg==", owner="alice:adm"),
-            File("/etc/c", "Qw==", "0640", owner="postgres"),
+            SeedFile("/etc/a", "QQ==", "0600"),
+            SeedFile("/etc/b", "Qg==", owner="alice:adm"),
+            SeedFile("/etc/c", "Qw==", "0640", owner="postgres"),
         ),
         packages=("postgresql",),
         commands=("a; b",),
@@ -204,7 +204,9 @@ def test_everything_at_once() -> None:
 def test_a_file_of_the_users_counts_as_the_images() -> None:
     hosts = base64.b64encode(b"127.0.0.1 localhost\n192.0.2.7 db\n").decode()
     key = "/etc/ssh/ssh_host_ed25519_key"
-    found = plan(dataclasses.replace(SEED, files=(File("/etc/hosts", hosts), File(key, hosts))))
+    found = plan(
+        dataclasses.replace(SEED, files=(SeedFile("/etc/hosts", hosts), SeedFile(key, hosts)))
+    )
     texts = written(found)
     assert texts["/etc/hosts"] == "127.0.0.1 localhost\n127.0.1.1 web1\n192.0.2.7 db\n"
     assert texts[key] == PRIVATE

@@ -23,9 +23,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed.specificati
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed.types import (
     ALL_SUDO,
-    File,
     Seed,
     SeededNic,
+    SeedFile,
     User,
 )
 
@@ -92,13 +92,17 @@ GOOD: list[tuple[str, t.Any, t.Any]] = [
     ("locale", "C.UTF-8", "C.UTF-8"),
     ("ca_certificates", PEM, (PEM + "\n",)),
     ("ca_certificates", [f"{PEM}\n{PEM}\n"], (PEM + "\n",)),
-    ("files", [{"path": "/etc/motd", "content": "Grüße\n"}], (File("/etc/motd", b64("Grüße\n")),)),
+    (
+        "files",
+        [{"path": "/etc/motd", "content": "Grüße\n"}],
+        (SeedFile("/etc/motd", b64("Grüße\n")),),
+    ),
     (
         "files",
         [{"path": "/k", "content": "AAEC", "encoding": "base64", "mode": "600", "owner": "a:b"}],
-        (File("/k", "AAEC", "0600", "a:b"),),
+        (SeedFile("/k", "AAEC", "0600", "a:b"),),
     ),
-    ("files", [{"path": "/a..b/c", "content": ""}], (File("/a..b/c", ""),)),
+    ("files", [{"path": "/a..b/c", "content": ""}], (SeedFile("/a..b/c", ""),)),
     (
         "packages",
         ["qemu-guest-agent", "libstdc++6", "nginx=1.22.1-9"],

@@ -19,10 +19,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed.specificati
     from_options,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed.types import (
-    File,
     HostKey,
     NicConfig,
     Seed,
+    SeedFile,
     User,
 )
 
@@ -143,7 +143,7 @@ SECRET = Seed(
     (KEY,),
     password_hash="$6$salt$HUSH1",  # noqa: S106
     users=(User("alice", (KEY,), "$6$salt$HUSH2"),),
-    files=(File("/etc/motd", "SFVTSDM="),),
+    files=(SeedFile("/etc/motd", "SFVTSDM="),),
     ca_certificates=("HUSH4",),
     commands=("echo HUSH5", ("echo", "HUSH6")),
     user_data='{"a": "HUSH7"}',
@@ -159,7 +159,7 @@ def test_what_is_kept_has_no_secret_and_changes_with_every_one_of_them() -> None
     changed = [
         {"password_hash": "$6$salt$OTHER"},
         {"users": (User("alice", (KEY,), "$6$salt$OTHER"),)},
-        {"files": (File("/etc/motd", "T1RIRVI="),)},
+        {"files": (SeedFile("/etc/motd", "T1RIRVI="),)},
         {"ca_certificates": ("OTHER",)},
         {"commands": ("echo OTHER",)},
         {"user_data": None},

@@ -25,7 +25,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed.first_boot import MARK
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding import effects_wait as wait
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding.effects_waited import Guest
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding.effects_waited import (
+    WaitedGuest,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding.read_ssh import (
     Answer,
 )
@@ -69,7 +71,7 @@ def connection(tmp_path: Path) -> Iterator[Connection]:
 
 
 def run(connection: Connection, *names: str, **settings: t.Any) -> dict[str, t.Any]:
-    return wait.wait(connection, connection, names, wait.Settings(**settings))
+    return wait.wait(connection, connection, names, wait.WaitSettings(**settings))
 
 
 def test_names_that_are_not_there(connection: Connection) -> None:
@@ -132,7 +134,7 @@ def test_an_address_is_enough_where_no_more_is_waited_for(connection: Connection
 
 def test_one_that_is_removed_meanwhile(connection: Connection) -> None:
     dom = connection.conn.lookupByName("runs")
-    guest = Guest(connection, connection, dom)
+    guest = WaitedGuest(connection, connection, dom)
     guest.look()
     assert (guest.state, guest.ended) == ("running", None)
     dom.destroy()
@@ -143,7 +145,7 @@ def test_one_that_is_removed_meanwhile(connection: Connection) -> None:
 
 
 def test_addresses_in_the_order_they_are_believed(connection: Connection) -> None:
-    guest = Guest(connection, connection, connection.conn.lookupByName("there"))
+    guest = WaitedGuest(connection, connection, connection.conn.lookupByName("there"))
     guest.look()
     table = {"192.0.2.9": MAC, "192.0.2.5": MAC, "192.0.2.8": "52:54:00:00:00:01"}
     assert guest.candidates({}) == {"192.0.2.5": "static"}
@@ -154,7 +156,7 @@ def test_addresses_in_the_order_they_are_believed(connection: Connection) -> Non
 
 
 def test_loopback_is_no_address_of_a_vm(connection: Connection) -> None:
-    guest = Guest(connection, connection, connection.conn.lookupByName("static"))
+    guest = WaitedGuest(connection, connection, connection.conn.lookupByName("static"))
     guest.look()
     assert guest.candidates({}) == {}
 
@@ -165,7 +167,7 @@ def test_an_address_of_the_hypervisor_is_none_of_a_vm(
     """Its own SSH server would answer, and the VM would seem to be there."""
     monkeypatch.setattr(Connection, "local", True)
     monkeypatch.setattr(addresses, "is_local", lambda address: address == "192.0.2.5")
-    guest = Guest(connection, connection, connection.conn.lookupByName("there"))
+    guest = WaitedGuest(connection, connection, connection.conn.lookupByName("there"))
     guest.look()
     assert guest.candidates({"192.0.2.9": MAC}) == {"192.0.2.9": "neighbour"}
     result = run(connection, "there", wait_timeout=0.3)
@@ -181,7 +183,7 @@ def test_prediction_knows_nothing() -> None:
 
 def watched(connection: Connection) -> tuple[wait._Wait, wait._Watched]:
     """A VM that was given a seed on a medium, and has one address that was tried."""
-    waiting = wait._Wait(connection, connection, ["booting"], wait.Settings())
+    waiting = wait._Wait(connection, connection, ["booting"], wait.WaitSettings())
     waiting.started = time.monotonic()
     (one,) = waiting.watched
     one.guest.look()

@@ -32,10 +32,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding import p
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding.plan import (
     PHASE,
     Create,
-    Disk,
-    Facts,
     Insert,
     Note,
+    SeedingFacts,
+    WritableDisk,
     plan,
 )
 
@@ -45,8 +45,8 @@ _FIRST, _SECOND = (
     for name in ("web1_seed.iso", "web1_seed2.iso")
 )
 _SYSTEM = OwnVolume("default", "web1_system.raw", "/pool/web1_system.raw", "system", "disk", "1.2")
-_DISK = Disk("/pool/web1_system.raw", "raw")
-_OTHER_DISK = Disk("/pool/web1_data.raw", "qcow2")
+_DISK = WritableDisk("/pool/web1_system.raw", "raw")
+_OTHER_DISK = WritableDisk("/pool/web1_data.raw", "qcow2")
 _SEED, _OTHER = Seed("web1", commands=("true",)), Seed("other")
 _ON_DISK = dataclasses.replace(_SEED, method="offline")
 _AUTO = dataclasses.replace(_SEED, method="auto")
@@ -63,9 +63,11 @@ def _seeded(seed: Seed, *media: OwnVolume, stored: Metadata = _MADE) -> Metadata
     return dataclasses.replace(stored, volumes=volumes, host_key="ssh-ed25519 old")
 
 
-def _with(stored: Metadata | None, *files: OwnVolume, drive: bool = False, **more: t.Any) -> Facts:
+def _with(
+    stored: Metadata | None, *files: OwnVolume, drive: bool = False, **more: t.Any
+) -> SeedingFacts:
     """A VM, with the first of these media in its drive."""
-    return Facts(
+    return SeedingFacts(
         "web1",
         stored,
         drive=files[0].path if drive else None,
@@ -81,7 +83,7 @@ def _claim(seed: Seed) -> Metadata:
     )
 
 
-def _read(facts: Facts, seed: Seed | None) -> Facts:
+def _read(facts: SeedingFacts, seed: Seed | None) -> SeedingFacts:
     """What the next run reads: the owner is dead, and how it would be seeded if it will be."""
     stored = facts.stored
     if stored is not None and stored.phase is not None:
@@ -95,7 +97,7 @@ def _read(facts: Facts, seed: Seed | None) -> Facts:
     return dataclasses.replace(facts, chosen=_MEDIUM, pool="default", volume=volume)
 
 
-_CASES: dict[str, tuple[Facts, Seed | None, list[str]]] = {
+_CASES: dict[str, tuple[SeedingFacts, Seed | None, list[str]]] = {
     "the first seed of a VM of somebody else's": (
         _with(None),
         _SEED,
@@ -118,7 +120,7 @@ _CASES: dict[str, tuple[Facts, Seed | None, list[str]]] = {
         ],
     ),
     "the same seed, whose medium is gone": (
-        Facts("web1", _seeded(_SEED, _FIRST), drive=_FIRST.path),
+        SeedingFacts("web1", _seeded(_SEED, _FIRST), drive=_FIRST.path),
         _SEED,
         [
             *("create default/web1_seed2.iso", "insert it into web1"),
@@ -164,7 +166,7 @@ _CASES: dict[str, tuple[Facts, Seed | None, list[str]]] = {
 }
 
 
-def _unsafe(facts: Facts, before: Facts) -> list[str]:
+def _unsafe(facts: SeedingFacts, before: SeedingFacts) -> list[str]:
     """What a kill must not leave."""
     stored, found = facts.noted, []
     if not facts.files <= {one.path for one in facts.media}:
@@ -180,7 +182,7 @@ def _unsafe(facts: Facts, before: Facts) -> list[str]:
     return found
 
 
-def _is_as_wanted(facts: Facts, seed: Seed | None) -> bool:
+def _is_as_wanted(facts: SeedingFacts, seed: Seed | None) -> bool:
     named = {one.path for one in facts.media}
     if facts.noted.phase is not None or facts.noted.owner is not None:
         return False
@@ -209,7 +211,7 @@ def test_wherever_it_is_killed_the_next_run_ends_as_wanted(case: str) -> None:
             _ends_as_wanted(twice, seed, end, f"{when}, then {later}")
 
 
-def _ends_as_wanted(left: Facts, seed: Seed | None, end: Facts, when: str) -> None:
+def _ends_as_wanted(left: SeedingFacts, seed: Seed | None, end: SeedingFacts, when: str) -> None:
     facts = _read(left, seed)
     again = plan(facts, seed)
     assert again.refusals == (), when
@@ -220,7 +222,7 @@ def _ends_as_wanted(left: Facts, seed: Seed | None, end: Facts, when: str) -> No
     assert _in_order(again.steps), when
 
 
-def _in_order(steps: t.Sequence[Step[Facts]]) -> bool:
+def _in_order(steps: t.Sequence[Step[SeedingFacts]]) -> bool:
     """Whether no medium is inserted but one that was named, then created, in the same run."""
     kinds = [step.kind for step in steps]
     if "Insert" in kinds:
@@ -320,10 +322,10 @@ def test_how_it_is_seeded_matters_only_if_it_is() -> None:
 
 def test_no_medium_has_the_name_of_the_one_in_the_drive() -> None:
     for drive, name in ((None, _FIRST), (_FIRST.path, _SECOND), (_SECOND.path, _FIRST)):
-        facts = Facts("web1", drive=drive)
+        facts = SeedingFacts("web1", drive=drive)
         found = seeding.new_volume(facts, "default", "/pool/{}".format)
         assert found == dataclasses.replace(name, made="")
-    odd = seeding.new_volume(Facts("a b/c"), "default", "/pool/{}".format)
+    odd = seeding.new_volume(SeedingFacts("a b/c"), "default", "/pool/{}".format)
     assert odd.name == "a_b_c_seed.iso"
 
 
@@ -437,7 +439,7 @@ _WRITTEN = dataclasses.replace(_with(None), chosen=_OFFLINE, disks=(_DISK, _OTHE
         ),
     ],
 )
-def test_each_refusal_has_its_reason(facts: Facts, seed: Seed | None, refusal: str) -> None:
+def test_each_refusal_has_its_reason(facts: SeedingFacts, seed: Seed | None, refusal: str) -> None:
     found = plan(facts, seed)
     assert found.refusals == (refusal,)
     assert found.steps == ()

@@ -21,7 +21,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.metadata im
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import effects as snapshot
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import external as files
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots.facts import Wanted
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots.facts import (
+    SnapshotRequest,
+)
 from ansible_collections.fleet.virt.tests.unit._crash import Machine, Machines
 
 _DOMAIN = """
@@ -40,7 +42,9 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machines:
     return Machines(tmp_path, monkeypatch)
 
 
-def _verb(wanted: Wanted, *, check: bool = False) -> t.Callable[[Connection], dict[str, t.Any]]:
+def _verb(
+    wanted: SnapshotRequest, *, check: bool = False
+) -> t.Callable[[Connection], dict[str, t.Any]]:
     return lambda connection: snapshot.run(connection, ["a"], wanted, check=check)
 
 
@@ -55,7 +59,7 @@ def _define(machine: Machine, *names: str, then: Metadata = _MADE) -> None:
     define(then)
     conn.lookupByName("a").snapshotCreateXML(_THEIRS, 0)
     for name in names:
-        result = machine.call(_verb(Wanted(name)))
+        result = machine.call(_verb(SnapshotRequest(name)))
         assert result is not None
         assert not result.get("failed"), result.get("msg")
     define(_MADE)
@@ -68,17 +72,17 @@ def _names(machine: Machine) -> list[str]:
 
 _OF_LIBVIRT = {"kind": "internal", "managed": False}
 _WAYS = [
-    (Wanted("c", keep=1), ["c", "theirs"], 3),
-    (Wanted("theirs", "absent", children=True), [], 3),
-    (Wanted("b", "absent"), ["a", "theirs"], 1),
-    (Wanted("theirs", "absent"), ["a", "b"], 1),
+    (SnapshotRequest("c", keep=1), ["c", "theirs"], 3),
+    (SnapshotRequest("theirs", "absent", children=True), [], 3),
+    (SnapshotRequest("b", "absent"), ["a", "theirs"], 1),
+    (SnapshotRequest("theirs", "absent"), ["a", "b"], 1),
 ]
 
 
 @pytest.mark.parametrize("how", ["kill_at", "fail_at"])
 @pytest.mark.parametrize(("wanted", "names", "count"), _WAYS)
 def test_killed_or_failed_anywhere_the_next_ends_it(
-    machines: Machines, wanted: Wanted, names: list[str], count: int, how: str
+    machines: Machines, wanted: SnapshotRequest, names: list[str], count: int, how: str
 ) -> None:
     with machines.new() as machine:
         _define(machine, "a", "b")
@@ -108,18 +112,18 @@ def test_killed_or_failed_anywhere_the_next_ends_it(
 
 # How much is done on libvirt of today; older ones are told once what the disks lie on
 _ALONE = [
-    (Wanted("c", disk_only=True), ["a", "b", "c"], 1),
-    (Wanted("c", disk_only=True, keep=2), ["b", "c"], 3),
-    (Wanted("a", "absent"), ["b"], 2),
-    (Wanted("b", "absent"), ["a"], 2),
-    (Wanted("a", "absent", children=True), [], 4),
+    (SnapshotRequest("c", disk_only=True), ["a", "b", "c"], 1),
+    (SnapshotRequest("c", disk_only=True, keep=2), ["b", "c"], 3),
+    (SnapshotRequest("a", "absent"), ["b"], 2),
+    (SnapshotRequest("b", "absent"), ["a"], 2),
+    (SnapshotRequest("a", "absent", children=True), [], 4),
 ]
 
 
 @pytest.mark.parametrize("how", ["kill_at", "fail_at"])
 @pytest.mark.parametrize(("wanted", "names", "count"), _ALONE)
 def test_those_in_files_of_their_own_killed_or_failed_anywhere(
-    machines: Machines, wanted: Wanted, names: list[str], count: int, how: str
+    machines: Machines, wanted: SnapshotRequest, names: list[str], count: int, how: str
 ) -> None:
     """What was begun to be merged is never gone back to, and what lies below is said before."""
 
@@ -127,7 +131,7 @@ def test_those_in_files_of_their_own_killed_or_failed_anywhere(
         conn, ours = machine.connection.conn, _lxml.tostring(metadata.to_element(_MADE))
         conn.defineXML(_DOMAIN.format(metadata=ours, disk=machine.root / "a.qcow2"))
         for name in ("a", "b"):
-            result = machine.call(_verb(Wanted(name, disk_only=True)))
+            result = machine.call(_verb(SnapshotRequest(name, disk_only=True)))
             assert result is not None
             assert not result.get("failed"), result.get("msg")
 
@@ -152,7 +156,7 @@ def test_those_in_files_of_their_own_killed_or_failed_anywhere(
             done = " ".join(machine.effects.done[: number - 1])
             for name in ("a", "b"):
                 if f"mark snapshot {name} as being merged" in done and name in _names(machine):
-                    back = machine.call(_verb(Wanted(name, "reverted"), check=True))
+                    back = machine.call(_verb(SnapshotRequest(name, "reverted"), check=True))
                     assert back is not None
                     assert "no longer usable" in str(back["msg"])
             result = machine.call(_verb(wanted))
@@ -169,17 +173,17 @@ def test_what_needs_a_file_beside_the_disks_is_left_alone(machines: Machines) ->
         _define(machine)
         machine.connection.conn.lookupByName("a").snapshotLookupByName("theirs").delete(0)
         (machine.root / "a.b.qcow2").write_bytes(b"somebody's")
-        result = machine.call(_verb(Wanted("b", disk_only=True)))
+        result = machine.call(_verb(SnapshotRequest("b", disk_only=True)))
         assert result is not None
         assert "a.b.qcow2 already exists" in str(result["msg"])
-        taken = machine.call(_verb(Wanted("c", disk_only=True)))
+        taken = machine.call(_verb(SnapshotRequest("c", disk_only=True)))
         assert taken is not None
         assert taken["changed"], taken
         other = _DOMAIN.replace(">a<", ">b<").replace("6f3a0d4c", "6f3a0d4d")
         machine.connection.conn.defineXML(
             other.format(metadata="", disk=machine.root / "a.c.qcow2")
         )
-        result = machine.call(_verb(Wanted("c", "absent")))
+        result = machine.call(_verb(SnapshotRequest("c", "absent")))
         assert result is not None
         assert "needed by others: used by domain 'b'" in str(result["msg"])
         assert _names(machine) == ["c"]
@@ -187,7 +191,7 @@ def test_what_needs_a_file_beside_the_disks_is_left_alone(machines: Machines) ->
 
 def test_going_back_keeps_what_the_vm_owns(machines: Machines) -> None:
     """Killed between noting it and going back, too."""
-    wanted = Wanted("a", "reverted")
+    wanted = SnapshotRequest("a", "reverted")
     then = Metadata(request="{}", tags=("then",))
     for number in (0, 1, 2):
         with machines.new() as machine:

@@ -26,21 +26,21 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import external as files
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots.facts import (
-    Disk,
-    Facts,
     Snapshot,
-    Wanted,
+    SnapshotDisk,
+    SnapshotFacts,
+    SnapshotRequest,
 )
 
-_ROOT, _OTHER = Disk("vda", "/p/a-root.qcow2"), Disk("vdb", "/p/a-data.raw", "raw")
-_CDROM = Disk("sda", "/p/a.iso", "raw", "cdrom", readonly=True)
+_ROOT, _OTHER = SnapshotDisk("vda", "/p/a-root.qcow2"), SnapshotDisk("vdb", "/p/a-data.raw", "raw")
+_CDROM = SnapshotDisk("sda", "/p/a.iso", "raw", "cdrom", readonly=True)
 _OWN = (
     OwnVolume("p", "a-root.qcow2", "/p/a-root.qcow2", "root", "disk"),
     OwnVolume("p", "a-data.raw", "/p/a-data.raw", "data", "disk"),
     OwnVolume("p", "a.iso", "/p/a.iso", "seed", "seed"),
 )
 _MADE = Metadata(request="{}", volumes=_OWN)
-_BARE = Facts(
+_BARE = SnapshotFacts(
     "a",
     "u",
     "running",
@@ -52,10 +52,10 @@ _BARE = Facts(
 )
 
 
-def _taken(facts: Facts, *names: str) -> Facts:
+def _taken(facts: SnapshotFacts, *names: str) -> SnapshotFacts:
     """With snapshots of these names, one upon the other."""
     for name in names:
-        found = plan.plan(facts, Wanted(name, disk_only=True))
+        found = plan.plan(facts, SnapshotRequest(name, disk_only=True))
         assert not found.refusals
         facts = predict(facts, found.steps)
     return facts
@@ -64,7 +64,7 @@ def _taken(facts: Facts, *names: str) -> Facts:
 _THREE = _taken(_BARE, "one", "two", "three")
 
 
-def _sources(facts: Facts) -> list[str]:
+def _sources(facts: SnapshotFacts) -> list[str]:
     return [disk.source for disk in facts.disks]
 
 
@@ -81,17 +81,19 @@ def test_the_vm_goes_on_in_files_named_after_its_disks() -> None:
 
 
 _WAYS = [
-    (Wanted("new", disk_only=True), ["new", "one", "three", "two"]),
-    (Wanted("new", disk_only=True, keep=2), ["new", "three"]),
-    (Wanted("one", keep=1), ["one"]),
-    (Wanted("two", "absent"), ["one", "three"]),
-    (Wanted("three", "absent"), ["one", "two"]),
-    (Wanted("one", "absent", children=True), []),
+    (SnapshotRequest("new", disk_only=True), ["new", "one", "three", "two"]),
+    (SnapshotRequest("new", disk_only=True, keep=2), ["new", "three"]),
+    (SnapshotRequest("one", keep=1), ["one"]),
+    (SnapshotRequest("two", "absent"), ["one", "three"]),
+    (SnapshotRequest("three", "absent"), ["one", "two"]),
+    (SnapshotRequest("one", "absent", children=True), []),
 ]
 
 
 @pytest.mark.parametrize(("wanted", "names"), _WAYS)
-def test_wherever_it_is_killed_the_next_run_ends_it(wanted: Wanted, names: list[str]) -> None:
+def test_wherever_it_is_killed_the_next_run_ends_it(
+    wanted: SnapshotRequest, names: list[str]
+) -> None:
     steps = plan.plan(_THREE, wanted).steps
     end = predict(_THREE, steps)
     assert sorted(one.name for one in end.snapshots) == names
@@ -103,7 +105,7 @@ def test_wherever_it_is_killed_the_next_run_ends_it(wanted: Wanted, names: list[
         assert predict(left, again.steps) == end, when
         for one in left.snapshots:
             if one.merging:
-                back = plan.plan(left, Wanted(one.name, "reverted"))
+                back = plan.plan(left, SnapshotRequest(one.name, "reverted"))
                 assert "no longer usable" in "".join(back.refusals), when
 
 
@@ -111,7 +113,7 @@ def test_merged_from_whichever_end_the_disks_are_what_they_were() -> None:
     for names in (("one", "two", "three"), ("three", "two", "one"), ("two", "three", "one")):
         facts = _THREE
         for name in names:
-            facts = predict(facts, plan.plan(facts, Wanted(name, "absent")).steps)
+            facts = predict(facts, plan.plan(facts, SnapshotRequest(name, "absent")).steps)
         assert facts.disks == _BARE.disks
         assert facts.snapshots == ()
 
@@ -129,13 +131,13 @@ def test_what_a_disk_lies_on_is_known() -> None:
 
 
 def test_one_that_is_being_merged_is_not_taken_for_one_that_is_there() -> None:
-    left = predict(_THREE, plan.plan(_THREE, Wanted("two", "absent")).steps[:1])
-    again = plan.plan(left, Wanted("two", disk_only=True))
+    left = predict(_THREE, plan.plan(_THREE, SnapshotRequest("two", "absent")).steps[:1])
+    again = plan.plan(left, SnapshotRequest("two", disk_only=True))
     assert "delete it, and take another" in "".join(again.refusals)
 
 
 def test_going_back_stops_the_vm_and_keeps_what_it_owns() -> None:
-    found = plan.plan(_THREE, Wanted("two", "reverted"))
+    found = plan.plan(_THREE, SnapshotRequest("two", "reverted"))
     assert [step.text for step in found.steps] == ["revert to snapshot two (shutoff)"]
     end = predict(_THREE, found.steps)
     assert (end.state, end.active, end.current) == ("shutoff", False, "two")
@@ -152,17 +154,17 @@ def test_frozen_is_who_runs_and_answers() -> None:
         ({"state": "shutoff", "active": False, "agent": False}, "always", False),
     ):
         facts = dataclasses.replace(_BARE, **t.cast("t.Any", change))
-        (step,) = plan.plan(facts, Wanted("new", disk_only=True, quiesce=quiesce)).steps
+        (step,) = plan.plan(facts, SnapshotRequest("new", disk_only=True, quiesce=quiesce)).steps
         assert step.text.endswith("frozen") is frozen, (change, quiesce)
 
 
 _WITHIN = Snapshot("within", None, 1, ours=True, disks=(_ROOT,))
 _THEIRS = dataclasses.replace(_taken(_BARE, "one").snapshots[0], ours=False)
-_NEW = Wanted("new", disk_only=True)
-_GONE, _BACK = Wanted("one", "absent"), Wanted("one", "reverted")
+_NEW = SnapshotRequest("new", disk_only=True)
+_GONE, _BACK = SnapshotRequest("one", "absent"), SnapshotRequest("one", "reverted")
 
 
-def _branched(current: str) -> Facts:
+def _branched(current: str) -> SnapshotFacts:
     """After going back to the first, another was taken."""
     other = dataclasses.replace(_THREE.snapshots[1], name="other", parent="one")
     return dataclasses.replace(_THREE, snapshots=(*_THREE.snapshots, other), current=current)
@@ -173,11 +175,27 @@ def _branched(current: str) -> Facts:
     [
         (dataclasses.replace(_BARE, snapshot_blockers=("'a' has UEFI",)), _NEW, "UEFI"),
         (dataclasses.replace(_BARE, snapshots=(_WITHIN,)), _NEW, "internal snapshots (within)"),
-        (dataclasses.replace(_BARE, disks=(Disk("vda", "p/v", type="volume"),)), _NEW, "volume"),
-        (dataclasses.replace(_BARE, disks=(Disk("vda", "/p/v", None),)), _NEW, "the format"),
-        (dataclasses.replace(_BARE, disks=(Disk("vda", "/p/v", snapshot="no"),)), _NEW, "='no'"),
+        (
+            dataclasses.replace(_BARE, disks=(SnapshotDisk("vda", "p/v", type="volume"),)),
+            _NEW,
+            "volume",
+        ),
+        (
+            dataclasses.replace(_BARE, disks=(SnapshotDisk("vda", "/p/v", None),)),
+            _NEW,
+            "the format",
+        ),
+        (
+            dataclasses.replace(_BARE, disks=(SnapshotDisk("vda", "/p/v", snapshot="no"),)),
+            _NEW,
+            "='no'",
+        ),
         (dataclasses.replace(_BARE, disks=(_CDROM,)), _NEW, "nothing to snapshot"),
-        (dataclasses.replace(_BARE, disks=(Disk("vda", f"/p/{'v' * 250}.raw"),)), _NEW, "too long"),
+        (
+            dataclasses.replace(_BARE, disks=(SnapshotDisk("vda", f"/p/{'v' * 250}.raw"),)),
+            _NEW,
+            "too long",
+        ),
         (
             dataclasses.replace(_BARE, there=frozenset({"/p/a-data.new.qcow2"})),
             _NEW,
@@ -188,11 +206,11 @@ def _branched(current: str) -> Facts:
             dataclasses.replace(_NEW, quiesce="always"),
             "does not respond",
         ),
-        (_THREE, Wanted("new"), "delete them first"),
+        (_THREE, SnapshotRequest("new"), "delete them first"),
         (dataclasses.replace(_THREE, used={"one": "others need it"}), _GONE, "others need it"),
         (
             dataclasses.replace(_THREE, used={"one": "others need it"}),
-            Wanted("new", disk_only=True, keep=3),
+            SnapshotRequest("new", disk_only=True, keep=3),
             "others need it",
         ),
         (
@@ -202,7 +220,7 @@ def _branched(current: str) -> Facts:
         ),
         (
             dataclasses.replace(_THREE, snapshots=(*_THREE.snapshots, _WITHIN)),
-            Wanted("within", "absent"),
+            SnapshotRequest("within", "absent"),
             "virsh blockcommit a",
         ),
         (_branched("other"), _GONE, "two, other are based on snapshot one"),
@@ -217,7 +235,7 @@ def _branched(current: str) -> Facts:
         (dataclasses.replace(_THREE, disks=_THREE.disks[:1]), _BACK, "no longer has (vdb)"),
     ],
 )
-def test_refusals(facts: Facts, wanted: Wanted, words: str) -> None:
+def test_refusals(facts: SnapshotFacts, wanted: SnapshotRequest, words: str) -> None:
     found = plan.plan(facts, wanted)
     assert not found.steps
     assert words in "; ".join(found.refusals)
@@ -225,7 +243,7 @@ def test_refusals(facts: Facts, wanted: Wanted, words: str) -> None:
 
 def test_the_branch_that_is_left_is_merged() -> None:
     facts = _branched("other")
-    alone = predict(facts, plan.plan(facts, Wanted("two", "absent", children=True)).steps)
+    alone = predict(facts, plan.plan(facts, SnapshotRequest("two", "absent", children=True)).steps)
     assert plan.plan(alone, _GONE).steps
 
 
@@ -236,7 +254,7 @@ def test_which_files_are_the_vms_own() -> None:
         for disk in ("root", "data")
         for name in ("one", "two", "three")
     }
-    went_back = (Disk("vda", "/p/a-root.1795486578"),)  # libvirt's own name
+    went_back = (SnapshotDisk("vda", "/p/a-root.1795486578"),)  # libvirt's own name
     own = files.own_files(_MADE, went_back, _THREE.snapshots)
     assert own[0] == OwnVolume("p", "a-root.1795486578", went_back[0].source, "root", "disk")
     for kept, snapshots in (
@@ -247,9 +265,9 @@ def test_which_files_are_the_vms_own() -> None:
     ):
         assert files.own_files(kept, _THREE.disks, snapshots) == ()
     stranger = (
-        Disk("vdc", "/p/b.one.qcow2"),
-        Disk("vdd", "/p/a-root.d/x"),
-        Disk("vde", "/q/a-root.x"),
+        SnapshotDisk("vdc", "/p/b.one.qcow2"),
+        SnapshotDisk("vdd", "/p/a-root.d/x"),
+        SnapshotDisk("vde", "/q/a-root.x"),
     )
     paths = {one.path for one in files.own_files(_MADE, stranger, _THREE.snapshots)}
     assert not paths & {disk.source for disk in stranger}
@@ -287,7 +305,7 @@ def test_what_libvirt_says_of_one() -> None:
         "disk-snapshot",
         "external",
         ours=True,
-        disks=(Disk("vda", "/p/a", "raw"),),
+        disks=(SnapshotDisk("vda", "/p/a", "raw"),),
         files=(("vda", "/p/n"), ("vda", "/p/7")),
     )
     begun = parsed.snapshot(_XML.format(said="made by fleet.virt; being merged"))
@@ -296,10 +314,10 @@ def test_what_libvirt_says_of_one() -> None:
 
 
 def test_a_snapshot_without_freezing_says_so_in_its_step() -> None:
-    wanted = Wanted("one", disk_only=True)
+    wanted = SnapshotRequest("one", disk_only=True)
     planned = plan.plan(_BARE, wanted)
     nothing: t.Any = None  # neither libvirt nor the domain is asked
-    job = effects._Job(nothing, "a", "u", _BARE, planned, nothing, wanted)
+    job = effects._SnapshotJob(nothing, "a", "u", _BARE, planned, nothing, wanted)
     job.done, job.after = list(planned.steps), predict(_BARE, planned.steps)
     assert job.entry()["steps"] == ["take disk-only snapshot one, its file systems frozen"]
     job.unfrozen = True

@@ -26,16 +26,16 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots.facts import (
     ABSENT,
     INTERNAL,
-    Disk,
-    Facts,
     Snapshot,
-    Wanted,
+    SnapshotDisk,
+    SnapshotFacts,
+    SnapshotRequest,
     below,
     ordered,
 )
 
-_DISK = Disk("vda", "/p/a.qcow2")
-_CDROM = Disk("sda", "/p/a.iso", "raw", "cdrom", readonly=True)
+_DISK = SnapshotDisk("vda", "/p/a.qcow2")
+_CDROM = SnapshotDisk("sda", "/p/a.iso", "raw", "cdrom", readonly=True)
 _MADE = Metadata(request="{}", volumes=(OwnVolume("p", "a", "/p/a.qcow2", "vda", "disk"),))
 
 
@@ -52,23 +52,27 @@ _TREE = (
 )
 
 
-def _facts(**more: t.Any) -> Facts:
-    first = Facts("a", "u", disks=(_DISK, _CDROM), stored=_MADE, snapshots=_TREE, current="three")
+def _facts(**more: t.Any) -> SnapshotFacts:
+    first = SnapshotFacts(
+        "a", "u", disks=(_DISK, _CDROM), stored=_MADE, snapshots=_TREE, current="three"
+    )
     return dataclasses.replace(first, **more)
 
 
 _WAYS = [
-    (Wanted("new", keep=2), ["new", "theirs", "three"]),
-    (Wanted("new"), ["new", "one", "theirs", "three", "two"]),
-    (Wanted("one", keep=1), ["one", "theirs"]),
-    (Wanted("theirs", "absent"), ["one", "three", "two"]),
-    (Wanted("one", "absent", children=True), []),
-    (Wanted("three", "absent", children=True), ["one", "theirs", "two"]),
+    (SnapshotRequest("new", keep=2), ["new", "theirs", "three"]),
+    (SnapshotRequest("new"), ["new", "one", "theirs", "three", "two"]),
+    (SnapshotRequest("one", keep=1), ["one", "theirs"]),
+    (SnapshotRequest("theirs", "absent"), ["one", "three", "two"]),
+    (SnapshotRequest("one", "absent", children=True), []),
+    (SnapshotRequest("three", "absent", children=True), ["one", "theirs", "two"]),
 ]
 
 
 @pytest.mark.parametrize(("wanted", "names"), _WAYS)
-def test_wherever_it_is_killed_the_next_run_ends_it(wanted: Wanted, names: list[str]) -> None:
+def test_wherever_it_is_killed_the_next_run_ends_it(
+    wanted: SnapshotRequest, names: list[str]
+) -> None:
     before = _facts()
     steps = plan.plan(before, wanted).steps
     assert steps
@@ -86,7 +90,7 @@ def test_wherever_it_is_killed_the_next_run_ends_it(wanted: Wanted, names: list[
 
 def test_what_came_from_the_one_that_goes_comes_from_the_one_before_it() -> None:
     before = _facts(current="theirs")
-    end = predict(before, plan.plan(before, Wanted("theirs", "absent")).steps)
+    end = predict(before, plan.plan(before, SnapshotRequest("theirs", "absent")).steps)
     assert {one.name: one.parent for one in end.snapshots} == {
         "one": None,
         "two": "one",
@@ -96,14 +100,14 @@ def test_what_came_from_the_one_that_goes_comes_from_the_one_before_it() -> None
 
 
 def test_going_back_is_done_whenever_it_is_asked_for() -> None:
-    wanted, before = Wanted("three", "reverted"), _facts(current="two")
+    wanted, before = SnapshotRequest("three", "reverted"), _facts(current="two")
     steps = plan.plan(before, wanted).steps
     assert [step.kind for step in steps] == ["Revert"]
     end = predict(before, steps)
     assert (end.current, end.state, end.active) == ("three", "running", True)
     assert plan.plan(end, wanted).steps
     alone = _facts(snapshots=(_TREE[0],), current="one")
-    assert plan.plan(alone, Wanted("one", "reverted")).steps
+    assert plan.plan(alone, SnapshotRequest("one", "reverted")).steps
 
 
 def test_what_the_vm_owns_is_noted_before_going_back() -> None:
@@ -111,7 +115,7 @@ def test_what_the_vm_owns_is_noted_before_going_back() -> None:
     owner = Owner("boot", 7, 1, "r")
     then = Metadata(request='{"memory":1}', phase="creating", owner=owner, tags=("then",))
     before = _facts(snapshots=(_snapshot("one", 1, stored=then),), current="one")
-    wanted = Wanted("one", "reverted")
+    wanted = SnapshotRequest("one", "reverted")
     steps = plan.plan(before, wanted).steps
     assert [step.kind for step in steps] == ["Record", "Revert"]
     end = predict(before, steps)
@@ -138,9 +142,13 @@ def test_an_adopted_vm_stays_adopted(
     assert plan.stored_after(now, then) == after
 
 
-_NEW, _BACK, _GONE = Wanted("new"), Wanted("one", "reverted"), Wanted("one", "absent")
+_NEW, _BACK, _GONE = (
+    SnapshotRequest("new"),
+    SnapshotRequest("one", "reverted"),
+    SnapshotRequest("one", "absent"),
+)
 _EXTERNAL = (_snapshot("one", 1, kind="external", ours=False),)
-_OTHER = Disk("vdb", "/p/b.qcow2")
+_OTHER = SnapshotDisk("vdb", "/p/b.qcow2")
 
 
 @pytest.mark.parametrize(
@@ -149,7 +157,7 @@ _OTHER = Disk("vdb", "/p/b.qcow2")
         (_NEW, {"stored": Metadata(phase="migrating")}, "in phase migrating"),
         (_BACK, {"stored": Metadata(phase="migrating")}, "in phase migrating"),
         (_GONE, {"stored": Metadata(phase="migrating")}, "in phase migrating"),
-        (Wanted("one", keep=1), {"stored": Metadata(phase="purging")}, "in phase purging"),
+        (SnapshotRequest("one", keep=1), {"stored": Metadata(phase="purging")}, "in phase purging"),
         (_NEW, {"persistent": False}, "transient"),
         (_NEW, {"managed_save": True}, "managedsave-remove a"),
         (_BACK, {"managed_save": True}, "managedsave-remove a"),
@@ -172,7 +180,7 @@ _OTHER = Disk("vdb", "/p/b.qcow2")
         (_BACK, {"disks": ()}, "can only be deleted"),
     ],
 )
-def test_refusals(wanted: Wanted, change: dict[str, t.Any], words: str) -> None:
+def test_refusals(wanted: SnapshotRequest, change: dict[str, t.Any], words: str) -> None:
     found = plan.plan(_facts(**change), wanted)
     assert not found.steps
     assert words in "; ".join(found.refusals)
@@ -180,9 +188,9 @@ def test_refusals(wanted: Wanted, change: dict[str, t.Any], words: str) -> None:
 
 def test_what_is_there_already_and_what_is_gone_asks_for_nothing() -> None:
     busy = _facts(stored=Metadata(phase="migrating"))
-    for wanted in (Wanted("one"), Wanted("one", keep=3)):
+    for wanted in (SnapshotRequest("one"), SnapshotRequest("one", keep=3)):
         assert plan.plan(busy, wanted) == plan.Plan()
-    assert plan.plan(_facts(), Wanted("never", "absent")).steps == ()
+    assert plan.plan(_facts(), SnapshotRequest("never", "absent")).steps == ()
     plenty = _facts(active=True, state="running", memory_mib=512, free_mib=577)
     assert plan.plan(plenty, _NEW).steps[0].text == "take snapshot new with its memory"
 
@@ -207,14 +215,14 @@ _ASKED = {"children": False, "keep": None, "disk_only": False, "quiesce": "auto"
 )
 def test_what_cannot_be_meant(given: dict[str, t.Any], words: str) -> None:
     asked = {**_ASKED, "snapshot": "a", "state": "present"}
-    assert options.wanted_of(asked) == Wanted("a")
+    assert options.wanted_of(asked) == SnapshotRequest("a")
     with pytest.raises(SpecError, match=words):
         options.wanted_of({**asked, **given})
 
 
 def test_snapshots_of_others_may_have_any_name() -> None:
     asked = {**_ASKED, "snapshot": "a b", "state": "reverted"}
-    assert options.wanted_of(asked) == Wanted("a b", "reverted")
+    assert options.wanted_of(asked) == SnapshotRequest("a b", "reverted")
 
 
 def _seen(**hosts: t.Any) -> decision.Fleet:
@@ -281,14 +289,14 @@ _SHAPES: dict[str, t.Callable[[int], list[Snapshot]]] = {
         dataclasses.replace(one, parent=None) for one in _SHAPES["chain"](count)
     ],
 }
-_USES: dict[str, t.Callable[[Facts], object]] = {
+_USES: dict[str, t.Callable[[SnapshotFacts], object]] = {
     "sorted": lambda facts: ordered(facts.snapshots),
     "descendants": lambda facts: below(facts, facts.snapshots[0].name),
     "of one kind": lambda facts: facts.of_kind(INTERNAL),
     "removed with its children": lambda facts: plan.plan(
-        facts, Wanted(facts.snapshots[0].name, ABSENT, children=True)
+        facts, SnapshotRequest(facts.snapshots[0].name, ABSENT, children=True)
     ),
-    "kept": lambda facts: plan.plan(facts, Wanted(facts.snapshots[0].name, keep=1)),
+    "kept": lambda facts: plan.plan(facts, SnapshotRequest(facts.snapshots[0].name, keep=1)),
 }
 
 

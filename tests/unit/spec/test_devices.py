@@ -17,20 +17,20 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.devices imp
     disk_from,
     nic_from,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.profiles import Entry
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.profiles import WrittenDevice
 
 MAC = "52:54:00:12:34:56"
 
 
 def disk(**options: t.Any) -> tuple[Disk, list[Problem]]:
     problems: list[Problem] = []
-    found = disk_from(Entry("d", options, "p"), problems, pool="default", overlay=True)
+    found = disk_from(WrittenDevice("d", options, "p"), problems, pool="default", overlay=True)
     return found, problems
 
 
 def nic(**options: t.Any) -> tuple[Nic, list[Problem]]:
     problems: list[Problem] = []
-    return nic_from(Entry("eth0", options, "p"), problems, fleet="f", vm="v"), problems
+    return nic_from(WrittenDevice("eth0", options, "p"), problems, fleet="f", vm="v"), problems
 
 
 DISKS: list[tuple[dict[str, t.Any], dict[str, t.Any]]] = [

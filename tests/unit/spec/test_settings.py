@@ -115,15 +115,15 @@ def test_a_row_is_written_instead_of_what_stands_there() -> None:
     element = _lxml.parse("<disk><driver cache='none' io='native'/><serial>a</serial></disk>", "x")
     disk = types.SimpleNamespace(cache="writeback", io=None, serial="b")
     for row in (
-        settings_devices.Disk.cache,
-        settings_devices.Disk.io,
-        settings_devices.Disk.serial,
+        settings_devices.DiskSettings.cache,
+        settings_devices.DiskSettings.io,
+        settings_devices.DiskSettings.serial,
     ):
         row.rewrite(element, disk)
     expected = '<disk><driver cache="writeback"/><serial>b</serial></disk>'
     assert _lxml.tostring(element).replace("\n", "").replace("  ", "") == expected
     nic = _lxml.parse("<interface><link state='down'/></interface>", "x")
-    settings_devices.Nic.link.rewrite(nic, types.SimpleNamespace(link=True))
+    settings_devices.NicSettings.link.rewrite(nic, types.SimpleNamespace(link=True))
     assert len(nic) == 0, "an element that holds nothing any more is gone"
 
 

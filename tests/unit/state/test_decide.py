@@ -19,7 +19,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.decide imp
     report,
     tell,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.plan import Wanted
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.plan import StateRequest
 
 
 def look(*names: str, groups: tuple[str, ...] = ()) -> dict[str, t.Any]:
@@ -31,7 +31,7 @@ def look(*names: str, groups: tuple[str, ...] = ()) -> dict[str, t.Any]:
     }
 
 
-UP = Wanted("running")
+UP = StateRequest("running")
 SILENT = {"unreachable": True, "msg": "ssh: no route"}
 
 
@@ -135,8 +135,8 @@ def test_the_rounds_go_over_all_hypervisors() -> None:
     assert found.shares == {"hv1": ["web1", "db1", "other"], "hv2": ["web2", "first"]}
     up = [{"hv2": ["first"]}, {"hv1": ["db1"]}, {"hv1": ["web1"], "hv2": ["web2"]}]
     assert found.rounds == [*up, {"hv1": ["other"]}]
-    assert decide(names, [], fleet_seen, Wanted("shutoff")).rounds == found.rounds[::-1]
-    assert decide(names, [], fleet_seen, Wanted(autostart=True)).rounds == [found.shares]
+    assert decide(names, [], fleet_seen, StateRequest("shutoff")).rounds == found.rounds[::-1]
+    assert decide(names, [], fleet_seen, StateRequest(autostart=True)).rounds == [found.shares]
 
 
 def test_after_a_failure_no_further_round_is_begun_and_each_name_is_told() -> None:

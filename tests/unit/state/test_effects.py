@@ -18,7 +18,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_con
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.metadata import NAMESPACE
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import effects as state
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.plan import Wanted
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.plan import StateRequest
 
 # Numbers of virDomainState, which the test driver takes in its own namespace
 _RUN = {"running": 1, "paused": 3, "shutoff": 5, "crashed": 6}
@@ -47,7 +47,7 @@ def connection(tmp_path: Path) -> Iterator[Connection]:
 
 
 def bring(connection: Connection, name: str, *, check: bool = False, **wanted: t.Any) -> t.Any:
-    result = state.run(connection, [name], Wanted(**wanted), check=check)
+    result = state.run(connection, [name], StateRequest(**wanted), check=check)
     return {**result, **result["vms"][0]}
 
 
@@ -87,7 +87,7 @@ def test_autostart(connection: Connection) -> None:
 @pytest.mark.parametrize("check", [True, False])
 def test_none_is_touched_when_one_cannot(connection: Connection, check: bool) -> None:
     names = ["shutoff", "purging"]
-    result = state.run(connection, names, Wanted("running"), check=check)
+    result = state.run(connection, names, StateRequest("running"), check=check)
     assert result["failed"]
     assert "'purging' is in phase purging" in result["msg"]
     assert [vm["failed"] for vm in result["vms"]] == [False, True]
@@ -98,7 +98,7 @@ def test_none_is_touched_when_one_cannot(connection: Connection, check: bool) ->
 
 def test_every_unknown_name_is_named(connection: Connection) -> None:
     with pytest.raises(SpecError) as error:
-        state.run(connection, ["web8", "running", "web9"], Wanted("running"), check=False)
+        state.run(connection, ["web8", "running", "web9"], StateRequest("running"), check=False)
     assert [problem.path for problem in error.value.problems] == ["names", "names"]
     assert "'web8'" in str(error.value)
     assert "'web9'" in str(error.value)
@@ -117,7 +117,9 @@ def test_a_guest_that_does_not_obey(connection: Connection) -> None:
 
 
 def test_several_at_once_each_once(connection: Connection) -> None:
-    result = state.run(connection, ["shutoff", "paused", "shutoff"], Wanted("running"), check=False)
+    result = state.run(
+        connection, ["shutoff", "paused", "shutoff"], StateRequest("running"), check=False
+    )
     assert [(vm["name"], vm["state"]) for vm in result["vms"]] == [
         ("shutoff", "running"),
         ("paused", "running"),
@@ -127,7 +129,7 @@ def test_several_at_once_each_once(connection: Connection) -> None:
 @pytest.mark.parametrize("check", [True, False])
 def test_a_reset_is_a_change_each_time(connection: Connection, check: bool) -> None:
     for _turn in range(2):
-        result = state.run(connection, ["running"], Wanted(reset=True), check=check)
+        result = state.run(connection, ["running"], StateRequest(reset=True), check=check)
         assert result["changed"]
         assert result["vms"][0]["steps"] == ["reset"]
         assert result["vms"][0]["state"] == "running"
@@ -192,29 +194,29 @@ def test_in_order_and_back(ordered: Connection, monkeypatch: pytest.MonkeyPatch)
     did: list[object] = []
     carry_out, names = state._carry_out, ["web1", "any1", "db1"]
 
-    def noted(jobs: t.Sequence[state._Job], wanted: Wanted) -> None:
+    def noted(jobs: t.Sequence[state._StateJob], wanted: StateRequest) -> None:
         did.append([job.name for job in jobs])
         carry_out(jobs, wanted)
 
     monkeypatch.setattr(state, "_carry_out", noted)
     monkeypatch.setattr(state.time, "sleep", did.append)
-    state.run(ordered, names, Wanted("running"), check=True)
+    state.run(ordered, names, StateRequest("running"), check=True)
     assert did == []
-    found = state.run(ordered, names, Wanted("running"), check=False)
+    found = state.run(ordered, names, StateRequest("running"), check=False)
     assert [vm["name"] for vm in t.cast("list[dict[str, t.Any]]", found["vms"])] == names
     assert [one for one in did if one not in (0, 0.25)] == [["db1"], 3, ["web1"], 3, ["any1"]]
     did.clear()
-    assert not state.run(ordered, names, Wanted("running"), check=False, more=True)["changed"]
+    assert not state.run(ordered, names, StateRequest("running"), check=False, more=True)["changed"]
     assert [one for one in did if one not in (0, 0.25)] == [
         ["db1"],
         ["web1"],
         ["any1"],
     ]  # nothing was started
     did.clear()
-    state.run(ordered, names, Wanted("shutoff"), check=False)
+    state.run(ordered, names, StateRequest("shutoff"), check=False)
     assert [one for one in did if one not in (0, 0.25)] == [["any1"], ["web1"], ["db1"]]
     did.clear()
-    state.run(ordered, ["db1"], Wanted("running"), check=False, more=True)
+    state.run(ordered, ["db1"], StateRequest("running"), check=False, more=True)
     assert [one for one in did if one not in (0, 0.25)] == [["db1"], 3]
 
 
@@ -223,14 +225,14 @@ def test_what_comes_after_a_failure_is_left_and_named(
 ) -> None:
     start = state._start
 
-    def broken(job: state._Job, kind: str) -> t.Any:
+    def broken(job: state._StateJob, kind: str) -> t.Any:
         if job.name == "web1":
             raise SpecError("no memory")
         yield from start(job, kind)
 
     monkeypatch.setattr(state, "_start", broken)
     monkeypatch.setattr(state.time, "sleep", lambda _seconds: None)
-    found: t.Any = state.run(ordered, ["any1", "web1", "db1"], Wanted("running"), check=False)
+    found: t.Any = state.run(ordered, ["any1", "web1", "db1"], StateRequest("running"), check=False)
     assert {vm["name"]: (vm["state"], vm["failed"]) for vm in found["vms"]} == {
         "db1": ("running", False),
         "web1": ("shutoff", True),

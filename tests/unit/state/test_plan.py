@@ -17,8 +17,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.steps imp
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.options import require_sound
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.plan import (
-    Facts,
-    Wanted,
+    StateFacts,
+    StateRequest,
     is_reached,
     plan,
 )
@@ -26,18 +26,18 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.plan impor
 ACTIVE = ("running", "blocked", "paused", "shutdown", "pmsuspended", "crashed")
 
 
-def facts(state: str, reason: str = "unknown", **more: t.Any) -> Facts:
+def facts(state: str, reason: str = "unknown", **more: t.Any) -> StateFacts:
     more.setdefault("active", state in ACTIVE)
-    return Facts("web1", state, reason, **more)
+    return StateFacts("web1", state, reason, **more)
 
 
-def kinds(now: Facts, wanted: Wanted) -> list[str]:
+def kinds(now: StateFacts, wanted: StateRequest) -> list[str]:
     found = plan(now, wanted)
     assert not found.refusals
     return [step.kind for step in found.steps]
 
 
-def refused(now: Facts, wanted: Wanted) -> str:
+def refused(now: StateFacts, wanted: StateRequest) -> str:
     found = plan(now, wanted)
     assert not found.steps
     (text,) = found.refusals
@@ -80,9 +80,9 @@ def test_every_state_has_a_way_or_a_reason(
     for wanted, expected in (("running", to_running), ("shutoff", to_off)):
         now = facts(state, reason)
         if isinstance(expected, str):
-            assert expected in refused(now, Wanted(wanted))
+            assert expected in refused(now, StateRequest(wanted))
             continue
-        steps = plan(now, Wanted(wanted)).steps
+        steps = plan(now, StateRequest(wanted)).steps
         assert [step.kind for step in steps] == expected
         assert all(step.text for step in steps)
         assert predict(now, steps).state == (wanted if expected else state)
@@ -97,64 +97,69 @@ def test_the_table_has_every_state_and_every_reason_for_a_pause() -> None:
 
 def test_saved_memory_is_restored_and_never_thrown_away() -> None:
     saved = facts("shutoff", "saved", managed_save=True)
-    steps = plan(saved, Wanted("running")).steps
+    steps = plan(saved, StateRequest("running")).steps
     assert [step.kind for step in steps] == ["restore"]
     assert "saved memory" in steps[0].text
-    assert kinds(saved, Wanted("shutoff")) == []
+    assert kinds(saved, StateRequest("shutoff")) == []
 
 
 def test_autostart_is_left_alone_unless_asked_for() -> None:
     for now in (True, False):
-        assert kinds(facts("running", autostart=now), Wanted("running")) == []
-    assert kinds(facts("running"), Wanted(autostart=True)) == ["autostart"]
-    assert kinds(facts("running", autostart=True), Wanted(autostart=False)) == ["no_autostart"]
-    assert kinds(facts("shutoff"), Wanted("running", autostart=True)) == ["autostart", "start"]
-    assert kinds(facts("paused", autostart=True), Wanted(autostart=True)) == []
+        assert kinds(facts("running", autostart=now), StateRequest("running")) == []
+    assert kinds(facts("running"), StateRequest(autostart=True)) == ["autostart"]
+    assert kinds(facts("running", autostart=True), StateRequest(autostart=False)) == [
+        "no_autostart"
+    ]
+    assert kinds(facts("shutoff"), StateRequest("running", autostart=True)) == [
+        "autostart",
+        "start",
+    ]
+    assert kinds(facts("paused", autostart=True), StateRequest(autostart=True)) == []
 
 
 @pytest.mark.parametrize("phase", ["creating", "migrating", "purging", "of-a-later-version"])
 def test_a_phase_keeps_everybody_away(phase: str) -> None:
     for now, wanted in [
-        (facts("shutoff", phase=phase), Wanted("running")),
-        (facts("running", phase=phase), Wanted("shutoff")),
-        (facts("shutoff", phase=phase), Wanted(autostart=True)),
+        (facts("shutoff", phase=phase), StateRequest("running")),
+        (facts("running", phase=phase), StateRequest("shutoff")),
+        (facts("shutoff", phase=phase), StateRequest(autostart=True)),
     ]:
         assert f"'web1' is in phase {phase}" in refused(now, wanted)
-    assert kinds(facts("running", phase=phase), Wanted("running")) == []
+    assert kinds(facts("running", phase=phase), StateRequest("running")) == []
 
 
 def test_a_transient_domain_is_not_lost() -> None:
     transient = facts("running", persistent=False)
-    assert "would disappear" in refused(transient, Wanted("shutoff"))
-    assert "define it first" in refused(transient, Wanted(autostart=True))
-    assert kinds(facts("paused", "user", persistent=False), Wanted("running")) == ["resume"]
+    assert "would disappear" in refused(transient, StateRequest("shutoff"))
+    assert "define it first" in refused(transient, StateRequest(autostart=True))
+    assert kinds(facts("paused", "user", persistent=False), StateRequest("running")) == ["resume"]
 
 
 def test_a_domain_that_is_gone_is_not_destroyed_again() -> None:
     """Not every driver keeps a process for a crashed domain."""
     gone = facts("crashed", "panicked", active=False)
-    assert kinds(gone, Wanted("running")) == ["start"]
-    assert kinds(gone, Wanted("shutoff")) == []
+    assert kinds(gone, StateRequest("running")) == ["start"]
+    assert kinds(gone, StateRequest("shutoff")) == []
 
 
 def test_steps_say_how_long_and_whether_by_force() -> None:
     running = facts("running")
-    assert plan(running, Wanted("shutoff", shutdown_timeout=90.0)).steps[0].text == (
+    assert plan(running, StateRequest("shutoff", shutdown_timeout=90.0)).steps[0].text == (
         "shut down, within 90 s"
     )
-    assert plan(running, Wanted("shutoff", force=True)).steps[0].text == (
+    assert plan(running, StateRequest("shutoff", force=True)).steps[0].text == (
         "shut down, within 120 s or by force"
     )
 
 
 def test_a_seed_medium_that_has_done_its_work_goes_first() -> None:
     now = facts("running", seed_medium="web1_seed.iso")
-    assert kinds(now, Wanted("shutoff")) == ["seed_medium", "shutdown"]
-    steps = plan(now, Wanted("running")).steps
+    assert kinds(now, StateRequest("shutoff")) == ["seed_medium", "shutdown"]
+    steps = plan(now, StateRequest("running")).steps
     assert [step.text for step in steps] == ["remove the seed medium"]
     assert predict(now, steps) == facts("running")
     assert "in phase migrating" in refused(
-        facts("running", seed_medium="web1_seed.iso", phase="migrating"), Wanted()
+        facts("running", seed_medium="web1_seed.iso", phase="migrating"), StateRequest()
     )
 
 
@@ -167,7 +172,7 @@ def test_whatever_is_left_by_a_kill_leads_there_all_the_same(wanted: str) -> Non
             now = facts(
                 state, reason, managed_save=saved and state == "shutoff", seed_medium="seed.iso"
             )
-            asked = Wanted(wanted, autostart=True)
+            asked = StateRequest(wanted, autostart=True)
             for when, left in interrupted(now, plan(now, asked).steps):
                 again = plan(left, asked)
                 assert not again.refusals, when
@@ -182,14 +187,24 @@ def test_whatever_is_left_by_a_kill_leads_there_all_the_same(wanted: str) -> Non
 
 
 def test_a_reset_is_for_what_runs() -> None:
-    assert kinds(facts("running"), Wanted(reset=True)) == ["reset"]
-    assert predict(facts("running"), plan(facts("running"), Wanted(reset=True)).steps).resets == 1
-    assert kinds(facts("shutoff"), Wanted("running", reset=True)) == ["start"]
-    assert kinds(facts("paused", "user"), Wanted("running", reset=True)) == ["resume", "reset"]
+    assert kinds(facts("running"), StateRequest(reset=True)) == ["reset"]
+    assert (
+        predict(facts("running"), plan(facts("running"), StateRequest(reset=True)).steps).resets
+        == 1
+    )
+    assert kinds(facts("shutoff"), StateRequest("running", reset=True)) == ["start"]
+    assert kinds(facts("paused", "user"), StateRequest("running", reset=True)) == [
+        "resume",
+        "reset",
+    ]
     saved = facts("shutoff", "saved", managed_save=True)
-    assert kinds(saved, Wanted("running", reset=True)) == ["restore", "reset"]
-    assert "only a running domain can be reset" in refused(facts("shutoff"), Wanted(reset=True))
-    assert "in phase purging" in refused(facts("running", phase="purging"), Wanted(reset=True))
+    assert kinds(saved, StateRequest("running", reset=True)) == ["restore", "reset"]
+    assert "only a running domain can be reset" in refused(
+        facts("shutoff"), StateRequest(reset=True)
+    )
+    assert "in phase purging" in refused(
+        facts("running", phase="purging"), StateRequest(reset=True)
+    )
 
 
 # state, reason, steps to paused, steps to saved; text: a part of why not
@@ -248,19 +263,21 @@ def test_memory_is_kept_of_what_has_some(
     for wanted, expected in (("paused", to_paused), ("saved", to_saved)):
         now = facts(state, reason)
         if isinstance(expected, str):
-            assert expected in refused(now, Wanted(wanted))
+            assert expected in refused(now, StateRequest(wanted))
             continue
-        assert kinds(now, Wanted(wanted)) == expected
-        assert is_reached(predict(now, plan(now, Wanted(wanted)).steps), wanted)
+        assert kinds(now, StateRequest(wanted)) == expected
+        assert is_reached(predict(now, plan(now, StateRequest(wanted)).steps), wanted)
 
 
 def test_what_is_saved_stays_so_and_a_transient_domain_is_not_saved() -> None:
-    assert kinds(facts("shutoff", "saved", managed_save=True), Wanted("saved")) == []
-    assert "libvirt saves no memory" in refused(facts("running", persistent=False), Wanted("saved"))
-    assert kinds(facts("running", persistent=False), Wanted("paused")) == ["suspend"]
+    assert kinds(facts("shutoff", "saved", managed_save=True), StateRequest("saved")) == []
+    assert "libvirt saves no memory" in refused(
+        facts("running", persistent=False), StateRequest("saved")
+    )
+    assert kinds(facts("running", persistent=False), StateRequest("paused")) == ["suspend"]
 
 
-REBOOTS: list[tuple[Facts, list[str]]] = [
+REBOOTS: list[tuple[StateFacts, list[str]]] = [
     (facts("running", "booted"), ["shutdown", "boot"]),
     (facts("paused", "user"), ["resume", "shutdown", "boot"]),
     (facts("paused", "shutting_down"), ["await_off", "boot"]),
@@ -272,9 +289,9 @@ REBOOTS: list[tuple[Facts, list[str]]] = [
 
 @pytest.mark.parametrize(("now", "expected"), REBOOTS)
 def test_a_reboot_ends_running_from_wherever_it_was_cut_off(
-    now: Facts, expected: list[str]
+    now: StateFacts, expected: list[str]
 ) -> None:
-    asked = Wanted(reboot=True)
+    asked = StateRequest(reboot=True)
     assert kinds(now, asked) == expected
     for when, left in interrupted(now, plan(now, asked).steps):
         again = plan(left, asked)
@@ -285,15 +302,15 @@ def test_a_reboot_ends_running_from_wherever_it_was_cut_off(
 @pytest.mark.parametrize(
     ("wanted", "part"),
     [
-        (Wanted(), "nothing is requested"),
-        (Wanted("shutoff", reset=True), "reset: this restarts a domain"),
-        (Wanted("saved", reboot=True), "reboot: this shuts a domain down"),
-        (Wanted(reset=True, reboot=True), "and reset does not"),
-        (Wanted("shutoff", shutdown_timeout=-1), "shutdown_timeout: -1 is no time to wait"),
+        (StateRequest(), "nothing is requested"),
+        (StateRequest("shutoff", reset=True), "reset: this restarts a domain"),
+        (StateRequest("saved", reboot=True), "reboot: this shuts a domain down"),
+        (StateRequest(reset=True, reboot=True), "and reset does not"),
+        (StateRequest("shutoff", shutdown_timeout=-1), "shutdown_timeout: -1 is no time to wait"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(wanted: Wanted, part: str) -> None:
+def test_what_cannot_be_meant_is_refused(wanted: StateRequest, part: str) -> None:
     with pytest.raises(PlanRefused, match=part):
         require_sound(wanted)
-    require_sound(Wanted("running", reset=True))
-    require_sound(Wanted("running", reboot=True))
+    require_sound(StateRequest("running", reset=True))
+    require_sound(StateRequest("running", reboot=True))

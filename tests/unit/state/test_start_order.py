@@ -9,7 +9,10 @@ from __future__ import annotations
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import plan as state_plan
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import start_order
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.plan import Facts, Wanted
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.plan import (
+    StateFacts,
+    StateRequest,
+)
 
 _ORDERS = {"web1": 20, "db1": 10, "any1": None, "web2": 20, "first": 0}
 _UP = [["first"], ["db1"], ["web1", "web2"], ["any1"]]
@@ -18,17 +21,17 @@ _UP = [["first"], ["db1"], ["web1", "web2"], ["any1"]]
 @pytest.mark.parametrize(
     ("wanted", "rounds"),
     [
-        (Wanted("running"), _UP),
-        (Wanted(reboot=True), _UP),
-        (Wanted("running", reset=True), _UP),
-        (Wanted("shutoff"), _UP[::-1]),
-        (Wanted("saved"), _UP[::-1]),
-        (Wanted("paused"), _UP[::-1]),
-        (Wanted(autostart=True), [list(_ORDERS)]),
-        (Wanted(reset=True), [list(_ORDERS)]),
+        (StateRequest("running"), _UP),
+        (StateRequest(reboot=True), _UP),
+        (StateRequest("running", reset=True), _UP),
+        (StateRequest("shutoff"), _UP[::-1]),
+        (StateRequest("saved"), _UP[::-1]),
+        (StateRequest("paused"), _UP[::-1]),
+        (StateRequest(autostart=True), [list(_ORDERS)]),
+        (StateRequest(reset=True), [list(_ORDERS)]),
     ],
 )
-def test_rounds(wanted: Wanted, rounds: list[list[str]]) -> None:
+def test_rounds(wanted: StateRequest, rounds: list[list[str]]) -> None:
     assert start_order.rounds(list(_ORDERS), _ORDERS.__getitem__, wanted) == rounds
     assert start_order.rounds([], _ORDERS.__getitem__, wanted) == []
 
@@ -36,20 +39,22 @@ def test_rounds(wanted: Wanted, rounds: list[list[str]]) -> None:
 @pytest.mark.parametrize(
     ("facts", "wanted", "seconds"),
     [
-        (Facts("a", "shutoff", delay=7), Wanted("running"), 7),
-        (Facts("a", "shutoff", managed_save=True, delay=7), Wanted("running"), 7),
-        (Facts("a", "crashed", active=True, delay=7), Wanted("running"), 7),
-        (Facts("a", "running", active=True, delay=7), Wanted(reboot=True), 7),
-        (Facts("a", "running", active=True, delay=7), Wanted("running"), 0),
-        (Facts("a", "paused", "user", active=True, delay=7), Wanted("running"), 0),
-        (Facts("a", "running", active=True, delay=7), Wanted("shutoff"), 0),
+        (StateFacts("a", "shutoff", delay=7), StateRequest("running"), 7),
+        (StateFacts("a", "shutoff", managed_save=True, delay=7), StateRequest("running"), 7),
+        (StateFacts("a", "crashed", active=True, delay=7), StateRequest("running"), 7),
+        (StateFacts("a", "running", active=True, delay=7), StateRequest(reboot=True), 7),
+        (StateFacts("a", "running", active=True, delay=7), StateRequest("running"), 0),
+        (StateFacts("a", "paused", "user", active=True, delay=7), StateRequest("running"), 0),
+        (StateFacts("a", "running", active=True, delay=7), StateRequest("shutoff"), 0),
     ],
 )
-def test_only_what_was_started_is_waited_for(facts: Facts, wanted: Wanted, seconds: int) -> None:
+def test_only_what_was_started_is_waited_for(
+    facts: StateFacts, wanted: StateRequest, seconds: int
+) -> None:
     plan = state_plan.plan(facts, wanted)
     assert not plan.refusals
-    other = Facts("b", "shutoff", delay=3)
+    other = StateFacts("b", "shutoff", delay=3)
     assert start_order.delay([(facts, plan)]) == seconds
-    both = [(facts, plan), (other, state_plan.plan(other, Wanted("running")))]
+    both = [(facts, plan), (other, state_plan.plan(other, StateRequest("running")))]
     assert start_order.delay(both) == max(seconds, 3)
     assert start_order.delay([]) == 0

@@ -28,9 +28,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.effects_
     why_stays,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.read_file_users import (
+    FileUser,
     PoolPlace,
     References,
-    User,
 )
 
 UUID = "6f3a0d4c-0c57-4f3e-9f0e-0d6d5c1f2a3b"
@@ -43,13 +43,13 @@ class Folder:
         self.path = path
         self.file = path / "web1_system.qcow2"
         self.shared = False
-        self.users: list[User] = []
+        self.users: list[FileUser] = []
 
     def stays(self, made: str, role: str = "disk", **more: t.Any) -> str | None:
         """Why it stays, if it was noted to be ``made`` so."""
         place = PoolPlace("default", "dir", str(self.path), True, None, self.shared, None)
         references = References({"default": place})
-        for user in (User("used by domain 'web1'", UUID), *self.users):
+        for user in (FileUser("used by domain 'web1'", UUID), *self.users):
             references.add(str(self.file), user)
         volume = OwnVolume("default", self.file.name, str(self.file), "system", role, made)
         found = why_stays(volume, UUID, references, **more)
@@ -162,10 +162,10 @@ def test_a_seed_medium_has_the_uuid_of_its_vm_on_it(folder: Folder, made: str) -
 def test_whoever_names_it_keeps_it(folder: Folder) -> None:
     folder.file.write_bytes(b"content")
     noted = identity.of_file(str(folder.file))
-    folder.users.append(User("used by domain 'theirs'", "another"))
+    folder.users.append(FileUser("used by domain 'theirs'", "another"))
     for made, proven in ((noted, False), (noted, True), (BEGUN, False), (MADE, True)):
         assert folder.stays(made, proven=proven) == "used by domain 'theirs'"
-    folder.users[:] = [User("backs /pool/clone", None, "/pool/clone")]
+    folder.users[:] = [FileUser("backs /pool/clone", None, "/pool/clone")]
     assert folder.stays(noted, proven=True) == "backs /pool/clone"
 
 

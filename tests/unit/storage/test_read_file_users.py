@@ -20,11 +20,13 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_con
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage import (
     read_file_users as ownership,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.file_references import Named
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.file_references import (
+    NamedFiles,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.read_file_users import (
+    FileUser,
     PoolPlace,
     References,
-    User,
     is_locked,
 )
 
@@ -56,7 +58,7 @@ def test_a_file_by_all_its_names(tmp_path: Path) -> None:
     (tmp_path / "hard").hardlink_to(real)
     other = tmp_path / "other"
     other.write_bytes(b"")
-    user = User("used by domain 'a'", "u")
+    user = FileUser("used by domain 'a'", "u")
     found = References({})
     found.add(str(tmp_path / "link"), user)
     for name in ("real", "link", "hard"):
@@ -103,8 +105,8 @@ def scanned(folder: Path, *disks: tuple[str, str | None]) -> References:
     """All that is found of a pool at ``folder``, of which a domain has ``disks`` attached."""
     found = References({"p": PoolPlace("p", "dir", str(folder), True, None, False, None)})
     paths = frozenset((str(folder / name), kind) for name, kind in disks)
-    named = Named(frozenset(path for path, _kind in paths), frozenset(), paths)
-    ownership._scan(found, [(named, User("used by domain 'evil'", "u"))], [])
+    named = NamedFiles(frozenset(path for path, _kind in paths), frozenset(), paths)
+    ownership._scan(found, [(named, FileUser("used by domain 'evil'", "u"))], [])
     return found
 
 
@@ -190,10 +192,10 @@ def test_this_machines_folder_is_its_own(tmp_path: Path) -> None:
 
 def test_only_where_the_files_are() -> None:
     from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import effects as purge
-    from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.plan import Options
+    from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.plan import PurgeOptions
 
     with (
         connect("test:///default", 10) as connection,
         pytest.raises(PlanRefused, match="run this on the hypervisor itself"),
     ):
-        purge.run(connection, ["test"], purge.Settings(Options()), check=True)
+        purge.run(connection, ["test"], purge.PurgeSettings(PurgeOptions()), check=True)

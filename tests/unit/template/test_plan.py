@@ -17,17 +17,17 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.template import 
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.template.plan import (
     Abort,
     Copy,
-    Disk,
-    Facts,
     Publish,
     Remove,
     Reset,
-    Wanted,
+    TemplateDisk,
+    TemplateFacts,
+    TemplateRequest,
 )
 
-_DISKS = (Disk("vda", "/p/a.qcow2", "qcow2"), Disk("vdb", "/p/b.raw", "raw"))
-_FACTS = Facts("web1", disks=_DISKS, targets=("vda", "vdb"))
-_WANTED = Wanted(template_plan.image_names("golden", _DISKS))
+_DISKS = (TemplateDisk("vda", "/p/a.qcow2", "qcow2"), TemplateDisk("vdb", "/p/b.raw", "raw"))
+_FACTS = TemplateFacts("web1", disks=_DISKS, targets=("vda", "vdb"))
+_WANTED = TemplateRequest(template_plan.image_names("golden", _DISKS))
 
 
 def test_the_first_disk_has_the_name_that_is_asked_for() -> None:
@@ -72,9 +72,13 @@ def test_killed_anywhere_the_next_ends_it(active: bool) -> None:
     [
         ({"phase": "creating"}, {}, "phase creating"),
         ({"job": "bounded", "active": True}, {}, "a libvirt job running (bounded)"),
-        ({"disks": (Disk("vda", None, "raw"),)}, {}, "neither a file nor a device"),
-        ({"disks": (Disk("vda", "/a", "vmdk"),)}, {}, "vmdk"),
-        ({"disks": (Disk("vda", "/a", "raw", shareable=True),)}, {}, "shared with other VMs"),
+        ({"disks": (TemplateDisk("vda", None, "raw"),)}, {}, "neither a file nor a device"),
+        ({"disks": (TemplateDisk("vda", "/a", "vmdk"),)}, {}, "vmdk"),
+        (
+            {"disks": (TemplateDisk("vda", "/a", "raw", shareable=True),)},
+            {},
+            "shared with other VMs",
+        ),
         ({"disks": ()}, {}, "no disk that can be copied"),
         ({"disks": ()}, {"disk": "vdz"}, "it has: vda, vdb"),
         ({"active": True}, {"quiesce": "always"}, "not connected"),

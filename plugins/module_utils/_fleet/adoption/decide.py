@@ -30,7 +30,7 @@ Fleet = located.Fleet[AdoptLook]
 
 
 @dataclass
-class Decision:
+class AdoptionDecision:
     """The names that each hypervisor adopts, those that are refused with why, and the ids of
     pools that several hypervisors have."""
 
@@ -52,7 +52,7 @@ def decide(
     seen: Fleet,
     hypervisors: t.Collection[str],
     defaults: Defaults,
-) -> Decision:
+) -> AdoptionDecision:
     """Which VMs are adopted; raises PlanRefused if that cannot be determined.
 
     ``host`` is the only hypervisor whose VMs are meant, ``hypervisors`` are names that no VM may
@@ -70,7 +70,7 @@ def decide(
         raise PlanRefused(
             f"vm_host: {host!r} is no hypervisor of this play; there are: {', '.join(seen.answers)}"
         )
-    decision = Decision(shared_ids=_shared_ids(seen))
+    decision = AdoptionDecision(shared_ids=_shared_ids(seen))
     taken = {name.lower() for name in hypervisors}
     everybody = [
         (where, vm) for where, answer in seen.answers.items() for vm in answer.get("defined") or ()
@@ -159,7 +159,7 @@ def _unread(vm: AdoptableVm, defaults: Defaults) -> list[str]:
     return [f"{one.path}: {one.message}" for one in problems]
 
 
-def specifications(decision: Decision, seen: Fleet) -> list[Mapping[str, object]]:
+def specifications(decision: AdoptionDecision, seen: Fleet) -> list[Mapping[str, object]]:
     """Those of the VMs that are adopted, by name, as :func:`report` has them."""
     by_name = {
         vm["name"]: vm["specification"]

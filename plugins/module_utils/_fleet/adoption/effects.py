@@ -37,7 +37,7 @@ from ..storage.read_file_users import PoolPlace, References
 from . import export as described
 from . import plan as adopt_plan
 from .facts import AdoptLook
-from .plan import Adopt, Disk, Facts, Kept, Options
+from .plan import Adopt, AdoptionDisk, AdoptionFacts, AdoptionOptions, Kept
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
@@ -56,7 +56,7 @@ class _HostFacts:
 
 
 @dataclass
-class _Job(verb.Job[Facts]):
+class _AdoptionJob(verb.Job[AdoptionFacts]):
     """One domain, the disks that become its own, and those that do not."""
 
     own: list[OwnVolume]
@@ -91,13 +91,18 @@ class _Job(verb.Job[Facts]):
 
 
 def run(
-    connection: Connection, names: t.Sequence[str], pool: str, options: Options, *, check: bool
+    connection: Connection,
+    names: t.Sequence[str],
+    pool: str,
+    options: AdoptionOptions,
+    *,
+    check: bool,
 ) -> dict[str, object]:
     """Adopt ``names``, or without any all candidates; the module's result."""
     require_named(names)
     _require_local(connection)
 
-    def planned() -> list[_Job]:
+    def planned() -> list[_AdoptionJob]:
         host_facts = _host_facts(connection, pool, options)
         return [_plan(connection, dom, host_facts, options) for dom in _meant(connection, names)]
 
@@ -108,7 +113,7 @@ def look(connection: Connection, names: t.Sequence[str], pool: str) -> AdoptLook
     """The selected domains with their specifications, and what other hypervisors must know of this
     one. Changes nothing."""
     _require_local(connection)
-    options = Options()
+    options = AdoptionOptions()
     host_facts = _host_facts(connection, pool, options)
     known = [dom for dom in _listed(connection) if not names or str(dom.name()) in names]
     jobs = [
@@ -160,7 +165,7 @@ def _meant(connection: Connection, names: t.Sequence[str]) -> list[VirDomain]:
     ]
 
 
-def _host_facts(connection: Connection, pool: str, options: Options) -> _HostFacts:
+def _host_facts(connection: Connection, pool: str, options: AdoptionOptions) -> _HostFacts:
     capabilities = host_info.capabilities(
         connection.call("read capabilities", connection.conn.getCapabilities)
     )
@@ -170,13 +175,15 @@ def _host_facts(connection: Connection, pool: str, options: Options) -> _HostFac
     return _HostFacts(described.Host(str(capabilities["arch"]), kind, pool), pools, references)
 
 
-def _plan(connection: Connection, dom: VirDomain, host_facts: _HostFacts, options: Options) -> _Job:
+def _plan(
+    connection: Connection, dom: VirDomain, host_facts: _HostFacts, options: AdoptionOptions
+) -> _AdoptionJob:
     facts = _read(connection, dom, host_facts)
     plan, disks = adopt_plan.plan(facts, options), adopt_plan.sort_disks(facts, options)
-    return _Job(connection, facts.name, facts.uuid, facts, plan, *disks)
+    return _AdoptionJob(connection, facts.name, facts.uuid, facts, plan, *disks)
 
 
-def _read(connection: Connection, dom: VirDomain, host_facts: _HostFacts) -> Facts:
+def _read(connection: Connection, dom: VirDomain, host_facts: _HostFacts) -> AdoptionFacts:
     name = str(dom.name())
 
     def ask() -> tuple[str, str, bool, bool, int, int]:
@@ -205,7 +212,7 @@ def _read(connection: Connection, dom: VirDomain, host_facts: _HostFacts) -> Fac
         pools=_pools(disks, host_facts.pools),
     )
     uuid = str(dom.UUIDString())
-    return Facts(
+    return AdoptionFacts(
         name=name,
         uuid=uuid,
         persistent=persistent,
@@ -248,20 +255,22 @@ def _pools(disks: t.Sequence[DiskEntry], pools: Mapping[str, PoolPlace]) -> dict
     return deadline.call(look, seconds=_LOOK_SECONDS, what="look for the disks' pools")
 
 
-def _disks(disks: t.Sequence[DiskEntry], uuid: str, references: References) -> tuple[Disk, ...]:
-    def look() -> tuple[Disk, ...]:
+def _disks(
+    disks: t.Sequence[DiskEntry], uuid: str, references: References
+) -> tuple[AdoptionDisk, ...]:
+    def look() -> tuple[AdoptionDisk, ...]:
         return tuple(_disk(disk, uuid, references) for disk in disks if disk["source"])
 
     return deadline.call(look, seconds=_LOOK_SECONDS, what="look at the disks")
 
 
-def _disk(entry: DiskEntry, uuid: str, references: References) -> Disk:
+def _disk(entry: DiskEntry, uuid: str, references: References) -> AdoptionDisk:
     path = str(entry["source"])
     if entry["type"] != "file" or not path.startswith("/"):
-        return Disk(str(entry["target"]), None, entry["device"])
+        return AdoptionDisk(str(entry["target"]), None, entry["device"])
     pool = ownership.pool_of(path, references.pools)
     kind, links = _kind(path)
-    return Disk(
+    return AdoptionDisk(
         target=str(entry["target"]),
         path=path,
         device=entry["device"],
@@ -289,7 +298,7 @@ def _kind(path: str) -> tuple[str, int]:
     return "file" if stat.S_ISREG(status.st_mode) else "other", status.st_nlink
 
 
-def _adopt(job: _Job, adopt: Adopt) -> None:
+def _adopt(job: _AdoptionJob, adopt: Adopt) -> None:
     """Write the planned metadata, if the domain's are still those that the plan was based on."""
     connection, facts = job.connection, job.facts
     with owners.host_lock():
@@ -303,4 +312,4 @@ def _adopt(job: _Job, adopt: Adopt) -> None:
         lookup.write_metadata(connection, dom, adopt.ours, flags)
 
 
-_ACTIONS = verb.Actions[_Job]().on(Adopt, _adopt)
+_ACTIONS = verb.Actions[_AdoptionJob]().on(Adopt, _adopt)

@@ -23,7 +23,7 @@ _INCOMING = ("migration", "starting up")
 
 
 @dataclass(frozen=True)
-class Disk:
+class AdoptionDisk:
     """A disk of the domain on its storage; ``pool`` is the one whose directory it is in.
 
     ``kind`` is file, link, absent or other; ``users`` describe what else refers to it.
@@ -46,7 +46,7 @@ class Disk:
 
 
 @dataclass(frozen=True)
-class Facts:
+class AdoptionFacts:
     """A domain; ``stored`` is our metadata in its definition, ``live`` that of the running VM.
 
     ``disks`` are read only if they will become its own.
@@ -63,11 +63,11 @@ class Facts:
     description: Description
     holder: Holder | None = None  # of the lease, if it is alive
     job: str | None = None
-    disks: tuple[Disk, ...] = ()
+    disks: tuple[AdoptionDisk, ...] = ()
 
 
 @dataclass(frozen=True)
-class Options:
+class AdoptionOptions:
     """``disks``: they become the VMs' own. ``shared_ids`` are ids of pools that other hypervisors
     have too."""
 
@@ -96,7 +96,7 @@ def is_candidate(stored: Metadata | None) -> bool:
     return stored is None or not stored.made_here or stored.adopted is not None
 
 
-def plan(facts: Facts, options: Options) -> Plan[Facts]:
+def plan(facts: AdoptionFacts, options: AdoptionOptions) -> Plan[AdoptionFacts]:
     """The steps that adopt the domain."""
     refusals = _refusals(facts)
     if refusals:
@@ -107,20 +107,20 @@ def plan(facts: Facts, options: Options) -> Plan[Facts]:
     if facts.stored == ours and (not facts.active or facts.live == ours):
         return Plan()
 
-    def both(before: Facts) -> Facts:
+    def both(before: AdoptionFacts) -> AdoptionFacts:
         return live(stored(before))
 
-    def stored(before: Facts) -> Facts:
+    def stored(before: AdoptionFacts) -> AdoptionFacts:
         return dataclasses.replace(before, stored=ours)
 
-    def live(before: Facts) -> Facts:
+    def live(before: AdoptionFacts) -> AdoptionFacts:
         return dataclasses.replace(before, live=ours) if before.active else before
 
     torn = (stored, live) if facts.active else ()
     return Plan((step_for(Adopt(ours), f"adopt {facts.name}", both, torn),))
 
 
-def wanted(facts: Facts, options: Options) -> Metadata:
+def wanted(facts: AdoptionFacts, options: AdoptionOptions) -> Metadata:
     """The domain's metadata once it is adopted; disks that it owns remain its own."""
     before = facts.stored or Metadata()
     taken, _kept = sort_disks(facts, options)
@@ -134,7 +134,9 @@ def wanted(facts: Facts, options: Options) -> Metadata:
     )
 
 
-def sort_disks(facts: Facts, options: Options) -> tuple[list[OwnVolume], list[Kept]]:
+def sort_disks(
+    facts: AdoptionFacts, options: AdoptionOptions
+) -> tuple[list[OwnVolume], list[Kept]]:
     """The disks that become the VM's own, and those that do not."""
     taken: list[OwnVolume] = []
     kept: list[Kept] = []
@@ -152,7 +154,7 @@ def sort_disks(facts: Facts, options: Options) -> tuple[list[OwnVolume], list[Ke
     return taken, kept
 
 
-def _why_not(disk: Disk, facts: Facts, options: Options) -> str | None:
+def _why_not(disk: AdoptionDisk, facts: AdoptionFacts, options: AdoptionOptions) -> str | None:
     if disk.path is None or not disk.path.startswith("/"):
         return "not a file of this hypervisor"
     if disk.kind != "file":
@@ -177,7 +179,7 @@ def _why_not(disk: Disk, facts: Facts, options: Options) -> str | None:
     return None
 
 
-def _refusals(facts: Facts) -> list[str]:
+def _refusals(facts: AdoptionFacts) -> list[str]:
     name, stored = facts.name, facts.stored
     problems = metadata_problems(name, stored, facts.live)
     if stored is not None and stored.phase is not None and not problems:

@@ -40,7 +40,7 @@ _FIRST = {
 
 
 @dataclass(frozen=True)
-class File:
+class KeyFile:
     """A file below ``/etc/pki`` and in each version, with its kind and content."""
 
     path: str
@@ -59,22 +59,22 @@ class File:
 
 
 FILES = (
-    File("CA/cacert.pem", "control", CA),
-    File("CA/cacrl.pem", "control", CRL),
-    File("libvirt/servercert.pem", "control", CERTIFICATE),
-    File("libvirt/clientcert.pem", "control", CERTIFICATE),
-    File("libvirt/private/serverkey.pem", "control", KEY),
-    File("libvirt/private/clientkey.pem", "control", KEY),
-    File("qemu/ca-cert.pem", "data", CA),
-    File("qemu/ca-crl.pem", "data", CRL),
-    File("qemu/server-cert.pem", "data", CERTIFICATE),
-    File("qemu/client-cert.pem", "data", CERTIFICATE),
-    File("qemu/server-key.pem", "data", KEY),
-    File("qemu/client-key.pem", "data", KEY),
-    File("libvirt-vnc/ca-cert.pem", "data", CA),
-    File("libvirt-vnc/ca-crl.pem", "data", CRL),
-    File("libvirt-vnc/server-cert.pem", "data", CERTIFICATE),
-    File("libvirt-vnc/server-key.pem", "data", KEY),
+    KeyFile("CA/cacert.pem", "control", CA),
+    KeyFile("CA/cacrl.pem", "control", CRL),
+    KeyFile("libvirt/servercert.pem", "control", CERTIFICATE),
+    KeyFile("libvirt/clientcert.pem", "control", CERTIFICATE),
+    KeyFile("libvirt/private/serverkey.pem", "control", KEY),
+    KeyFile("libvirt/private/clientkey.pem", "control", KEY),
+    KeyFile("qemu/ca-cert.pem", "data", CA),
+    KeyFile("qemu/ca-crl.pem", "data", CRL),
+    KeyFile("qemu/server-cert.pem", "data", CERTIFICATE),
+    KeyFile("qemu/client-cert.pem", "data", CERTIFICATE),
+    KeyFile("qemu/server-key.pem", "data", KEY),
+    KeyFile("qemu/client-key.pem", "data", KEY),
+    KeyFile("libvirt-vnc/ca-cert.pem", "data", CA),
+    KeyFile("libvirt-vnc/ca-crl.pem", "data", CRL),
+    KeyFile("libvirt-vnc/server-cert.pem", "data", CERTIFICATE),
+    KeyFile("libvirt-vnc/server-key.pem", "data", KEY),
 )
 # Folders of a version with their modes, also used for folders missing in /etc/pki
 FOLDERS = (
@@ -91,7 +91,7 @@ def first(kind: str, content: str) -> str:
     return _FIRST[kind][content]
 
 
-def alike(kind: str, content: str) -> tuple[File, ...]:
+def alike(kind: str, content: str) -> tuple[KeyFile, ...]:
     """All files with the same content."""
     return tuple(file for file in FILES if (file.kind, file.content) == (kind, content))
 

@@ -21,7 +21,7 @@ from . import effects_journal as journal
 from . import plan as bridge_plan
 from . import read_session as bridge_session
 from .read import gather, network
-from .types import Entry, File, Plan, Wanted
+from .types import BridgeEntry, BridgePlan, FileChange, RequestedBridge
 
 if t.TYPE_CHECKING:
     from ..base.results import Diff
@@ -54,7 +54,7 @@ class Begun(Pending):
     """What was done, or in check mode would be done."""
 
     changed: bool
-    bridges: list[Entry]
+    bridges: list[BridgeEntry]
     earlier: Earlier | None
     diff: list[Diff]
 
@@ -67,7 +67,7 @@ class Confirmed(t.TypedDict):
     why: str
 
 
-def begin(wanted: t.Sequence[Wanted], window: int, *, check: bool) -> Begun | Pending:
+def begin(wanted: t.Sequence[RequestedBridge], window: int, *, check: bool) -> Begun | Pending:
     """Plan the switch; if there is something to do (and not in check mode), arm and start it."""
     if check:
         return _begin(wanted, window, check=True)
@@ -75,7 +75,7 @@ def begin(wanted: t.Sequence[Wanted], window: int, *, check: bool) -> Begun | Pe
         return _begin(wanted, window, check=False)
 
 
-def _begin(wanted: t.Sequence[Wanted], window: int, *, check: bool) -> Begun | Pending:
+def _begin(wanted: t.Sequence[RequestedBridge], window: int, *, check: bool) -> Begun | Pending:
     if not check and journal.state() == "rolling-back":
         _wait_rolled_back()
     armed = journal.record() if journal.state() == "armed" else None
@@ -166,11 +166,11 @@ def _earlier() -> Earlier | None:
     return None
 
 
-def _diff(plan: Plan) -> list[Diff]:
+def _diff(plan: BridgePlan) -> list[Diff]:
     return [_file_diff(file) for file in plan.switch.files] if plan.switch else []
 
 
-def _file_diff(file: File) -> Diff:
+def _file_diff(file: FileChange) -> Diff:
     """A file before and after, without the passwords that a profile may hold."""
 
     def shown(text: str | None) -> str:

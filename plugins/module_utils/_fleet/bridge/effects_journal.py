@@ -24,7 +24,7 @@ from ..base import effects_locks as locks
 from ..base import effects_systemd as systemd
 from . import scripts
 from .read import read, run
-from .types import Expected, Plan, Switch
+from .types import BridgePlan, Expected, Switch
 
 FOLDER = scripts.FOLDER
 _APPLY_AFTER = 1.0  # seconds for the result of the arming call to reach the controller
@@ -117,7 +117,7 @@ def exclusive() -> t.Iterator[None]:
         yield
 
 
-def arm(plan: Plan, switch: Switch, identifier: str, window: int) -> None:
+def arm(plan: BridgePlan, switch: Switch, identifier: str, window: int) -> None:
     """Save the current state, arm the rollback, and start the switch, in this order.
 
     At worst, a call that is killed in between leaves a rollback to the current state.

@@ -12,7 +12,7 @@ import re
 import typing as t
 
 from ..._errors import PlanRefused
-from .types import Facts, File, Link, Manager, Switch, Wanted
+from .types import FileChange, Link, Manager, NetworkFacts, RequestedBridge, Switch
 
 INTERFACES = "/etc/network/interfaces"
 _STARTS = ("auto", "iface", "mapping", "source", "source-directory", "no-auto-down", "no-scripts")
@@ -42,7 +42,7 @@ def configures(files: t.Mapping[str, str], name: str) -> bool:
     )
 
 
-def known(facts: Facts, _manager: Manager, uplink: str) -> set[str]:
+def known(facts: NetworkFacts, _manager: Manager, uplink: str) -> set[str]:
     """The addresses, with their prefix lengths, that the files give to the uplink."""
     addresses = set()
     for text in facts.interfaces.values():
@@ -69,8 +69,8 @@ def known(facts: Facts, _manager: Manager, uplink: str) -> set[str]:
 
 
 def switch(
-    facts: Facts, _manager: Manager, wanted: Wanted, link: Link | None
-) -> tuple[Switch, Facts]:
+    facts: NetworkFacts, _manager: Manager, wanted: RequestedBridge, link: Link | None
+) -> tuple[Switch, NetworkFacts]:
     """The files and commands, and the resulting facts for the next bridge."""
     bridge, uplink = wanted.name, link.name if link else ""
     files = dict(facts.interfaces)
@@ -86,7 +86,7 @@ def switch(
         gap = "" if not main or main.endswith("\n\n") else "\n"
         converted[INTERFACES] = f"{main}{gap}{stanza}"
     changed = tuple(
-        File(path, facts.interfaces.get(path), text)
+        FileChange(path, facts.interfaces.get(path), text)
         for path, text in converted.items()
         if text != files.get(path)
     )
@@ -160,7 +160,7 @@ def _head(block: t.Sequence[str]) -> list[str]:
     return block[0].replace("\\\n", " ").split()
 
 
-def _convert(text: str, wanted: Wanted, uplink: str) -> str:
+def _convert(text: str, wanted: RequestedBridge, uplink: str) -> str:
     """One file with the uplink's stanzas turned into the bridge's."""
     if not uplink:
         return text
@@ -195,7 +195,9 @@ def _renamed(word: str, uplink: str, bridge: str) -> str:
     return f"{bridge}{word[len(uplink) :]}" if word.startswith(f"{uplink}:") else word
 
 
-def _divided(block: t.Sequence[str], wanted: Wanted, uplink: str, first: bool) -> list[str]:
+def _divided(
+    block: t.Sequence[str], wanted: RequestedBridge, uplink: str, first: bool
+) -> list[str]:
     """An uplink's stanza as two: link options and address options."""
     family, method = _head(block)[2:4]
     items = [item if item.endswith("\n") else f"{item}\n" for item in _items(block)[1:]]
@@ -222,7 +224,7 @@ def _divided(block: t.Sequence[str], wanted: Wanted, uplink: str, first: bool) -
 
 
 def _stanzas(
-    wanted: Wanted, uplink: str, carried: t.Sequence[tuple[str, str, list[str]]]
+    wanted: RequestedBridge, uplink: str, carried: t.Sequence[tuple[str, str, list[str]]]
 ) -> t.Iterator[str]:
     """The bridge's own stanzas; the first one creates it.
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from ..._errors import PlanRefused
 from ..base.json_values import Json, as_list
 from .networkd import identity
-from .types import Facts, File, Link, Manager, Switch, Wanted
+from .types import FileChange, Link, Manager, NetworkFacts, RequestedBridge, Switch
 
 FILE = "/etc/netplan/90-fleet-virt.yaml"
 _HEAD = "# Written by fleet.virt: bridge {bridge}\n"
@@ -29,7 +29,7 @@ _ADDRESSING = frozenset(
 Definition = Mapping[str, Json]
 
 
-def known(facts: Facts, manager: Manager, _uplink: str) -> set[str]:
+def known(facts: NetworkFacts, manager: Manager, _uplink: str) -> set[str]:
     """The addresses, with their prefix lengths, that the files give to the uplink."""
     addresses = set()
     for _text, data in facts.netplan.values():
@@ -41,8 +41,8 @@ def known(facts: Facts, manager: Manager, _uplink: str) -> set[str]:
 
 
 def switch(
-    facts: Facts, manager: Manager, wanted: Wanted, link: Link | None
-) -> tuple[Switch, Facts]:
+    facts: NetworkFacts, manager: Manager, wanted: RequestedBridge, link: Link | None
+) -> tuple[Switch, NetworkFacts]:
     """The files and commands, and the resulting facts for the next bridge."""
     bridge, uplink = wanted.name, link.name if link else ""
     for path, (_text, data) in facts.netplan.items():
@@ -76,7 +76,7 @@ def switch(
     if home not in changed:
         present = facts.netplan[home][1] if home in facts.netplan else None
         changed[home] = _network(present) or {"version": 2}
-    files: list[File] = []
+    files: list[FileChange] = []
     for path, network in changed.items():
         former, data = facts.netplan.get(path, (None, None))
         moved = {} if wanted.explicit else addressing.get(path, {})
@@ -86,7 +86,7 @@ def switch(
         document = {**_mapping(data), "network": complete}
         text = _HEAD.format(bridge=bridge) + render(document)
         after[path] = (text, document)
-        files.append(File(path, former, text, 0o600))
+        files.append(FileChange(path, former, text, 0o600))
     if not wanted.explicit and identity(manager.identity):
         files.append(_identity(bridge, manager.identity))
     bring = ["netplan generate", "networkctl reload"]
@@ -129,7 +129,7 @@ def _without_addressing(network: Definition, ident: str) -> Definition:
     }
 
 
-def _own(wanted: Wanted, manager: Manager, link: Link | None) -> Definition:
+def _own(wanted: RequestedBridge, manager: Manager, link: Link | None) -> Definition:
     """The settings of the bridge that the uplink did not have."""
     definition: dict[str, Json] = {"interfaces": [manager.ident or link.name] if link else []}
     if link is not None:
@@ -150,11 +150,11 @@ def _own(wanted: Wanted, manager: Manager, link: Link | None) -> Definition:
     return definition
 
 
-def _identity(bridge: str, client_id: str) -> File:
+def _identity(bridge: str, client_id: str) -> FileChange:
     """A drop-in with the IAID, for which netplan has no key; networkd reads it separately."""
     text = "\n".join(f"[{section}]\n{line}\n" for section, line in identity(client_id))
     folder = f"/etc/systemd/network/10-netplan-{bridge}.network.d"
-    return File(f"{folder}/fleet-virt.conf", None, _HEAD.format(bridge=bridge) + text)
+    return FileChange(f"{folder}/fleet-virt.conf", None, _HEAD.format(bridge=bridge) + text)
 
 
 def render(data: Json, indent: str = "") -> str:

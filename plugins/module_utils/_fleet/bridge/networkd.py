@@ -11,7 +11,7 @@ import re
 import typing as t
 
 from ..._errors import PlanRefused
-from .types import Facts, File, Link, Manager, Switch, Wanted
+from .types import FileChange, Link, Manager, NetworkFacts, RequestedBridge, Switch
 
 FOLDER = "/etc/systemd/network"
 # networkd uses the first matching file by name: this sorts before digits and letters
@@ -25,7 +25,7 @@ _LINK_KEYS = frozenset(
 Sections = list[tuple[str, list[str]]]
 
 
-def known(_facts: Facts, manager: Manager, _uplink: str) -> set[str]:
+def known(_facts: NetworkFacts, manager: Manager, _uplink: str) -> set[str]:
     """The addresses, with their prefix lengths, that the file gives to the uplink."""
     addresses = set()
     for section, lines in sections(manager.text):
@@ -40,8 +40,8 @@ def known(_facts: Facts, manager: Manager, _uplink: str) -> set[str]:
 
 
 def switch(
-    facts: Facts, manager: Manager, wanted: Wanted, link: Link | None
-) -> tuple[Switch, Facts]:
+    facts: NetworkFacts, manager: Manager, wanted: RequestedBridge, link: Link | None
+) -> tuple[Switch, NetworkFacts]:
     """The files and commands, and the resulting facts for the next bridge."""
     bridge, uplink = wanted.name, link.name if link else ""
     base = manager.path.rpartition("/")[2]
@@ -67,7 +67,7 @@ def switch(
     if uplink:
         enter.append(f"networkctl reconfigure {uplink}")
         restore.append(f"networkctl reconfigure {uplink}")
-    changes = tuple(File(path, None, text) for path, text in files.items())
+    changes = tuple(FileChange(path, None, text) for path, text in files.items())
     undo = (f"ip link del dev {bridge}",)
     return Switch(changes, (), tuple(enter), undo, tuple(restore)), facts
 
@@ -100,7 +100,7 @@ def _render(parts: t.Iterable[tuple[str, t.Sequence[str]]], bridge: str) -> str:
     return _HEAD.format(bridge=bridge) + "\n".join(text)
 
 
-def _netdev(wanted: Wanted, link: Link | None) -> str:
+def _netdev(wanted: RequestedBridge, link: Link | None) -> str:
     device = [f"Name={wanted.name}", "Kind=bridge"]
     if link is not None:
         device.append(f"MACAddress={link.mac}")
@@ -108,7 +108,7 @@ def _netdev(wanted: Wanted, link: Link | None) -> str:
     return _render([("NetDev", device), ("Bridge", bridge)], wanted.name)
 
 
-def _uplink(wanted: Wanted, manager: Manager, uplink: str) -> str:
+def _uplink(wanted: RequestedBridge, manager: Manager, uplink: str) -> str:
     parts: list[tuple[str, list[str]]] = [("Match", [f"Name={uplink}"])]
     network = [f"Bridge={wanted.name}", "LinkLocalAddressing=no"]
     for section, lines in sections(manager.text):
@@ -120,7 +120,7 @@ def _uplink(wanted: Wanted, manager: Manager, uplink: str) -> str:
     return _render(parts, wanted.name)
 
 
-def _bridge(wanted: Wanted, manager: Manager) -> str:
+def _bridge(wanted: RequestedBridge, manager: Manager) -> str:
     parts: list[tuple[str, list[str]]] = [("Match", [f"Name={wanted.name}"])]
     if wanted.explicit:
         network = ["DHCP=yes"] if wanted.dhcp else []

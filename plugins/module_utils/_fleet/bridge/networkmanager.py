@@ -12,7 +12,7 @@ import uuid
 
 from ..._errors import PlanRefused
 from .networkd import Sections
-from .types import Facts, File, Link, Manager, Switch, Wanted
+from .types import FileChange, Link, Manager, NetworkFacts, RequestedBridge, Switch
 
 FOLDER = "/etc/NetworkManager/system-connections"
 _NAMESPACE = uuid.UUID("5a5d6b36-5bd0-5f5c-8e0a-1f1f6c0b3a5e")
@@ -21,7 +21,7 @@ _IP_SECTIONS = ("ipv4", "ipv6", "proxy")
 _IP_KEYS = ("zone", "metered", "mdns", "llmnr", "dns-over-tls")
 
 
-def known(_facts: Facts, manager: Manager, _uplink: str) -> set[str]:
+def known(_facts: NetworkFacts, manager: Manager, _uplink: str) -> set[str]:
     """The addresses, with their prefix lengths, that the profile gives to the uplink."""
     addresses = set()
     for section, lines in sections(manager.text):
@@ -33,8 +33,8 @@ def known(_facts: Facts, manager: Manager, _uplink: str) -> set[str]:
 
 
 def switch(
-    facts: Facts, manager: Manager, wanted: Wanted, link: Link | None
-) -> tuple[Switch, Facts]:
+    facts: NetworkFacts, manager: Manager, wanted: RequestedBridge, link: Link | None
+) -> tuple[Switch, NetworkFacts]:
     """The files and commands, and the resulting facts for the next bridge."""
     bridge, uplink = wanted.name, link.name if link else ""
     identifier = str(uuid.uuid5(_NAMESPACE, bridge))
@@ -51,7 +51,7 @@ def switch(
             f" store it there with `nmcli connection migrate {manager.ident}` or"
             f" `nmcli connection modify {manager.ident} connection.autoconnect yes`"
         )
-    files = [File(path, None, _bridge(wanted, manager, link, identifier), 0o600)]
+    files = [FileChange(path, None, _bridge(wanted, manager, link, identifier), 0o600)]
     enter = [f"nmcli connection load {path}"]
     restore = ["nmcli connection reload"]
     if uplink:
@@ -60,7 +60,7 @@ def switch(
             port = f"{FOLDER}/fleet-virt-{bridge}-port.nmconnection"
             ident = str(uuid.uuid5(_NAMESPACE, f"{bridge} {uplink}"))
         text = _port(wanted, manager, uplink, ident)
-        files.append(File(port, manager.text or None, text, 0o600))
+        files.append(FileChange(port, manager.text or None, text, 0o600))
         enter += [
             f"nmcli connection load {_quoted(port)}",
             f"nmcli --wait 0 connection up {identifier}",
@@ -108,7 +108,7 @@ def _key(line: str) -> str:
     return line.partition("=")[0].strip()
 
 
-def _port(wanted: Wanted, manager: Manager, uplink: str, ident: str) -> str:
+def _port(wanted: RequestedBridge, manager: Manager, uplink: str, ident: str) -> str:
     former = sections(manager.text) or [
         ("connection", [f"id={wanted.name} {uplink}", f"uuid={ident}", "type=ethernet"])
     ]
@@ -126,7 +126,7 @@ def _port(wanted: Wanted, manager: Manager, uplink: str, ident: str) -> str:
     return _render(parts)
 
 
-def _bridge(wanted: Wanted, manager: Manager, link: Link | None, identifier: str) -> str:
+def _bridge(wanted: RequestedBridge, manager: Manager, link: Link | None, identifier: str) -> str:
     former = [] if wanted.explicit else sections(manager.text)
     connection = [
         f"id={wanted.name}",
@@ -158,7 +158,7 @@ def _bridge(wanted: Wanted, manager: Manager, link: Link | None, identifier: str
     return _render([*parts, *address])
 
 
-def _explicit(wanted: Wanted) -> list[tuple[str, list[str]]]:
+def _explicit(wanted: RequestedBridge) -> list[tuple[str, list[str]]]:
     groups = []
     for name, version in (("ipv4", 4), ("ipv6", 6)):
         lines: list[str] = []

@@ -12,7 +12,7 @@ import typing as t
 from ..._errors import Problem, SpecError
 from ..base import ip
 from ..base.options import show
-from .types import Wanted
+from .types import RequestedBridge
 
 if t.TYPE_CHECKING:
     from ..base.arguments import Spec
@@ -58,7 +58,7 @@ _NAME_RULE = "1 to 15 letters, digits, _ . and -, not beginning with . or -"
 _RESERVED = ("all", "auto", "default", "lo", "none")
 
 
-def parse(bridges: t.Sequence[Bridge], rollback_seconds: int) -> tuple[Wanted, ...]:
+def parse(bridges: t.Sequence[Bridge], rollback_seconds: int) -> tuple[RequestedBridge, ...]:
     """The requested bridges.
 
     :raises SpecError: for every rule that is broken.
@@ -92,7 +92,7 @@ def parse(bridges: t.Sequence[Bridge], rollback_seconds: int) -> tuple[Wanted, .
     return tuple(wanted)
 
 
-def _bridge(entry: Bridge, path: str, problems: list[Problem]) -> Wanted:
+def _bridge(entry: Bridge, path: str, problems: list[Problem]) -> RequestedBridge:
     def problem(key: str, message: str) -> None:
         problems.append(Problem(f"{path}.{key}", message))
 
@@ -125,7 +125,7 @@ def _bridge(entry: Bridge, path: str, problems: list[Problem]) -> Wanted:
             "nameservers",
             "without addresses or dhcp the bridge uses the uplink's; leave nameservers out",
         )
-    return Wanted(
+    return RequestedBridge(
         name,
         uplink,
         stp=entry["stp"],

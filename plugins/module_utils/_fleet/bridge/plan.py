@@ -18,18 +18,29 @@ from . import netplan as bridge_netplan
 from . import networkd as bridge_networkd
 from . import networkmanager as bridge_networkmanager
 from .facts import TAKERS
-from .types import BACKENDS, Entry, Expected, Facts, File, Link, Manager, Plan, Switch, Wanted
+from .types import (
+    BACKENDS,
+    BridgeEntry,
+    BridgePlan,
+    Expected,
+    FileChange,
+    Link,
+    Manager,
+    NetworkFacts,
+    RequestedBridge,
+    Switch,
+)
 
 
 class _Backend(t.Protocol):
     """What the module of a backend provides for the plan."""
 
-    def known(self, facts: Facts, manager: Manager, uplink: str, /) -> set[str]:
+    def known(self, facts: NetworkFacts, manager: Manager, uplink: str, /) -> set[str]:
         """The addresses, with their prefix lengths, that it gives to the uplink."""
 
     def switch(
-        self, facts: Facts, manager: Manager, wanted: Wanted, link: Link | None, /
-    ) -> tuple[Switch, Facts]:
+        self, facts: NetworkFacts, manager: Manager, wanted: RequestedBridge, link: Link | None, /
+    ) -> tuple[Switch, NetworkFacts]:
         """The files and commands, and the resulting facts for the next bridge."""
 
 
@@ -45,12 +56,12 @@ _GUESTS = ("tun", "veth")  # ports that a guest or a container made
 _NAT = "use a libvirt network with NAT for the guests, or a wired interface"
 
 
-def make(wanted: t.Sequence[Wanted], facts: Facts) -> Plan:
+def make(wanted: t.Sequence[RequestedBridge], facts: NetworkFacts) -> BridgePlan:
     """The steps needed for all bridges to exist.
 
     :raises PlanRefused: if it cannot be done, or not without losing something.
     """
-    entries: list[Entry] = []
+    entries: list[BridgeEntry] = []
     switches: list[Switch] = []
     expected: list[Expected] = []
     for bridge in wanted:
@@ -71,11 +82,11 @@ def make(wanted: t.Sequence[Wanted], facts: Facts) -> Plan:
         entry["backend"], entry["mac"] = manager.backend, aim.mac
         entry["addresses"] = list(aim.addresses)
     if not switches:
-        return Plan(tuple(entries))
-    return Plan(tuple(entries), _merge(switches), tuple(expected))
+        return BridgePlan(tuple(entries))
+    return BridgePlan(tuple(entries), _merge(switches), tuple(expected))
 
 
-def missing(expected: Expected, facts: Facts) -> list[str]:
+def missing(expected: Expected, facts: NetworkFacts) -> list[str]:
     """What differs from the expected state after the switch."""
     bridge = facts.links.get(expected.bridge)
     if bridge is None or bridge.kind != "bridge":
@@ -109,7 +120,7 @@ def missing(expected: Expected, facts: Facts) -> list[str]:
     return differences
 
 
-def _look(wanted: Wanted, facts: Facts) -> tuple[Entry, str]:
+def _look(wanted: RequestedBridge, facts: NetworkFacts) -> tuple[BridgeEntry, str]:
     """The entry of a bridge in the result, and its uplink (empty for none)."""
     name = wanted.name
     bridge = facts.links.get(name)
@@ -143,7 +154,7 @@ def _look(wanted: Wanted, facts: Facts) -> tuple[Entry, str]:
         _require_right(wanted, bridge, uplink, facts)
     elif uplink:
         _require_usable(wanted, uplink, facts)
-    entry: Entry = {
+    entry: BridgeEntry = {
         "name": name,
         "uplink": uplink or None,
         "changed": bridge is None,
@@ -154,7 +165,7 @@ def _look(wanted: Wanted, facts: Facts) -> tuple[Entry, str]:
     return entry, uplink
 
 
-def _require_right(wanted: Wanted, bridge: Link, uplink: str, facts: Facts) -> None:
+def _require_right(wanted: RequestedBridge, bridge: Link, uplink: str, facts: NetworkFacts) -> None:
     """Accept or refuse an existing bridge of any origin; it is never changed."""
     remedy = "change it where it is configured, or remove it from there to have it created again"
     if uplink and facts.links.get(uplink, Link("")).master != bridge.name:
@@ -172,7 +183,7 @@ def _require_right(wanted: Wanted, bridge: Link, uplink: str, facts: Facts) -> N
         raise PlanRefused(f"{bridge.name} exists, but without stp; {remedy}")
 
 
-def _require_usable(wanted: Wanted, uplink: str, facts: Facts) -> None:
+def _require_usable(wanted: RequestedBridge, uplink: str, facts: NetworkFacts) -> None:
     link = facts.links.get(uplink)
     names = ", ".join(sorted(name for name, link in facts.links.items() if link.ethernet))
     bridge = f"bridge {wanted.name}"
@@ -212,7 +223,7 @@ def _require_usable(wanted: Wanted, uplink: str, facts: Facts) -> None:
         )
 
 
-def _manager(wanted: Wanted, link: Link | None, facts: Facts) -> Manager:
+def _manager(wanted: RequestedBridge, link: Link | None, facts: NetworkFacts) -> Manager:
     """What manages the uplink; without an uplink, or for a spare card, the machine's main one."""
     name = link.name if link else ""
     manager = facts.managers.get(name)
@@ -229,7 +240,9 @@ def _manager(wanted: Wanted, link: Link | None, facts: Facts) -> Manager:
     return manager
 
 
-def _require_known(link: Link, wanted: Wanted, known: t.Collection[str], manager: Manager) -> None:
+def _require_known(
+    link: Link, wanted: RequestedBridge, known: t.Collection[str], manager: Manager
+) -> None:
     """Refuse to carry over addresses that are not in the configuration."""
     if wanted.explicit:
         return
@@ -246,7 +259,9 @@ def _require_known(link: Link, wanted: Wanted, known: t.Collection[str], manager
         )
 
 
-def _require_lasting(wanted: Wanted, files: t.Iterable[File], facts: Facts) -> None:
+def _require_lasting(
+    wanted: RequestedBridge, files: t.Iterable[FileChange], facts: NetworkFacts
+) -> None:
     """Refuse to change what is gone, or is written again, at a later boot."""
     for file in files:
         path = shlex.quote(file.path)
@@ -273,14 +288,14 @@ def _require_lasting(wanted: Wanted, files: t.Iterable[File], facts: Facts) -> N
             )
 
 
-def _is_generated(file: File) -> bool:
+def _is_generated(file: FileChange) -> bool:
     """Whether cloud-init has written it, by its name or by what its comments say."""
     comments = " ".join(re.findall(r"^[ \t]*[#;].*", file.before or "", re.M)).lower()
     made = "generated" in comments or "created" in comments
     return "cloud-init" in posixpath.basename(file.path) or (made and "cloud-init" in comments)
 
 
-def _expected(wanted: Wanted, link: Link | None, facts: Facts) -> Expected:
+def _expected(wanted: RequestedBridge, link: Link | None, facts: NetworkFacts) -> Expected:
     if wanted.explicit:
         routes = tuple(("default", gateway) for gateway in wanted.gateways)
         addresses = wanted.addresses
@@ -309,7 +324,7 @@ def _expected(wanted: Wanted, link: Link | None, facts: Facts) -> Expected:
 
 def _merge(switches: t.Sequence[Switch]) -> Switch:
     """Several switches merged; a file changed by more than one goes from first to last state."""
-    files: dict[str, File] = {}
+    files: dict[str, FileChange] = {}
     for switch in switches:
         for file in switch.files:
             former = files.get(file.path)

@@ -23,7 +23,7 @@ from . import facts as bridge_facts
 from . import ifupdown as bridge_ifupdown
 from . import networkd as bridge_networkd
 from . import networkmanager as bridge_networkmanager
-from .types import Facts, Link, Manager, Wanted
+from .types import Link, Manager, NetworkFacts, RequestedBridge
 
 if t.TYPE_CHECKING:
     from ..base.json_values import Json
@@ -62,7 +62,7 @@ def read(path: str) -> str:
         return ""
 
 
-def network() -> Facts:
+def network() -> NetworkFacts:
     """The machine's current network configuration in the kernel."""
     wireless = {
         path.split("/")[4]
@@ -71,14 +71,14 @@ def network() -> Facts:
     }
     shown = run(["ip", "-json", "-details", "address", "show"], check=True)
     routes = (run(["ip", "-json", *family, "route", "show"]) for family in ((), ("-6",)))
-    return Facts(
+    return NetworkFacts(
         bridge_facts.links(shown, wireless),
         bridge_facts.routes(*routes),
         bridge_facts.nameservers(read("/etc/resolv.conf")),
     )
 
 
-def gather(wanted: t.Sequence[Wanted]) -> Facts:
+def gather(wanted: t.Sequence[RequestedBridge]) -> NetworkFacts:
     """The network, with the managers of the relevant interfaces and their configuration."""
     facts = network()
     interfaces = _interfaces()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import shlex
 import typing as t
 
-from .types import File, Switch
+from .types import FileChange, Switch
 
 FOLDER = "/var/lib/fleet-virt/bridge"
 TIMERS = "fleet-virt-bridge-*.timer"
@@ -105,7 +105,7 @@ ExecStart=/bin/sh {FOLDER}/rollback boot
 """
 
 
-def _install(number: int, file: File) -> list[str]:
+def _install(number: int, file: FileChange) -> list[str]:
     path = shlex.quote(file.path)
     if file.after is None:
         return [f"rm -f {path}"]
@@ -117,7 +117,7 @@ def _install(number: int, file: File) -> list[str]:
     ]
 
 
-def _restore(number: int, file: File) -> list[str]:
+def _restore(number: int, file: FileChange) -> list[str]:
     path = shlex.quote(file.path)
     if file.before is None:
         lines = [f"rm -f {path} {path}.fleet-virt"]

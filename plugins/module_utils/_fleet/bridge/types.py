@@ -21,7 +21,7 @@ BACKENDS = {
 }
 
 
-class Entry(t.TypedDict):
+class BridgeEntry(t.TypedDict):
     """A bridge in the result."""
 
     name: str
@@ -33,7 +33,7 @@ class Entry(t.TypedDict):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RequestedBridge:
     """A requested bridge; unless ``explicit``, it takes over the uplink's configuration."""
 
     name: str
@@ -105,7 +105,7 @@ class Manager:
 
 
 @dataclass(frozen=True)
-class Facts:
+class NetworkFacts:
     """A machine's network."""
 
     links: t.Mapping[str, Link]
@@ -129,7 +129,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class File:
+class FileChange:
     """A file before and after; None means no file."""
 
     path: str
@@ -146,7 +146,7 @@ class Switch:
     former files, ``restore``. After a power cut only the former files and ``boot``.
     """
 
-    files: tuple[File, ...]
+    files: tuple[FileChange, ...]
     leave: tuple[str, ...] = ()
     enter: tuple[str, ...] = ()
     undo: tuple[str, ...] = ()
@@ -167,9 +167,9 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class Plan:
+class BridgePlan:
     """What is to be done for all bridges; nothing if there is no ``switch``."""
 
-    bridges: tuple[Entry, ...]
+    bridges: tuple[BridgeEntry, ...]
     switch: Switch | None = None
     expected: tuple[Expected, ...] = ()

@@ -49,7 +49,7 @@ Fleet = located.Fleet[CloneLook]
 
 
 @dataclass(frozen=True)
-class Decision:
+class CloneDecision:
     """``state``: the copy is ``new``, or was ``begun`` by an interrupted run, or is ``there``.
 
     ``host`` has the source (of a copy that is there: the copy). ``image`` is the name of the base
@@ -73,13 +73,13 @@ class Decision:
         }
 
 
-def decision_of(values: Mapping[str, object]) -> Decision:
+def decision_of(values: Mapping[str, object]) -> CloneDecision:
     """What :meth:`Decision.as_dict` made."""
     state = next((state for state in _STATES if state == values.get("state")), None)
     if state is None:
         raise PlanRefused("decision: missing; give what this module returned before")
     volumes = {name: str(one) for name, one in as_mapping(values.get("volumes")).items()}
-    return Decision(
+    return CloneDecision(
         state,
         str(values.get("hypervisor")),
         str(values.get("mode")),
@@ -115,7 +115,7 @@ def decide(
     seen: Fleet,
     token: str,
     requested: t.Collection[str] = (),
-) -> Decision:
+) -> CloneDecision:
     """What has to be done; raises PlanRefused with everything that is unproven.
 
     ``token`` tells the images of this run from those of another. ``requested`` are the settings
@@ -141,7 +141,7 @@ def decide(
         if decided.state == "there":
             return decided
         host = _source_host(clone_of, seen, requested)
-        return Decision("begun", host, decided.mode, "", decided.volumes)
+        return CloneDecision("begun", host, decided.mode, "", decided.volumes)
     taken = [
         f"{vm['name']!r} is on {host}; VM names are unique, ignoring case: choose another"
         for host, vms in _vms_by_host(seen).items()
@@ -151,7 +151,7 @@ def decide(
     if taken:
         raise PlanRefused("; ".join(taken))
     host = _source_host(clone_of, seen, requested)
-    return Decision("new", host, mode or MODES[0], f"{clone_of}{_COPY}{token}")
+    return CloneDecision("new", host, mode or MODES[0], f"{clone_of}{_COPY}{token}")
 
 
 def _source_host(clone_of: str, seen: Fleet, requested: t.Collection[str]) -> str:
@@ -213,7 +213,7 @@ def _existing(
     host: str,
     phase: str | None,
     source: CloneSource | None,
-) -> Decision:
+) -> CloneDecision:
     """Check whether a VM with the name of the copy is that copy."""
     request = (source["request"] if source else None) or {}
     disks = [one for one in as_mappings(request.get("disks")) if one.get("image") is not None]
@@ -234,12 +234,12 @@ def _existing(
             " one; choose another name, or remove it first"
         )
     if phase in _BEGUN:
-        return Decision("begun", host, is_mode, "", volumes)
-    return Decision("there", host, is_mode, "", volumes)
+        return CloneDecision("begun", host, is_mode, "", volumes)
+    return CloneDecision("there", host, is_mode, "", volumes)
 
 
 @dataclass(frozen=True)
-class Wanted:
+class CloneRequest:
     """What is requested instead: ``vms`` is one VM, ``images`` describe its images for all
     hypervisors, ``intermediate`` ones are removed once a full copy exists. ``leftovers`` are what
     it gets of its source's definition beside its settings."""
@@ -253,11 +253,11 @@ class Wanted:
 def wanted(
     name: str,
     clone_of: str,
-    decision: Decision,
+    decision: CloneDecision,
     seen: Fleet,
     copied: Mapping[str, Templated],
     overrides: Mapping[str, object],
-) -> Wanted:
+) -> CloneRequest:
     """The copy as the request of any VM; raises PlanRefused if its source was not copied."""
     wrong = [f"vm_{key}" for key in _DISKS if key in overrides]
     if wrong:
@@ -270,7 +270,9 @@ def wanted(
         spec, _copy = _described(name, decision.host, seen)
         spec.pop("start", None)
         volumes = decision.volumes or {}
-        return Wanted([{**spec, **overrides, "name": name}], {}, _intermediate(decision, volumes))
+        return CloneRequest(
+            [{**spec, **overrides, "name": name}], {}, _intermediate(decision, volumes)
+        )
     volumes = decision.volumes or {}
     images: dict[str, dict[str, object]] = {}
     if decision.state == "new":
@@ -280,7 +282,7 @@ def wanted(
     if any(answer.get("alone") for answer in seen.answers.values()) and "host" not in overrides:
         spec["host"] = decision.host  # where the images are: they cannot travel
     carried = source["carried"]
-    return Wanted(
+    return CloneRequest(
         [{**spec, **overrides, "name": name}],
         images,
         _intermediate(decision, volumes),
@@ -288,7 +290,7 @@ def wanted(
     )
 
 
-def _intermediate(decision: Decision, volumes: Mapping[str, str]) -> list[str]:
+def _intermediate(decision: CloneDecision, volumes: Mapping[str, str]) -> list[str]:
     if decision.mode != MODES[1]:
         return []
     names = [one.partition("/")[2] for one in volumes.values()]

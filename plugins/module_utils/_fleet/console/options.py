@@ -68,7 +68,7 @@ def wanted_lines(options: t.Mapping[str, object]) -> WantedLines:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ScreenRequest:
     """The VMs whose screens to show: ``names`` (None: all running), and which screen."""
 
     names: tuple[str, ...] | None
@@ -76,11 +76,11 @@ class Wanted:
     screen: int
 
 
-def wanted(options: t.Mapping[str, object]) -> Wanted:
+def wanted(options: t.Mapping[str, object]) -> ScreenRequest:
     """The request in the module's options; raises SpecError for invalid values."""
     names, screen = options["names"], options["screen"]
     if not isinstance(screen, int) or not 0 <= screen < _MOST_SCREENS:
         rule = f"screens are numbered from 0 to {_MOST_SCREENS - 1}"
         raise SpecError([Problem("screen", f"{screen} is not a screen; {rule}")])
     vm_names = None if names is None else tuple(map(str, as_list(names)))
-    return Wanted(vm_names, bool(options["ignore_missing"]), screen)
+    return ScreenRequest(vm_names, bool(options["ignore_missing"]), screen)

@@ -19,7 +19,7 @@ from ..base.effects_lookup import find_domain, require_domains
 from ..base.states import ACTIVE_STATES, state_name
 from . import png
 from .facts import CapturedScreen
-from .options import Wanted
+from .options import ScreenRequest
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirConnect, VirDomain
@@ -30,7 +30,7 @@ _BLIND = "it has no screen, only its serial console"
 _MOST_RETURNED = 32 * 1024 * 1024  # characters of one result; the controller reads twice as many
 
 
-def capture(connection: Connection, wanted: Wanted) -> list[CapturedScreen]:
+def capture(connection: Connection, wanted: ScreenRequest) -> list[CapturedScreen]:
     """A screenshot of each, or why there is none; raises SpecError for unknown names.
 
     A missing screen is a failure if the domain was named explicitly.
@@ -62,7 +62,7 @@ def capture(connection: Connection, wanted: Wanted) -> list[CapturedScreen]:
     return entries
 
 
-def _domains(connection: Connection, wanted: Wanted) -> list[VirDomain]:
+def _domains(connection: Connection, wanted: ScreenRequest) -> list[VirDomain]:
     if wanted.names is None:
         listed = connection.call("list domains", connection.conn.listAllDomains, 0)
         active = [domain for domain in listed if state_name(domain.state(0)[0]) in ACTIVE_STATES]

@@ -45,7 +45,7 @@ def read(host: str, answer: SavedScreens) -> list[Screen]:
     ]
 
 
-class Console(t.NamedTuple):
+class ConsoleOutput(t.NamedTuple):
     """The end of one guest's output; ``problem`` is why there is none, ``failed`` unless that is
     acceptable."""
 
@@ -56,15 +56,15 @@ class Console(t.NamedTuple):
     failed: bool = False
 
 
-def read_consoles(host: str, answer: ConsoleLogs) -> list[Console]:
+def read_consoles(host: str, answer: ConsoleLogs) -> list[ConsoleOutput]:
     """The consoles of a hypervisor."""
     return [
-        Console(vm["name"], host, tuple(vm["lines"]), vm["msg"], vm["failed"])
+        ConsoleOutput(vm["name"], host, tuple(vm["lines"]), vm["msg"], vm["failed"])
         for vm in answer.get("consoles") or ()
     ]
 
 
-def consoles_text(consoles: t.Sequence[Console], silent: t.Mapping[str, str]) -> str:
+def consoles_text(consoles: t.Sequence[ConsoleOutput], silent: t.Mapping[str, str]) -> str:
     """The consoles one after the other; what a guest wrote is indented."""
     lines: list[str] = []
     for console in consoles:
@@ -76,7 +76,7 @@ def consoles_text(consoles: t.Sequence[Console], silent: t.Mapping[str, str]) ->
 
 
 def problems(
-    views: t.Sequence[Screen | Console],
+    views: t.Sequence[Screen | ConsoleOutput],
     names: t.Sequence[str],
     answers: t.Mapping[str, outcomes.Answer],
     silent: t.Mapping[str, proofs.Silence],

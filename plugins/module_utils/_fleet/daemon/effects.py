@@ -25,7 +25,7 @@ from . import files as daemon_files
 from . import plan as daemon_plan
 from . import read_consoles as daemon_consoles
 from .consoles import require_closed
-from .plan import Control, Facts, Restart, Shape, Step, Unit, Write
+from .plan import Control, DaemonFacts, Restart, Shape, Step, Unit, Write
 
 _KEYS = (
     "/etc/pki/CA/cacert.pem",
@@ -38,7 +38,7 @@ _RUNNING = "/run/libvirt/qemu"
 
 
 @dataclass(frozen=True)
-class Settings:
+class DaemonSettings:
     """The module's options."""
 
     uri: str
@@ -85,7 +85,7 @@ class _Result:
         }
 
 
-def configure(settings: Settings, check: bool) -> Returned:
+def configure(settings: DaemonSettings, check: bool) -> Returned:
     """Configure libvirt's daemons according to the settings; in check mode, report the steps.
 
     Raises DependencyMissing without libvirt, except in check mode: it may be about to be installed.
@@ -132,7 +132,7 @@ def _require_closed_screens(steps: t.Sequence[Step]) -> None:
 
 
 def _blocks(
-    settings: Settings, shape: Shape, environments: t.Mapping[str, str]
+    settings: DaemonSettings, shape: Shape, environments: t.Mapping[str, str]
 ) -> tuple[list[Block], tuple[str, ...]]:
     missing = tuple(path for path in _KEYS if not os.path.exists(path))
     known = _known()
@@ -167,11 +167,11 @@ def _known() -> frozenset[str] | None:
     return known or None
 
 
-def _read_facts(units: dict[str, Unit], paths: t.Sequence[str]) -> Facts:
+def _read_facts(units: dict[str, Unit], paths: t.Sequence[str]) -> DaemonFacts:
     files = {path: text for path in paths if (text := config_files.read(path)) is not None}
     now = time.time()
     times = {path: os.stat(path).st_mtime for path in files}
-    return Facts(
+    return DaemonFacts(
         units,
         files,
         # A time in the future is ignored: the clock was wrong
@@ -229,8 +229,8 @@ def _environments(shape: Shape, units: t.Mapping[str, Unit]) -> dict[str, str]:
 
 def _carry_out(
     steps: t.Sequence[Step],
-    kernel: daemon_kernel.Plan,
-    settings: Settings,
+    kernel: daemon_kernel.KernelPlan,
+    settings: DaemonSettings,
     units: t.Mapping[str, Unit],
 ) -> None:
     """Carry out the steps and check that libvirt responds; if not, roll everything back."""
@@ -264,7 +264,7 @@ class _NotWorking(Exception):
     """With the new files, libvirt does not start or does not respond."""
 
 
-def _require_answer(settings: Settings) -> None:
+def _require_answer(settings: DaemonSettings) -> None:
     with connect(settings.uri, settings.timeout) as connection:
         connection.call("read the version", connection.conn.getLibVersion)
 

@@ -18,7 +18,7 @@ _USERFAULT = "/proc/sys/vm/unprivileged_userfaultfd"
 
 
 @dataclass(frozen=True)
-class Plan:
+class KernelPlan:
     """What to do: as text, as files (None: removed), and in the running kernel."""
 
     steps: list[str] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Plan:
             ) from None
 
 
-def read(postcopy: bool) -> Plan:
+def read(postcopy: bool) -> KernelPlan:
     """The plan for what is missing; changes nothing."""
     text = "vm.unprivileged_userfaultfd = 1\n" if postcopy else None
     steps: list[str] = []
@@ -49,4 +49,4 @@ def read(postcopy: bool) -> Plan:
     live = postcopy and (config_files.read(_USERFAULT) or "1").strip() != "1"
     if live:
         steps.append(f"set {_USERFAULT} to 1")
-    return Plan(steps, files, live)
+    return KernelPlan(steps, files, live)

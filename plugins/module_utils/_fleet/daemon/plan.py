@@ -81,7 +81,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Facts:
+class DaemonFacts:
     """Current state: units by name, texts and times of files by path, ports of the daemons."""
 
     units: t.Mapping[str, Unit]
@@ -144,7 +144,7 @@ def shape(units: t.Mapping[str, Unit]) -> Shape | None:
     return Shape("listen" if by_itself else "sockets", "libvirtd", "/etc/libvirt/libvirtd.conf")
 
 
-def daemons(setup: Shape, facts: Facts, listen: bool, environment: str) -> list[Daemon]:
+def daemons(setup: Shape, facts: DaemonFacts, listen: bool, environment: str) -> list[Daemon]:
     """The daemons of that setup, each with the sockets that are installed for it."""
 
     def sockets(name: str) -> tuple[str, ...]:
@@ -171,7 +171,7 @@ def daemons(setup: Shape, facts: Facts, listen: bool, environment: str) -> list[
 
 
 def plan(
-    setup: Shape, facts: Facts, blocks: t.Sequence[Block], *, listen: bool, environment: str
+    setup: Shape, facts: DaemonFacts, blocks: t.Sequence[Block], *, listen: bool, environment: str
 ) -> list[Step]:
     """All steps, in order. None of them stops a guest.
 
@@ -221,7 +221,9 @@ def allowed_ports(listen: bool) -> frozenset[int]:
     return frozenset({PORT} if listen else ())
 
 
-def _begin(daemon: Daemon, facts: Facts, changed: t.AbstractSet[str], stray: bool) -> list[Step]:
+def _begin(
+    daemon: Daemon, facts: DaemonFacts, changed: t.AbstractSet[str], stray: bool
+) -> list[Step]:
     service = facts.units.get(daemon.service, Unit("disabled"))
     shut = tuple(name for name in daemon.sockets if not _active(facts, name))
     stale = service.since is not None and any(
@@ -236,7 +238,7 @@ def _begin(daemon: Daemon, facts: Facts, changed: t.AbstractSet[str], stray: boo
     return []
 
 
-def _refuse_other_leases(facts: Facts, writes: t.Sequence[Write]) -> None:
+def _refuse_other_leases(facts: DaemonFacts, writes: t.Sequence[Write]) -> None:
     for write in writes:
         if write.path != QEMU_CONF or not facts.guests_running:
             continue
@@ -252,13 +254,13 @@ def _refuse_other_leases(facts: Facts, writes: t.Sequence[Write]) -> None:
             )
 
 
-def _is_off(facts: Facts, name: str) -> bool:
+def _is_off(facts: DaemonFacts, name: str) -> bool:
     unit = facts.units.get(name)
     if unit is not None and unit.masked:
         raise PlanRefused(f"{name} is masked, so it cannot start: run systemctl unmask {name}")
     return unit is not None and unit.state == "disabled"
 
 
-def _active(facts: Facts, name: str) -> bool:
+def _active(facts: DaemonFacts, name: str) -> bool:
     unit = facts.units.get(name)
     return unit is not None and unit.active

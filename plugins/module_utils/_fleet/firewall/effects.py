@@ -36,7 +36,7 @@ class Backend(t.Protocol):
 
     name: str
 
-    def plan(self) -> firewall.Change:
+    def plan(self) -> firewall.RulesChange:
         """Our current rules and the wanted ones."""
 
     def apply(self) -> None:
@@ -52,11 +52,11 @@ class Ufw:
         self, networks: t.Sequence[firewall.Network], ports: t.Sequence[firewall.Ports]
     ) -> None:
         self.wanted = firewall.ufw_lines(networks, ports)
-        self.change = firewall.Change((), ())
+        self.change = firewall.RulesChange((), ())
 
-    def plan(self) -> firewall.Change:
+    def plan(self) -> firewall.RulesChange:
         own = firewall.ufw_own(programs.run(["ufw", "show", "added"]))
-        self.change = firewall.Change(tuple(sorted(own)), tuple(sorted(self.wanted)))
+        self.change = firewall.RulesChange(tuple(sorted(own)), tuple(sorted(self.wanted)))
         return self.change
 
     def apply(self) -> None:
@@ -83,9 +83,9 @@ class Firewalld:
         default = programs.run(["firewall-cmd", "--get-default-zone"]).strip()
         active = programs.run(["firewall-cmd", "--get-active-zones"])
         self.zones = firewall.zones(default, active)
-        self.changes: list[tuple[str, tuple[str, ...], firewall.Change]] = []
+        self.changes: list[tuple[str, tuple[str, ...], firewall.RulesChange]] = []
 
-    def plan(self) -> firewall.Change:
+    def plan(self) -> firewall.RulesChange:
         self.changes = []
         kinds: tuple[tuple[str, ...], ...] = ((), ("--permanent",))
         for kind in kinds:
@@ -94,13 +94,13 @@ class Firewalld:
             for zone, lines in zones.items():
                 wanted = tuple(sorted(self.wanted)) if zone in self.zones else ()
                 own = tuple(sorted(firewall.own_rich_rules("\n".join(lines))))
-                self.changes.append((zone, kind, firewall.Change(own, wanted)))
+                self.changes.append((zone, kind, firewall.RulesChange(own, wanted)))
         before, after = [], []
         for zone, kind, change in self.changes:
             what = f"zone {zone} ({'permanent' if kind else 'runtime'}): "
             before += [what + rule for rule in change.before]
             after += [what + rule for rule in change.after]
-        return firewall.Change(tuple(before), tuple(after))
+        return firewall.RulesChange(tuple(before), tuple(after))
 
     def apply(self) -> None:
         for zone, kind, change in self.changes:
@@ -128,8 +128,8 @@ class Nothing:
 
     name = "none"
 
-    def plan(self) -> firewall.Change:
-        return firewall.Change((), ())
+    def plan(self) -> firewall.RulesChange:
+        return firewall.RulesChange((), ())
 
     def apply(self) -> None:
         """Do nothing."""
@@ -150,7 +150,7 @@ def find_backend(
     return Nothing()
 
 
-class Result(t.TypedDict):
+class FirewallResult(t.TypedDict):
     """The module's result."""
 
     changed: bool
@@ -163,7 +163,7 @@ class Result(t.TypedDict):
 
 def open_ports(
     names: t.Sequence[str], ports: t.Sequence[str], *, controller: bool, check: bool
-) -> Result:
+) -> FirewallResult:
     """Let ``names`` (addresses, networks, host names) reach ``ports``."""
     networks = resolve(names)
     if controller:

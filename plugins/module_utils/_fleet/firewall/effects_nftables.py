@@ -47,7 +47,7 @@ class Nftables:
         self.main = _main_file()
         self.include = Path(FILE)
 
-    def plan(self) -> firewall.Change:
+    def plan(self) -> firewall.RulesChange:
         """The rules for our peers now and after a boot, and the wanted ones."""
         self.live = nft_rules.parse(json.loads(programs.run(["nft", "-j", "list", "ruleset"])))
         shut = self._shut(self.live)
@@ -56,7 +56,7 @@ class Nftables:
         self._require_persistent(shut)
         file = firewall.nft_lines(self.persistent, self.networks, self.ports)
         before = _lines(self.include) if self._included() else []
-        return firewall.Change(
+        return firewall.RulesChange(
             (*_shown(file=before), *self._shown_live(firewall.opened_chains(self.live))),
             (*_shown(file=file), *self._shown_wanted(shut)),
         )

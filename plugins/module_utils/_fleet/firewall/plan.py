@@ -44,7 +44,7 @@ class Ports:
 
 
 @dataclass(frozen=True)
-class Change:
+class RulesChange:
     """Our rules as they are (``before``) and as they should be (``after``): lines, in order."""
 
     before: tuple[str, ...]

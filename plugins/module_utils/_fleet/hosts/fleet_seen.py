@@ -26,7 +26,7 @@ SEEN: Spec = {
 _NOT_COUNTED = ("active", "disks", "targets")
 
 
-class Seen(t.TypedDict):
+class SeenHypervisor(t.TypedDict):
     """The same, after Ansible's validation."""
 
     name: str

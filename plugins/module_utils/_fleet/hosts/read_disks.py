@@ -105,7 +105,7 @@ class Disks:
 
 
 def _from_volume(
-    disk: DiskEntry, handle: VolumeHandle, file: paths.File | None, state: str | None
+    disk: DiskEntry, handle: VolumeHandle, file: paths.RegularFile | None, state: str | None
 ) -> str | None:
     """Complete the disk from its volume; returns why that failed, if it was needed."""
     # libvirt reports the chain of a running domain; of one that is shut off only if its

@@ -47,7 +47,7 @@ _Read = tuple["VirDomain", "DomainEntry"]  # with its entry
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DomainQuery:
     """What to read: ``names`` (None: all), addresses, counters, sizes of disks, snapshots."""
 
     names: tuple[str, ...] | None = None
@@ -71,7 +71,7 @@ class _Host:
         return None if uuids is None else uuid in uuids
 
 
-def read_domains(connection: Connection, wanted: Wanted) -> list[DomainEntry]:
+def read_domains(connection: Connection, wanted: DomainQuery) -> list[DomainEntry]:
     """One entry per domain, sorted by name, with the same keys in each.
 
     Raises SpecError for a name that does not exist, LibvirtFailure if the list itself cannot be
@@ -137,7 +137,7 @@ def _note(entry: DomainEntry, problem: str) -> None:
         entry["error"] = f"{entry['error']}; {problem}"
 
 
-def _chosen(domains: list[VirDomain], wanted: Wanted) -> list[VirDomain]:
+def _chosen(domains: list[VirDomain], wanted: DomainQuery) -> list[VirDomain]:
     names = dict.fromkeys(wanted.names or ())
     known = {str(domain.name()) for domain in domains}
     unknown = [name for name in names if name not in known]
@@ -170,7 +170,9 @@ def _flagged(connection: Connection) -> dict[str, set[str] | None]:
     return uuids
 
 
-def _read_stats(connection: Connection, readable: list[_Read], wanted: Wanted, host: _Host) -> None:
+def _read_stats(
+    connection: Connection, readable: list[_Read], wanted: DomainQuery, host: _Host
+) -> None:
     """Statistics of all domains; where disks hang, only what needs neither disk nor QEMU."""
     groups = _libvirt.DOMAIN_STATS_STATE
     if wanted.storage:
@@ -251,7 +253,7 @@ def _describe(domain: VirDomain, host: _Host) -> DomainEntry:
     return entry
 
 
-def _complete(domain: VirDomain, entry: DomainEntry, host: _Host, wanted: Wanted) -> None:
+def _complete(domain: VirDomain, entry: DomainEntry, host: _Host, wanted: DomainQuery) -> None:
     """Add the state, the counters and what is known of the disks."""
     values = host.stats.get(entry["uuid"], {})
     number, reason = values.get("state.state"), values.get("state.reason", 0)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ..._errors import FleetVirtError, error_message
 from ..base import effects_deadline as deadline
 from ..base.effects_connection import Connection, connect
-from .read_domains import Wanted, read_domains
+from .read_domains import DomainQuery, read_domains
 
 if t.TYPE_CHECKING:
     from ..base.snapshot import DomainEntry
@@ -66,7 +66,7 @@ def read_each(
 
 
 def read_fleet(
-    targets: t.Sequence[Target], wanted: Wanted, *, call_timeout: float, host_timeout: float
+    targets: t.Sequence[Target], wanted: DomainQuery, *, call_timeout: float, host_timeout: float
 ) -> list[deadline.Outcome[list[DomainEntry]]]:
     """Domains of every target, as :func:`read_each` has them."""
     return read_each(

@@ -16,7 +16,7 @@ from ..base.states import ACTIVE_STATES, STATES
 from ..storage.read_pools import pool_entries
 from . import host_info, network_info
 from .read_bridges import bridges
-from .read_domains import Wanted, read_domains, still_there, was_read
+from .read_domains import DomainQuery, read_domains, still_there, was_read
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirNetwork
@@ -43,7 +43,7 @@ def read_host(connection: Connection, base_pool: str, base_path: str | None = No
     total, free = _memory(connection, int(installed))
     numa = _numa(connection, capabilities["numa"], total)
     # one that has gone meanwhile is promised nothing, and is no reason to fail for the rest
-    domains = still_there(read_domains(connection, Wanted(storage=False)))
+    domains = still_there(read_domains(connection, DomainQuery(storage=False)))
     active = [entry for entry in domains if entry["state"] in ACTIVE_STATES]
     pools = pool_entries(connection)
     return {

@@ -13,7 +13,7 @@ from ..._libvirt import SECRET_USAGE_TYPE_VOLUME
 from ..base.effects_connection import Connection
 
 
-class _Disk(t.Protocol):
+class _DiskWithSecret(t.Protocol):
     """A disk of a specification, as far as its secret matters."""
 
     @property
@@ -39,7 +39,7 @@ def known(connection: Connection) -> list[str] | None:
     return sorted(names)
 
 
-def problems(connection: Connection, home: str, disks: t.Iterable[_Disk]) -> list[str]:
+def problems(connection: Connection, home: str, disks: t.Iterable[_DiskWithSecret]) -> list[str]:
     """Problems of those of ``disks`` whose secrets are not on the hypervisor ``home``."""
     wanted = [disk for disk in disks if disk.encryption_secret]
     there = set(known(connection) or ()) if wanted else set()

@@ -52,7 +52,7 @@ class _Details(t.TypedDict, total=False):
     diff: Diff
 
 
-class Result(_Details):
+class ImageResult(_Details):
     """The module's result."""
 
     changed: bool
@@ -70,7 +70,7 @@ def present(
     peers: t.Sequence[str] = (),
     *,
     check: bool,
-) -> Result:
+) -> ImageResult:
     """Make ``image`` a base image; returns the result of the module.
 
     If it does not exist here, it comes from the first of ``peers`` that has it, else from its
@@ -124,7 +124,7 @@ def present(
             " hypervisors exchange images over libvirt's TLS (role libvirt_keys)"
         )
     entry = _entry(pool, seen, base, source.volume if source is not None else None)
-    result: Result = {"changed": changed, "image": entry, "steps": steps}
+    result: ImageResult = {"changed": changed, "image": entry, "steps": steps}
     if check and occupied and source is not None and source.volume is not None:
         result["needed"] = dict.fromkeys(_beside(connection, pool.path), occupied)
     if missing:

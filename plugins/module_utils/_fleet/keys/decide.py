@@ -41,7 +41,7 @@ class Certificate:
 
 
 @dataclass(frozen=True)
-class Seen:
+class DeployedKeys:
     """What one hypervisor has of one kind."""
 
     trust: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class Authority:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DesiredCertificate:
     """The desired content of a certificate, and how long it may be valid."""
 
     organization: str
@@ -142,7 +142,9 @@ def _is_loopback(name: str) -> bool:
         return name.rstrip(".").lower() in ("localhost", "localhost.localdomain")
 
 
-def reason_to_issue(seen: Seen, authority: Authority, wanted: Wanted, now: float) -> Reason | None:
+def reason_to_issue(
+    seen: DeployedKeys, authority: Authority, wanted: DesiredCertificate, now: float
+) -> Reason | None:
     """Why a hypervisor needs a certificate, or None when it has the right one.
 
     The key is kept where possible: a client that reads certificate and key while they are being
@@ -233,7 +235,7 @@ def begin(rotation: Rotation, new: int, foreign: t.Sequence[int] = ()) -> Rotati
 
 
 def advance(
-    rotation: Rotation, new_id: str, hosts: t.Mapping[str, Seen | None]
+    rotation: Rotation, new_id: str, hosts: t.Mapping[str, DeployedKeys | None]
 ) -> tuple[Rotation, dict[str, str]]:
     """The next phase once every hypervisor has completed this one; else what is missing where.
 

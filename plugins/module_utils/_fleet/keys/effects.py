@@ -32,7 +32,7 @@ from ..base.key_files import (
     FOLDERS,
     KEY,
     PKI,
-    File,
+    KeyFile,
     alike,
     first,
     target,
@@ -72,7 +72,7 @@ def qemu_user(given: str | None) -> str | None:
     return None
 
 
-def _owner(file: File, user: str | None) -> tuple[int, int] | None:
+def _owner(file: KeyFile, user: str | None) -> tuple[int, int] | None:
     """Owner and group of a file; None while qemu's user is not known."""
     if not file.secret or file.kind == "control":
         return 0, 0
@@ -89,7 +89,7 @@ def _read(path: str) -> str:
         return ""
 
 
-class Kind(t.TypedDict):
+class PublicFiles(t.TypedDict):
     """Public files of one kind, in PEM, and the id of its key; missing ones are empty."""
 
     ca: str
@@ -104,7 +104,7 @@ class Looked(t.TypedDict):
     changed: bool
     tool: str | None
     qemu_user: str | None
-    kinds: dict[str, Kind]
+    kinds: dict[str, PublicFiles]
     faults: list[str]
     daemons: list[str]
 
@@ -130,7 +130,7 @@ def look(user: str | None, timeout: float) -> Looked:
     if user and found_user is None:
         raise FleetVirtError(f"qemu_user: no user {user!r} here; install libvirt and qemu first")
     tool = key_tool.KeyTool(program, max(timeout, _KEY_SECONDS)) if program else None
-    kinds: dict[str, Kind] = {}
+    kinds: dict[str, PublicFiles] = {}
     for kind in KINDS:
         key = Path(PKI, first(kind, KEY))
         kinds[kind] = {
@@ -224,7 +224,7 @@ def request(kinds: t.Mapping[str, bool], timeout: float, *, check: bool) -> Requ
 
 
 def deploy(
-    kinds: t.Mapping[str, Kind],
+    kinds: t.Mapping[str, PublicFiles],
     revoked: t.Collection[str],
     user: str | None,
     timeout: float,
@@ -265,7 +265,7 @@ def deploy(
     return {"changed": True, "reloaded": reloaded}
 
 
-def _contents(tool: key_tool.KeyTool, kind: str, values: Kind) -> dict[str, bytes]:
+def _contents(tool: key_tool.KeyTool, kind: str, values: PublicFiles) -> dict[str, bytes]:
     """The contents of the files of a kind; the key is the one that the certificate is for.
 
     Without a certificate (its CA is about to be replaced), only the CA and CRL are deployed.
@@ -338,7 +338,7 @@ def _write_version(contents: t.Mapping[str, t.Mapping[str, bytes]], user: str) -
     return version
 
 
-def _place(file: File) -> None:
+def _place(file: KeyFile) -> None:
     """Create the link at a default path in one step."""
     path = Path(PKI, file.path)
     if _link(path) == target(file.path):

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from .types import Options, Plan, Source, Target
+from .types import MigrationOptions, MigrationPlan, Source, Target
 
 _GIB = 1024**3
 _MIB = 1024**2
@@ -14,7 +14,7 @@ _STAGES = 6  # of the downtime, each twice the one before
 _LEAST_MS = 10
 
 
-def seconds(plan: Plan, memory_mib: int, options: Options) -> float:
+def seconds(plan: MigrationPlan, memory_mib: int, options: MigrationOptions) -> float:
     """The most seconds that the move may take; never less than for two GiB."""
     size = plan.bytes_to_copy + memory_mib * _MIB
     return max(2.0, size / _GIB) * options.seconds_per_gib
@@ -37,7 +37,9 @@ def url_host(address: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 
-def command(source: Source, target: Target, plan: Plan, options: Options, uri: str) -> list[str]:
+def command(
+    source: Source, target: Target, plan: MigrationPlan, options: MigrationOptions, uri: str
+) -> list[str]:
     """The migration command of libvirt's own program: native, encrypted, peer to peer."""
     address = target.destination.address
     listen = target.destination.listen or address

@@ -25,7 +25,7 @@ Mute = t.Mapping[str, proofs.Silence]
 
 
 @dataclass
-class Decision:
+class MigrationDecision:
     """``shares``: hypervisor to VMs that move from there, each with its destination's name;
     ``left``: destination to VMs that were moving there, each with the lost hypervisor it came from.
     """
@@ -44,7 +44,7 @@ def decide(
     hosts: t.Sequence[placement.PlacementHost],
     mute: Mute,
     policy: Policy,
-) -> Decision:
+) -> MigrationDecision:
     """Where each of ``names`` goes; raises PlanRefused with every reason to refuse.
 
     ``host`` is their destination, None for the best of all; ``mute`` are those that did not
@@ -54,7 +54,7 @@ def decide(
         raise PlanRefused("no VM is named; give -e vm_name=web1")
     require("move", host, answers, mute)
     problems = []
-    decision = Decision()
+    decision = MigrationDecision()
     fleet = placement.FleetLoad(hosts, policy)
     for name in dict.fromkeys(names):
         problem = place_one(name, host, places_of(name, answers), answers, mute, fleet, decision)
@@ -70,13 +70,13 @@ def repair(
     answers: t.Mapping[str, Answer],
     mute: Mute,
     lost: t.Collection[str] = (),
-) -> Decision:
+) -> MigrationDecision:
     """The interrupted moves to check: all of them, or those of ``names``.
 
     One whose other end does not respond is a problem; the others are repaired all the same. One
     whose source is among ``lost``, those declared lost, is settled on its destination.
     """
-    decision = Decision()
+    decision = MigrationDecision()
     listed = [str(vm["name"]) for answer in answers.values() for vm in answer.get("vms") or ()]
     claimed = [name for name, source, _to in _claims(answers) if not _has(source, name, answers)]
     for name in dict.fromkeys([*names, *listed, *([] if names else claimed)]):
@@ -171,7 +171,7 @@ def place_one(
     answers: t.Mapping[str, Answer],
     mute: Mute,
     fleet: placement.FleetLoad,
-    decision: Decision,
+    decision: MigrationDecision,
 ) -> str | None:
     """Put one VM into ``decision``; return the reason against it, if any."""
     endpoints = unfinished(name, places, answers)

@@ -40,13 +40,13 @@ from . import plan_steps as moving
 from . import read as migration_facts
 from . import read_keys as migration_keys
 from . import read_shared as migration_shared
-from .effects_jobs import Job, Settings
+from .effects_jobs import MigrationJob, MigrationSettings
 from .effects_move import Moving, Overtaken
 from .effects_settle import Settler, Undone
 from .plan_steps import MoveState
 from .read_endpoints import Endpoints
 from .settling import Verdict
-from .types import Plan, Source, Target
+from .types import MigrationPlan, Source, Target
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
@@ -57,7 +57,11 @@ _ATTEMPTS = 5  # at a VM that another run keeps changing
 
 
 def run(
-    connection: Connection, jobs: t.Sequence[Job], settings: Settings, *, check: bool
+    connection: Connection,
+    jobs: t.Sequence[MigrationJob],
+    settings: MigrationSettings,
+    *,
+    check: bool,
 ) -> dict[str, object]:
     """Move the VMs of ``jobs``; the module's result."""
     if not connection.local:
@@ -66,7 +70,7 @@ def run(
             " has the VM, with uri qemu:///system"
         )
 
-    def move_vm(job: Job) -> None:
+    def move_vm(job: MigrationJob) -> None:
         # one connection each: libvirt 9.0's client loses replies that several threads wait for
         try:
             with connect(connection.uri, connection.timeout) as own:
@@ -88,7 +92,7 @@ class _Mover:
     """The move of one VM."""
 
     def __init__(
-        self, connection: Connection, job: Job, settings: Settings, *, check: bool
+        self, connection: Connection, job: MigrationJob, settings: MigrationSettings, *, check: bool
     ) -> None:
         self.connection = connection
         self.job = job
@@ -176,7 +180,9 @@ class _Mover:
             watch=lambda seconds: self._watch(remote, dom, seconds),
         ).carry_out(steps)
 
-    def _predict(self, source: Source, plan: Plan, steps: t.Sequence[Step[MoveState]]) -> None:
+    def _predict(
+        self, source: Source, plan: MigrationPlan, steps: t.Sequence[Step[MoveState]]
+    ) -> None:
         """Record these steps, and those that follow if nothing fails."""
         keep, evacuating = self.settings.options.keep_volumes, self.settings.evacuating
         rest = moving.predicted(

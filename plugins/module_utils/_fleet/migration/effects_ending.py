@@ -26,7 +26,7 @@ from ..storage.read_file_users import References
 from . import effects_job as migration_job
 from . import effects_volumes as migration_volumes
 from . import read_endpoints as migration_endpoints
-from .effects_jobs import Job
+from .effects_jobs import MigrationJob
 from .plan_steps import MoveState, Settled
 from .read_endpoints import Endpoints, SourceView
 
@@ -43,7 +43,7 @@ class End:
     """
 
     endpoints: Endpoints
-    job: Job
+    job: MigrationJob
     connection: Connection
     dom: VirDomain
     stored: Metadata | None

@@ -10,17 +10,17 @@ import json
 import typing as t
 from dataclasses import dataclass, field
 
-from .types import Destination, LostSource, Options
+from .types import Destination, LostSource, MigrationOptions
 
 
 @dataclass(frozen=True)
-class Settings:
+class MigrationSettings:
     """``here`` is this hypervisor's name in the inventory; ``repair``: start no new move;
     ``parallel``: VMs to move at the same time; ``evacuating``: they are to return later."""
 
     here: str
     base_pool: str
-    options: Options
+    options: MigrationOptions
     repair: bool = False
     parallel: int = 1
     evacuating: bool = False
@@ -30,7 +30,7 @@ Figure = t.Union[int, float, str, None]  # a text in check mode
 
 
 @dataclass
-class Job:
+class MigrationJob:
     """One VM and its result; ``lost``: its source, if that hypervisor is lost."""
 
     name: str
@@ -54,7 +54,7 @@ class Job:
         self.failed, self.msg = True, message
 
 
-def result(jobs: t.Sequence[Job], settings: Settings) -> dict[str, object]:
+def result(jobs: t.Sequence[MigrationJob], settings: MigrationSettings) -> dict[str, object]:
     """The module's result."""
     vms = [
         {
@@ -82,7 +82,7 @@ def result(jobs: t.Sequence[Job], settings: Settings) -> dict[str, object]:
     return answer
 
 
-def _diff(job: Job, settings: Settings) -> dict[str, str]:
+def _diff(job: MigrationJob, settings: MigrationSettings) -> dict[str, str]:
     def text(where: str, steps: t.Sequence[str]) -> str:
         return json.dumps({"hypervisor": where, "steps": list(steps)}, indent=1) + "\n"
 

@@ -38,8 +38,8 @@ from . import lost_source as lost_plan
 from . import plan as migration_plan
 from . import read as migration_facts
 from . import read_endpoints as migration_endpoints
-from .effects_jobs import Job
-from .lost_source import Seen
+from .effects_jobs import MigrationJob
+from .lost_source import LostMoveFacts
 from .types import LostSource
 
 if t.TYPE_CHECKING:
@@ -51,7 +51,9 @@ _WHOLE = DOMAIN_XML_SECURE | DOMAIN_XML_INACTIVE
 _STOP_SECONDS = 300.0
 
 
-def settle(connection: Connection, job: Job, here: str, lost: LostSource, *, check: bool) -> None:
+def settle(
+    connection: Connection, job: MigrationJob, here: str, lost: LostSource, *, check: bool
+) -> None:
     """Finish or undo the move of the job's VM from ``lost`` to ``here``; raises PlanRefused if that
     is impossible, or if the VM is lost."""
     _Settler(connection, job, here, lost, check=check).settle()
@@ -61,7 +63,7 @@ def settle(connection: Connection, job: Job, here: str, lost: LostSource, *, che
 class _Found:
     """What this hypervisor has: facts for the plan, and libvirt's objects."""
 
-    seen: Seen
+    seen: LostMoveFacts
     dom: VirDomain | None
     claimed: VirDomain | None
     uuid: str
@@ -88,7 +90,7 @@ class _Settler:
     """Finishes or undoes the move of one VM."""
 
     def __init__(
-        self, connection: Connection, job: Job, here: str, lost: LostSource, *, check: bool
+        self, connection: Connection, job: MigrationJob, here: str, lost: LostSource, *, check: bool
     ) -> None:
         self.connection = connection
         self.job = job
@@ -124,7 +126,9 @@ class _Settler:
         dom = find_domain(self.connection, self.name)
         if dom is None:
             written = migration_volumes.written(self.connection, claim) if claim else []
-            seen = Seen(claim=claim is not None, written=bool(written), answers=bool(self.answered))
+            seen = LostMoveFacts(
+                claim=claim is not None, written=bool(written), answers=bool(self.answered)
+            )
             return _Found(seen, None, claimed, "", 0, None, claim, written)
         uuid = str(dom.UUIDString())
         active = bool(call("read the state", dom.isActive))
@@ -133,7 +137,7 @@ class _Settler:
         if not call("read the state", dom.isPersistent):
             place = lost_plan.LIVE if state in _EXECUTES else lost_plan.COMING
         stored = read_metadata(self.connection, dom)
-        seen = Seen(
+        seen = LostMoveFacts(
             place=place,
             marks=stored is not None and stored.phase == "migrating" and self._is_this(stored.move),
             phase=stored is not None and stored.phase is not None,

@@ -30,10 +30,10 @@ from . import command as migration_command
 from . import effects_job as migration_job
 from . import effects_volumes as migration_volumes
 from . import plan_steps as moving
-from .effects_jobs import Settings
+from .effects_jobs import MigrationSettings
 from .effects_settle import Settler
 from .plan_steps import MoveState
-from .types import NewVolume, Plan, Source, Target
+from .types import MigrationPlan, NewVolume, Source, Target
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
@@ -53,8 +53,8 @@ class Moving:
     dom: VirDomain
     source: Source
     target: Target
-    plan: Plan
-    settings: Settings
+    plan: MigrationPlan
+    settings: MigrationSettings
     settler: Settler
     run: str
     read: t.Callable[[], Source]

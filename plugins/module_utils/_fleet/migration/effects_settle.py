@@ -35,7 +35,7 @@ from . import effects_job as migration_job
 from . import plan_steps as moving
 from . import settling
 from .effects_ending import End
-from .effects_jobs import Job
+from .effects_jobs import MigrationJob
 from .plan_steps import Settled
 from .read import job_of
 from .read_endpoints import DestinationView, Endpoints, SourceView
@@ -59,7 +59,7 @@ class Undone(PlanRefused):
 class Settler:
     """Finishes or undoes a move, depending on which endpoint has the VM."""
 
-    def __init__(self, endpoints: Endpoints, job: Job, *, keep_volumes: bool) -> None:
+    def __init__(self, endpoints: Endpoints, job: MigrationJob, *, keep_volumes: bool) -> None:
         self.endpoints = endpoints
         self.job = job
         self.keep_volumes = keep_volumes

@@ -17,7 +17,7 @@ from ..engine import proofs
 from ..placement import decide as placement
 from ..placement.types import Policy
 from . import decide as migration_decision
-from .decide import Answer, Decision, Mute
+from .decide import Answer, MigrationDecision, Mute
 
 
 def leave(
@@ -26,7 +26,7 @@ def leave(
     hosts: t.Sequence[placement.PlacementHost],
     mute: Mute,
     policy: Policy,
-) -> Decision:
+) -> MigrationDecision:
     """Where the VMs of ``source`` go, including those that an earlier run was moving."""
     migration_decision.require("evacuate", source, answers, mute)
     marked = [_with_mark(host, True) if host.name == source else host for host in hosts]
@@ -58,7 +58,7 @@ def come_back(
     hosts: t.Sequence[placement.PlacementHost],
     mute: Mute,
     policy: Policy,
-) -> Decision:
+) -> MigrationDecision:
     """Which VMs that were evacuated from ``home`` return, as far as they fit, including those that
     an earlier run was moving."""
     migration_decision.require("return", home, answers, mute)
@@ -104,8 +104,8 @@ def _decide(
     hosts: t.Sequence[placement.PlacementHost],
     mute: Mute,
     policy: Policy,
-) -> Decision:
-    decision = Decision()
+) -> MigrationDecision:
+    decision = MigrationDecision()
     fleet = placement.FleetLoad(hosts, policy)
     for name in sorted(names, key=lambda name: (-int(names[name]["memory_mib"]), name)):
         places = {

@@ -29,7 +29,7 @@ NOTHING, FINISH, DEFINE, WAIT, CLEAR, KEEP, OTHER, ALIVE = (
 
 
 @dataclass(frozen=True)
-class Seen:
+class LostMoveFacts:
     """What the destination has of a VM and of its move.
 
     ``marks``: its definition says that it is in this move; ``phase``: it is in any move;
@@ -48,7 +48,7 @@ class Seen:
     answers: bool = False
 
 
-def action(seen: Seen) -> str:
+def action(seen: LostMoveFacts) -> str:
     """What has to be done."""
     if not seen.marks and not seen.claim:
         return NOTHING

@@ -15,17 +15,19 @@ from ..base.names import CLAIM, playbook_command, snapshot_removal
 from ..engine import leases
 from ..placement.offers import DEFINE_NWFILTER
 from .plan_disks import is_seed, lacking_space, volume_of
-from .types import DEPLOY, RENEW, Defined, Options, Plan, Source, Target
+from .types import DEPLOY, RENEW, DestinationDomain, MigrationOptions, MigrationPlan, Source, Target
 
 DETACHED = "made for it, but no longer one of its disks"
 _FOREIGN = "it is unknown which files belong to it, so it is not moved"
 
 
-def plan(source: Source, target: Target, options: Options, *, space: bool = True) -> Plan:
+def plan(
+    source: Source, target: Target, options: MigrationOptions, *, space: bool = True
+) -> MigrationPlan:
     """What moving ``source`` to ``target`` takes; without ``space``, the free space of the pools
     there is not checked.
     """
-    move_plan = Plan()
+    move_plan = MigrationPlan()
     move_plan.findings += _vm(source)
     move_plan.findings += _host(source, target)
     if not options.tunnelled:  # that uses libvirt's own connection, which exists already
@@ -99,7 +101,7 @@ def other_move(
     )
 
 
-def _flow(move_plan: Plan, *, overlay: bool) -> str:
+def _flow(move_plan: MigrationPlan, *, overlay: bool) -> str:
     if overlay:
         return "overlay"
     if move_plan.volumes:
@@ -120,7 +122,7 @@ def without_seed_medium(source: Source) -> Source:
     return dataclasses.replace(source, disks=disks, metadata=stored)
 
 
-def _is_ours(claim: Defined, source: Source) -> bool:
+def _is_ours(claim: DestinationDomain, source: Source) -> bool:
     return (
         not claim.active
         and claim.metadata is not None
@@ -258,7 +260,7 @@ def _family(machine: str) -> str:
     return machine.rpartition("-")[0] or machine
 
 
-def _names(source: Source, target: Target, claim: Defined | None) -> list[str]:
+def _names(source: Source, target: Target, claim: DestinationDomain | None) -> list[str]:
     """Another VM of that name, UUID or MAC address on the destination."""
     where, problems = target.destination.name, []
     for domain in target.domains:

@@ -12,7 +12,7 @@ import typing as t
 from ..base.metadata import NOT_MADE, OwnVolume
 from ..base.names import playbook_command
 from ..storage import base_name
-from .types import Defined, Disk, NewVolume, Source, Target
+from .types import DestinationDomain, MigrationDisk, NewVolume, Source, Target
 
 _MIB = 1024**2
 # Space that must stay free in a pool
@@ -20,7 +20,7 @@ _FLOOR = 64 * _MIB
 
 
 def volume_of(
-    disk: Disk, source: Source, target: Target, claim: Defined | None
+    disk: MigrationDisk, source: Source, target: Target, claim: DestinationDomain | None
 ) -> tuple[str | None, NewVolume | None]:
     """The reason against moving one disk, and the volume it becomes."""
     what, where = f"disk {disk.target}", target.destination.name
@@ -80,7 +80,7 @@ def volume_of(
     )
 
 
-def is_seed(disk: Disk) -> bool:
+def is_seed(disk: MigrationDisk) -> bool:
     """Whether it is the seed medium of the VM's first boot."""
     return disk.own is not None and disk.own.role == "seed"
 
@@ -90,7 +90,9 @@ def _is_in_other_work(source: Source) -> bool:
     return source.metadata is not None and source.metadata.phase not in (None, "migrating")
 
 
-def _backing(disk: Disk, vm: str, target: Target) -> tuple[str | None, tuple[str, str] | None]:
+def _backing(
+    disk: MigrationDisk, vm: str, target: Target
+) -> tuple[str | None, tuple[str, str] | None]:
     """The base image of an overlay, if it is proven to be the same on the destination."""
     if not disk.chain:
         return None, None
@@ -130,7 +132,7 @@ def _shared(path: str, target: Target) -> str | None:
     return f"{path} is used by {', '.join(users)} on {where}" if users else None
 
 
-def _left_over(path: str, target: Target, claim: Defined | None) -> str | None:
+def _left_over(path: str, target: Target, claim: DestinationDomain | None) -> str | None:
     """Why a file that is in the way must not be recreated."""
     where = target.destination.name
     named = claim is not None and claim.metadata is not None
@@ -151,7 +153,7 @@ def _left_over(path: str, target: Target, claim: Defined | None) -> str | None:
     return None
 
 
-def _claimed(claim: Defined | None) -> tuple[OwnVolume, ...]:
+def _claimed(claim: DestinationDomain | None) -> tuple[OwnVolume, ...]:
     return claim.metadata.volumes if claim is not None and claim.metadata is not None else ()
 
 

@@ -19,7 +19,7 @@ from ..base.metadata import BEGUN, MADE, Metadata, Move, OwnVolume
 from ..engine.steps import Effect, Step
 from . import settling
 from .settling import Act, Arrival, DestinationState, SourceState
-from .types import NewVolume, Plan, Source
+from .types import MigrationPlan, NewVolume, Source
 
 MIGRATING = "migrating"
 
@@ -71,7 +71,7 @@ def move_state(source: Source, seed: str | None = None) -> MoveState:
 
 def begin(
     source: Source,
-    plan: Plan,
+    plan: MigrationPlan,
     where: str,
     *,
     seed: str | None = None,
@@ -198,7 +198,7 @@ def undo(
 
 
 def predicted(
-    source: Source, plan: Plan, where: str, *, keep_volumes: bool, evacuating: bool = False
+    source: Source, plan: MigrationPlan, where: str, *, keep_volumes: bool, evacuating: bool = False
 ) -> Settled:
     """What is done after a successful move."""
     kept = marked(source, move_of(source, where, ""), evacuating=evacuating)

@@ -38,7 +38,15 @@ from ..storage import encryption, file_references, storage_info
 from ..storage.file_references import RAW
 from ..storage.read_file_users import FOLDER_TYPES
 from ..storage.read_pools import describe_volume, list_handles, list_pools
-from .types import Defined, Destination, Disk, Pool, Source, Target, Volume
+from .types import (
+    Destination,
+    DestinationDomain,
+    DestinationPool,
+    MigrationDisk,
+    Source,
+    Target,
+    Volume,
+)
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
@@ -148,7 +156,7 @@ def _disks(
     stored: Metadata | None,
     *,
     active: bool,
-) -> t.Iterator[Disk]:
+) -> t.Iterator[MigrationDisk]:
     own = {volume.path: volume for volume in (stored.volumes if stored else ())}
     elements = {
         element.get("dev"): disk
@@ -164,7 +172,7 @@ def _disks(
             capacity, allocation = int(sizes[0]), int(sizes[1])
             if active:
                 busy = bool(connection.call(f"read disk {target}", dom.blockJobInfo, target, 0))
-        yield Disk(
+        yield MigrationDisk(
             target=target,
             device=str(entry["device"]),
             type=str(entry["type"]),
@@ -268,10 +276,10 @@ def _free(connection: Connection) -> int | None:
     return sum(int(stats.get(key, 0)) for key in ("free", "buffers", "cached")) // 1024
 
 
-def read_defined(connection: Connection, pools: t.Mapping[str, str]) -> list[Defined]:
+def read_defined(connection: Connection, pools: t.Mapping[str, str]) -> list[DestinationDomain]:
     """Read every domain with all files it references; ``pools`` maps pools to their folders."""
 
-    def read(dom: VirDomain) -> Defined:
+    def read(dom: VirDomain) -> DestinationDomain:
         active, persistent = bool(dom.isActive()), bool(dom.isPersistent())
         texts = [dom.XMLDesc(DOMAIN_XML_INACTIVE)] if persistent else []
         texts += [dom.XMLDesc(0)] if active else []
@@ -286,7 +294,7 @@ def read_defined(connection: Connection, pools: t.Mapping[str, str]) -> list[Def
             for root in roots
             for mac in root.iterfind("devices/interface/mac")
         }
-        return Defined(
+        return DestinationDomain(
             name=str(dom.name()),
             uuid=str(dom.UUIDString()),
             active=active,
@@ -303,7 +311,7 @@ def read_defined(connection: Connection, pools: t.Mapping[str, str]) -> list[Def
     return [defined for _dom, defined in domains]
 
 
-def read_pools(connection: Connection, *, refresh: bool = False) -> list[Pool]:
+def read_pools(connection: Connection, *, refresh: bool = False) -> list[DestinationPool]:
     """Read the pools of files. With ``refresh`` libvirt refreshes them first, which is a change:
     it then lists files that were added behind its back."""
     entries = []
@@ -314,7 +322,7 @@ def read_pools(connection: Connection, *, refresh: bool = False) -> list[Pool]:
             continue
         path = str(info["path"]).rstrip("/")
         if not connection.call(f"read pool {name}", pool.isActive):
-            entries.append(Pool(name, path, False))
+            entries.append(DestinationPool(name, path, False))
             continue
         if refresh:
             # another VM's volume may be under construction there
@@ -335,7 +343,7 @@ def read_pools(connection: Connection, *, refresh: bool = False) -> list[Pool]:
             )
             for handle, facts in described
         }
-        entries.append(Pool(name, path, True, available, volumes))
+        entries.append(DestinationPool(name, path, True, available, volumes))
     return entries
 
 

@@ -24,7 +24,7 @@ from ..._libvirt import ERR_NO_STORAGE_VOL
 from ..base import effects_deadline as deadline
 from ..base.effects_connection import Connection
 from ..storage.read_file_users import POOL_ID_FILE
-from .types import Pool, Source
+from .types import DestinationPool, Source
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirStorageVol
@@ -39,7 +39,12 @@ _VOLUME = (
 
 
 def proofs(
-    here: Connection, there: Connection, source: Source, pools: t.Sequence[Pool], *, check: bool
+    here: Connection,
+    there: Connection,
+    source: Source,
+    pools: t.Sequence[DestinationPool],
+    *,
+    check: bool,
 ) -> dict[str, str]:
     """The disks in pools that have the same id on source and destination, by path: why a disk is
     not proven to be the same file on both, empty if it is.
@@ -66,7 +71,7 @@ def _folder(
     there: Connection,
     uuid: str,
     folder: str,
-    pools: t.Sequence[Pool],
+    pools: t.Sequence[DestinationPool],
     *,
     check: bool,
 ) -> str | None:

@@ -11,7 +11,7 @@ import typing as t
 
 from ..._errors import Problem, SpecError
 from ..base.json_values import as_number
-from .types import Destination, LostSource, Options
+from .types import Destination, LostSource, MigrationOptions
 
 # A host name or an address: nothing that could be another part of a URI
 _ADDRESS = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
@@ -56,7 +56,7 @@ class MoveOptions(MoveOption, total=False):
     lost_source: LostOptions | None
 
 
-def options(given: t.Mapping[str, t.Any]) -> Options:
+def options(given: t.Mapping[str, t.Any]) -> MigrationOptions:
     """How to move; raises SpecError with every invalid number."""
     problems = [
         Problem(name, f"{given[name]} is not above 0")
@@ -68,7 +68,7 @@ def options(given: t.Mapping[str, t.Any]) -> Options:
         problems.append(Problem("parallel_connections", text))
     if problems:
         raise SpecError(problems)
-    return Options(
+    return MigrationOptions(
         keep_volumes=given["keep_volumes"],
         bandwidth=given["bandwidth"],
         max_downtime=given["max_downtime"],

@@ -56,7 +56,7 @@ class LostSource:
 
 
 @dataclass(frozen=True)
-class Options:
+class MigrationOptions:
     """How volumes are treated, how the VM is transferred, and limits: MiB/s, milliseconds, seconds
     for each GiB."""
 
@@ -71,7 +71,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Disk:
+class MigrationDisk:
     """One disk of the VM, in bytes. ``own`` is its volume, if it was made for this VM.
 
     ``chain`` are its backing files, nearest first.
@@ -111,7 +111,7 @@ class Source:
     machine: str
     memory_mib: int
     vcpus: int
-    disks: tuple[Disk, ...] = ()
+    disks: tuple[MigrationDisk, ...] = ()
     macs: tuple[str, ...] = ()
     bridges: tuple[str, ...] = ()
     networks: tuple[str, ...] = ()
@@ -143,7 +143,7 @@ class Volume:
 
 
 @dataclass(frozen=True)
-class Pool:
+class DestinationPool:
     """A pool of files of the destination; ``available`` bytes."""
 
     name: str
@@ -154,7 +154,7 @@ class Pool:
 
 
 @dataclass(frozen=True)
-class Defined:
+class DestinationDomain:
     """A domain of the destination; ``files`` are all it refers to, including our metadata."""
 
     name: str
@@ -180,8 +180,8 @@ class Target:
     domain_types: tuple[str, ...]
     qemu: int = 0
     free_mib: int | None = None
-    domains: tuple[Defined, ...] = ()
-    pools: tuple[Pool, ...] = ()
+    domains: tuple[DestinationDomain, ...] = ()
+    pools: tuple[DestinationPool, ...] = ()
     networks: tuple[str, ...] = ()
     portgroups: t.Mapping[str, t.Sequence[str]] = field(default_factory=dict)
     nwfilters: tuple[str, ...] | None = None
@@ -207,7 +207,7 @@ class NewVolume:
 
 
 @dataclass
-class Plan:
+class MigrationPlan:
     """What moving the VM takes; with ``findings`` nothing is done at all."""
 
     flow: str = "copy"
@@ -302,19 +302,19 @@ __all__ = [
     "DEPLOY",
     "RENEW",
     "ClaimEntry",
-    "Defined",
     "Destination",
-    "Disk",
+    "DestinationDomain",
+    "DestinationPool",
     "LookAnswer",
     "LostSource",
+    "MigrationDisk",
+    "MigrationOptions",
+    "MigrationPlan",
     "Move",
     "MovingDemand",
     "MovingDisk",
     "MovingEntry",
     "NewVolume",
-    "Options",
-    "Plan",
-    "Pool",
     "Source",
     "Target",
     "UnreadEntry",

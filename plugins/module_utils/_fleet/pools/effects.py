@@ -21,7 +21,7 @@ from ..storage import storage_info
 from ..storage.read_file_users import POOL_ID_FILE
 from ..storage.read_pools import list_pools
 from . import plan as pool_plan
-from .plan import AUTOSTART, IDENTIFY, START, ExistingPool, Wanted
+from .plan import AUTOSTART, IDENTIFY, START, ExistingPool, RequestedPool
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirStoragePool
@@ -30,7 +30,7 @@ if t.TYPE_CHECKING:
 _FOLDER_MODE = 0o711  # as libvirt creates it: QEMU's user opens files in it, but cannot list it
 
 
-class Entry(t.TypedDict):
+class EnsuredPool(t.TypedDict):
     """A pool and its steps, done or planned."""
 
     name: str
@@ -39,15 +39,17 @@ class Entry(t.TypedDict):
     steps: list[str]
 
 
-class Result(t.TypedDict):
+class PoolsResult(t.TypedDict):
     """The module's result."""
 
     changed: bool
-    pools: list[Entry]
+    pools: list[EnsuredPool]
     diff: list[Diff]
 
 
-def ensure(uri: str, timeout: float, pools: t.Sequence[pool_plan.Option], check: bool) -> Result:
+def ensure(
+    uri: str, timeout: float, pools: t.Sequence[pool_plan.Option], check: bool
+) -> PoolsResult:
     """Ensure that the pools exist; everything is checked before anything is changed.
 
     In check mode, a machine without libvirt has no pools: it may be about to be installed.
@@ -65,7 +67,7 @@ def ensure(uri: str, timeout: float, pools: t.Sequence[pool_plan.Option], check:
             (option, *pool_plan.plan(option, existing, _read_id(option.path) is not None))
             for option in wanted
         ]
-        entries: list[Entry] = []
+        entries: list[EnsuredPool] = []
         for option, name, steps in plans:
             if connection is not None and not check:
                 _carry_out(connection, option, raws.get(name), steps)
@@ -106,7 +108,10 @@ def _read(connection: Connection | None) -> tuple[list[ExistingPool], dict[str, 
 
 
 def _carry_out(
-    connection: Connection, wanted: Wanted, there: VirStoragePool | None, steps: t.Sequence[str]
+    connection: Connection,
+    wanted: RequestedPool,
+    there: VirStoragePool | None,
+    steps: t.Sequence[str],
 ) -> None:
     if there is None:
         # The folder first: a pool whose folder is missing may be on a file system not mounted

@@ -23,7 +23,7 @@ class Option(t.TypedDict):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RequestedPool:
     """A requested pool."""
 
     name: str
@@ -41,10 +41,10 @@ class ExistingPool:
     autostart: bool
 
 
-def validate(pools: t.Sequence[Option]) -> list[Wanted]:
+def validate(pools: t.Sequence[Option]) -> list[RequestedPool]:
     """The requested pools; raises SpecError with every problem."""
     problems = []
-    wanted: list[Wanted] = []
+    wanted: list[RequestedPool] = []
     for index, pool in enumerate(pools):
         path = pool["path"].rstrip("/")
         where = f"pools[{index}]"
@@ -59,14 +59,14 @@ def validate(pools: t.Sequence[Option]) -> list[Wanted]:
                 problems.append(Problem(f"{where}.path", f"{path} is given twice"))
             if pool["name"] == earlier.name:
                 problems.append(Problem(f"{where}.name", f"{pool['name']} is given twice"))
-        wanted.append(Wanted(pool["name"], path))
+        wanted.append(RequestedPool(pool["name"], path))
     if problems:
         raise SpecError(problems)
     return wanted
 
 
 def plan(
-    wanted: Wanted, pools: t.Sequence[ExistingPool], identified: bool
+    wanted: RequestedPool, pools: t.Sequence[ExistingPool], identified: bool
 ) -> tuple[str, list[str]]:
     """The pool's name, and the steps; raises PlanRefused if another pool is in the way."""
     at_path = next((pool for pool in pools if pool.path == wanted.path), None)

@@ -16,7 +16,7 @@ from . import decide_host as preflight_host
 from .decide_host import Limits
 
 if t.TYPE_CHECKING:
-    from .facts import Baseline, Clock, Facts
+    from .facts import Baseline, ClockOffset, PreflightFacts
 
 _NO_BASELINE: Baseline = {"model": None, "xml": None, "runs": None, "error": None}
 _CLOCK_WRONG = 60.0  # seconds; beyond this it is an error, not a warning
@@ -27,7 +27,7 @@ class Answer:
     """The answer of a hypervisor: its facts, or why there are none."""
 
     name: str
-    facts: Facts | None
+    facts: PreflightFacts | None
     error: str | None = None
 
 
@@ -69,11 +69,11 @@ def _groups(values: t.Mapping[str, str | None]) -> dict[str, list[str]]:
     return groups
 
 
-def _arch(facts: t.Mapping[str, Facts]) -> dict[str, list[str]]:
+def _arch(facts: t.Mapping[str, PreflightFacts]) -> dict[str, list[str]]:
     return _groups({name: one.get("arch") for name, one in facts.items()})
 
 
-def _uuids(facts: t.Mapping[str, Facts]) -> list[Finding]:
+def _uuids(facts: t.Mapping[str, PreflightFacts]) -> list[Finding]:
     return [
         Finding("uuid_duplicate", tuple(names), f"{' and '.join(names)} have the host UUID {uuid}")
         for uuid, names in _groups({name: one.get("uuid") for name, one in facts.items()}).items()
@@ -81,7 +81,7 @@ def _uuids(facts: t.Mapping[str, Facts]) -> list[Finding]:
     ]
 
 
-def _clocks(facts: t.Mapping[str, Facts], limit: float) -> list[Finding]:
+def _clocks(facts: t.Mapping[str, PreflightFacts], limit: float) -> list[Finding]:
     """Findings about clocks.
 
     ``clock`` is a host's time minus the controller's, plus or minus some seconds of uncertainty.
@@ -114,11 +114,11 @@ def _clock_kind(certain: float) -> str:
     return "clock_wrong" if certain > _CLOCK_WRONG else "clock_differs"
 
 
-def _seconds(clock: Clock) -> str:
+def _seconds(clock: ClockOffset) -> str:
     return f"{clock['offset']:+.3f} s (+/- {clock['uncertainty']:.3f} s)"
 
 
-def _arches(facts: t.Mapping[str, Facts]) -> list[Finding]:
+def _arches(facts: t.Mapping[str, PreflightFacts]) -> list[Finding]:
     groups = _arch(facts)
     if len(groups) < 2:
         return []
@@ -126,7 +126,7 @@ def _arches(facts: t.Mapping[str, Facts]) -> list[Finding]:
     return [Finding("arch_differs", tuple(facts), listed)]
 
 
-def _cpus(facts: t.Mapping[str, Facts]) -> list[Finding]:
+def _cpus(facts: t.Mapping[str, PreflightFacts]) -> list[Finding]:
     """Findings about CPUs; ``baseline`` is a host's common CPU model for all hosts
     (virConnectBaselineHypervisorCPU)."""
     findings = []
@@ -165,7 +165,7 @@ def _cpus(facts: t.Mapping[str, Facts]) -> list[Finding]:
     return findings
 
 
-def _versions(facts: t.Mapping[str, Facts]) -> list[Finding]:
+def _versions(facts: t.Mapping[str, PreflightFacts]) -> list[Finding]:
     findings = []
     libvirt = {name: host_facts.get("libvirt_version") for name, host_facts in facts.items()}
     qemu = {name: host_facts.get("hypervisor_version") for name, host_facts in facts.items()}
@@ -186,7 +186,7 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"[0-9]{1,9}", version))
 
 
-def _machines(facts: t.Mapping[str, Facts]) -> list[Finding]:
+def _machines(facts: t.Mapping[str, PreflightFacts]) -> list[Finding]:
     """Findings about hypervisors of one architecture that share no versioned machine type."""
     findings = []
     for names in _arch(facts).values():

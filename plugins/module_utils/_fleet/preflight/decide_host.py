@@ -17,7 +17,7 @@ from ..base.findings import Finding
 from ..hosts import listeners
 
 if t.TYPE_CHECKING:
-    from .facts import Facts
+    from .facts import PreflightFacts
 
 _DAY = 86400
 
@@ -31,7 +31,9 @@ class Limits:
     clock_seconds: float = 1.0
 
 
-def find(name: str, facts: Facts, limits: Limits, asked: t.Collection[str]) -> list[Finding]:
+def find(
+    name: str, facts: PreflightFacts, limits: Limits, asked: t.Collection[str]
+) -> list[Finding]:
     """The findings about hypervisor ``name``; ``asked`` are the hosts of this run."""
     findings: list[Finding] = []
     for check, error in sorted((facts.get("errors") or {}).items()):
@@ -47,7 +49,7 @@ def find(name: str, facts: Facts, limits: Limits, asked: t.Collection[str]) -> l
     return findings
 
 
-def _kvm(name: str, facts: Facts) -> list[Finding]:
+def _kvm(name: str, facts: PreflightFacts) -> list[Finding]:
     kvm = facts.get("kvm")
     if kvm is None:
         return []
@@ -65,13 +67,13 @@ def _kvm(name: str, facts: Facts) -> list[Finding]:
     return []
 
 
-def _iommu(name: str, facts: Facts) -> list[Finding]:
+def _iommu(name: str, facts: PreflightFacts) -> list[Finding]:
     if facts.get("iommu") is not False:
         return []
     return [Finding("iommu_off", (name,), "no IOMMU is active (/sys/kernel/iommu_groups is empty)")]
 
 
-def _bridges(name: str, facts: Facts) -> list[Finding]:
+def _bridges(name: str, facts: PreflightFacts) -> list[Finding]:
     findings = []
     for bridge in facts.get("bridges") or ():
         label = bridge["name"]
@@ -91,7 +93,7 @@ def _bridges(name: str, facts: Facts) -> list[Finding]:
     return findings
 
 
-def _bridge_filter(name: str, facts: Facts) -> list[Finding]:
+def _bridge_filter(name: str, facts: PreflightFacts) -> list[Finding]:
     chains = facts.get("bridge_filter") or ()
     if not chains:
         return []
@@ -99,7 +101,7 @@ def _bridge_filter(name: str, facts: Facts) -> list[Finding]:
     return [Finding("bridge_filtered", (name,), text)]
 
 
-def _listeners(name: str, facts: Facts) -> list[Finding]:
+def _listeners(name: str, facts: PreflightFacts) -> list[Finding]:
     sockets = [listeners.Listener(**fields) for fields in facts.get("listeners") or ()]
     findings = [
         Finding("libvirt_plain", (name,), f"libvirt listens without TLS: {listener}")
@@ -116,7 +118,7 @@ def _listeners(name: str, facts: Facts) -> list[Finding]:
     return findings
 
 
-def _tls(name: str, facts: Facts, asked: t.Collection[str]) -> list[Finding]:
+def _tls(name: str, facts: PreflightFacts, asked: t.Collection[str]) -> list[Finding]:
     tls = facts.get("tls")
     if tls is None:
         return []
@@ -140,7 +142,7 @@ def _tls(name: str, facts: Facts, asked: t.Collection[str]) -> list[Finding]:
     return findings
 
 
-def _pools(name: str, facts: Facts, limits: Limits) -> list[Finding]:
+def _pools(name: str, facts: PreflightFacts, limits: Limits) -> list[Finding]:
     findings = []
     for pool in facts.get("pools") or ():
         label = f"pool {pool['name']}"
@@ -164,7 +166,7 @@ def _pools(name: str, facts: Facts, limits: Limits) -> list[Finding]:
     return findings
 
 
-def _keys(name: str, facts: Facts, limits: Limits) -> list[Finding]:
+def _keys(name: str, facts: PreflightFacts, limits: Limits) -> list[Finding]:
     findings = []
     for entry in facts.get("keys") or ():
         path = entry["path"]

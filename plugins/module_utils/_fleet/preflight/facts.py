@@ -23,13 +23,13 @@ class Hypervisor(t.TypedDict):
     hypervisor_version: str | None
 
 
-class Cpu(GuestCpu):
+class PreflightCpu(GuestCpu):
     """The CPU that guests of ``type`` get, and the emulator."""
 
     type: str
 
 
-class Pool(PoolEntry):
+class PreflightPool(PoolEntry):
     """A pool, and whether it starts with the host."""
 
     autostart: bool | None
@@ -74,7 +74,7 @@ class Port(t.TypedDict):
     active: bool
 
 
-class Bridge(t.TypedDict):
+class PreflightBridge(t.TypedDict):
     """A requested bridge."""
 
     name: str
@@ -130,7 +130,7 @@ class Validity(t.TypedDict):
     days: float
 
 
-class Clock(t.TypedDict):
+class ClockOffset(t.TypedDict):
     """Its time minus the controller's, plus or minus some seconds of uncertainty."""
 
     offset: float
@@ -155,11 +155,11 @@ class _Read(t.TypedDict, total=False):
     machines: list[str]
     libvirt_version: str | None
     hypervisor_version: str | None
-    cpu: Cpu
-    pools: list[Pool | AbsentPool]
+    cpu: PreflightCpu
+    pools: list[PreflightPool | AbsentPool]
     kvm: Kvm
     iommu: bool
-    bridges: list[Bridge]
+    bridges: list[PreflightBridge]
     bridge_filter: list[str]
     listeners: list[Socket]
     tls: Tls
@@ -169,12 +169,12 @@ class _Read(t.TypedDict, total=False):
 class _Compared(t.TypedDict, total=False):
     """What the controller adds."""
 
-    clock: Clock | None
+    clock: ClockOffset | None
     baseline: Baseline | None
     not_compared: str
 
 
-class Facts(_Read, _Compared):
+class PreflightFacts(_Read, _Compared):
     """All of it."""
 
     errors: dict[str, str]

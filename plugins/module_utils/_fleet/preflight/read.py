@@ -24,14 +24,22 @@ from . import read_host as preflight_machine
 from . import read_tls as preflight_tls
 
 if t.TYPE_CHECKING:
-    from .facts import AbsentPool, Baseline, Cpu, Facts, Hypervisor, Peer, Pool
+    from .facts import (
+        AbsentPool,
+        Baseline,
+        Hypervisor,
+        Peer,
+        PreflightCpu,
+        PreflightFacts,
+        PreflightPool,
+    )
 
 Made = t.TypeVar("Made")
 _FITS = (CPU_COMPARE_IDENTICAL, CPU_COMPARE_SUPERSET)
 
 
 @dataclass(frozen=True)
-class Settings:
+class PreflightRequest:
     """What to check: libvirt's URI, the names of bridges and pools, and the peers."""
 
     uri: str
@@ -56,10 +64,10 @@ class _Checks:
             return None
 
 
-def read(settings: Settings) -> Facts:
+def read(settings: PreflightRequest) -> PreflightFacts:
     """All facts; changes nothing."""
     checks = _Checks()
-    facts: Facts = {"errors": checks.errors, "time": time.time()}
+    facts: PreflightFacts = {"errors": checks.errors, "time": time.time()}
     hypervisor: Hypervisor | None = None
     try:
         with connect(settings.uri, settings.timeout) as connection:
@@ -121,7 +129,7 @@ def _kind(facts: Hypervisor) -> str:
     return "kvm" if "kvm" in facts["domain_types"] else "qemu"
 
 
-def _cpu(connection: Connection, facts: Hypervisor) -> Cpu:
+def _cpu(connection: Connection, facts: Hypervisor) -> PreflightCpu:
     text = connection.call(
         "read domain capabilities",
         connection.conn.getDomainCapabilities,
@@ -130,11 +138,11 @@ def _cpu(connection: Connection, facts: Hypervisor) -> Cpu:
     return {**cpu_xml.guest_cpu(text), "type": _kind(facts)}
 
 
-def _pools(connection: Connection, names: t.Sequence[str]) -> list[Pool | AbsentPool]:
+def _pools(connection: Connection, names: t.Sequence[str]) -> list[PreflightPool | AbsentPool]:
     """The named pools; missing ones have no state."""
     handles = {str(pool.name()): pool for pool in list_pools(connection)}
     known = {entry["name"]: entry for entry in pool_entries(connection)}
-    entries: list[Pool | AbsentPool] = []
+    entries: list[PreflightPool | AbsentPool] = []
     for name in names:
         if name in known:
             autostart = None

@@ -46,12 +46,12 @@ _OTHER_FAMILY = never(
 _KINDS = ("disks", "nics")
 _LIMITS = [row for row in settings_devices.DISK if str(row.xml).startswith("iotune/")]
 # What goes with the place that a NIC is attached to: another network has other port groups
-_OF_THE_SOURCE = (settings_tuning.Nic.portgroup, settings_tuning.Nic.mode)
+_OF_THE_SOURCE = (settings_tuning.NicTuning.portgroup, settings_tuning.NicTuning.mode)
 LIMITS = tuple(row.name for row in _LIMITS)
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DefinitionRequest:
     """The request. ``xml`` is the definition that creation would write, with only those disks that
     may be missing, in the order of ``added``; ``bases`` are the paths of images.
     """
@@ -135,7 +135,9 @@ def _same_family(domain: Domain, root: Element) -> bool:
     return family_of(str(domain.machine)) == family_of(machine)
 
 
-def changed(xml: str, wanted: Wanted, differences: t.Iterable[Difference], stored: Metadata) -> str:
+def changed(
+    xml: str, wanted: DefinitionRequest, differences: t.Iterable[Difference], stored: Metadata
+) -> str:
     """The definition ``xml`` with ``differences`` removed."""
     root = _lxml.parse(xml, f"domain {wanted.domain.name}")
     mended(root, wanted, differences, stored)
@@ -143,7 +145,7 @@ def changed(xml: str, wanted: Wanted, differences: t.Iterable[Difference], store
 
 
 def mended(
-    root: Element, wanted: Wanted, differences: t.Iterable[Difference], stored: Metadata
+    root: Element, wanted: DefinitionRequest, differences: t.Iterable[Difference], stored: Metadata
 ) -> dict[str, str]:
     """Set all ``differences`` in ``root``; the targets of the VM's drives by name, old and new."""
     targets = drive_targets(made_as(stored))
@@ -163,7 +165,9 @@ def mended(
     return targets
 
 
-def mend(root: Element, wanted: Wanted, difference: Difference, stored: Metadata) -> None:
+def mend(
+    root: Element, wanted: DefinitionRequest, difference: Difference, stored: Metadata
+) -> None:
     """Set one setting in ``root`` as requested."""
     device = device_of(wanted.domain, difference.path)
     if device is not None:
@@ -183,7 +187,7 @@ def mend(root: Element, wanted: Wanted, difference: Difference, stored: Metadata
         row.rewrite(root, wanted.domain)
 
 
-def _device(root: Element, wanted: Wanted, device: Device, stored: Metadata) -> None:
+def _device(root: Element, wanted: DefinitionRequest, device: Device, stored: Metadata) -> None:
     element = located(root, wanted.domain, device, stored)
     if device.spec is None:
         _drop(element)
@@ -191,7 +195,7 @@ def _device(root: Element, wanted: Wanted, device: Device, stored: Metadata) -> 
         new = addition(root, wanted, device)
         insert(root, new)
         if isinstance(device.spec, Disk):
-            settings_devices.Disk.iothread.rewrite(new, device.spec)
+            settings_devices.DiskSettings.iothread.rewrite(new, device.spec)
             _controller(root, wanted, device.spec)
     else:
         rewrite(element, device, wanted)
@@ -209,7 +213,7 @@ def located(root: Element, domain: Domain, device: Device, stored: Metadata) -> 
     return absent_nic(root, device.name, made_as(stored))
 
 
-def rewrite(element: Element, device: Device, wanted: Wanted) -> None:
+def rewrite(element: Element, device: Device, wanted: DefinitionRequest) -> None:
     """Set one setting of a disk or NIC as requested."""
     spec = device.spec
     if isinstance(spec, Nic) and device.key == "source":
@@ -217,8 +221,8 @@ def rewrite(element: Element, device: Device, wanted: Wanted) -> None:
         if source is not None:
             element.remove(source)
         element.attrib.pop("type", "")
-        settings_devices.Nic.type.write(element, spec)
-        settings_devices.Nic.source.write(element, spec)
+        settings_devices.NicSettings.type.write(element, spec)
+        settings_devices.NicSettings.source.write(element, spec)
         for setting in _OF_THE_SOURCE:
             setting.write(element, spec)
     elif isinstance(spec, Disk) and device.key == "image":
@@ -240,7 +244,7 @@ def limits(element: Element) -> dict[str, int]:
     return {row.name: require_type(row.found(element), int) for row in _LIMITS}
 
 
-def addition(root: Element, wanted: Wanted, device: Device) -> Element:
+def addition(root: Element, wanted: DefinitionRequest, device: Device) -> Element:
     """The element of a disk or NIC to add to ``root``."""
     spec = device.spec
     if isinstance(spec, Disk):
@@ -290,7 +294,7 @@ def free_target(root: Element, name: str) -> str:
 
 
 def _mac(element: Element) -> str:
-    return str(settings_devices.Nic.mac.found(element)).lower()
+    return str(settings_devices.NicSettings.mac.found(element)).lower()
 
 
 def insert(root: Element, element: Element) -> None:
@@ -302,7 +306,7 @@ def insert(root: Element, element: Element) -> None:
     devices.insert(devices.index(same[-1]) + 1 if same else len(devices), element)
 
 
-def _controller(root: Element, wanted: Wanted, disk: Disk) -> None:
+def _controller(root: Element, wanted: DefinitionRequest, disk: Disk) -> None:
     """Add the controller of a SCSI disk: libvirt's own choice has no driver in cloud kernels."""
     if disk.bus == "scsi" and root.find("devices/controller[@type='scsi']") is None:
         controller = wanted.root.find("devices/controller[@type='scsi']")
@@ -331,7 +335,7 @@ def _asked(group: Group, whole: object) -> list[Setting[object]]:
     return [row for row in group.settings if getattr(whole, row.name, None) not in (None, ())]
 
 
-def _group(root: Element, wanted: Wanted, group: Group) -> None:
+def _group(root: Element, wanted: DefinitionRequest, group: Group) -> None:
     """Write the requested settings of a group that exists once; the rest of it stays."""
     place, whole = str(group.xml), getattr(wanted.domain, group.name)
     asked, elements = _asked(group, whole), root.findall(place)
@@ -357,7 +361,7 @@ def _rewrite(rows: t.Sequence[Setting[object]], element: Element, whole: object)
     write(rows, element, whole)
 
 
-def _one_more(root: Element, wanted: Wanted, group: Group, whole: object) -> None:
+def _one_more(root: Element, wanted: DefinitionRequest, group: Group, whole: object) -> None:
     """Add another device of a list to those that exist."""
     rows = _asked(group, whole)
     for element in wanted.root.findall(str(group.xml)):
@@ -366,7 +370,7 @@ def _one_more(root: Element, wanted: Wanted, group: Group, whole: object) -> Non
             return
 
 
-def _vcpus(root: Element, wanted: Wanted, _key: str, _kept: Metadata) -> None:
+def _vcpus(root: Element, wanted: DefinitionRequest, _key: str, _kept: Metadata) -> None:
     """Set the vCPUs; a maximum that was not requested follows their number."""
     domain, vcpu = wanted.domain, root.find("vcpu")
     if vcpu is None:
@@ -384,7 +388,7 @@ def _vcpus(root: Element, wanted: Wanted, _key: str, _kept: Metadata) -> None:
     _drop(root.find("vcpus"))  # lists for each whether it is enabled
 
 
-def _memory(root: Element, wanted: Wanted, _key: str, _kept: Metadata) -> None:
+def _memory(root: Element, wanted: DefinitionRequest, _key: str, _kept: Metadata) -> None:
     domain = wanted.domain
     most = require_type(settings.MEMORY_MAX.found(root) or 0, int)
     current = require_type(settings.MEMORY.found(root) or most, int)
@@ -402,25 +406,25 @@ def _memory(root: Element, wanted: Wanted, _key: str, _kept: Metadata) -> None:
         element.text = str(value * 1024)
 
 
-def _machine(root: Element, wanted: Wanted, _key: str, _kept: Metadata) -> None:
+def _machine(root: Element, wanted: DefinitionRequest, _key: str, _kept: Metadata) -> None:
     now, then = root.find("os/type"), wanted.root.find("os/type")
     if now is not None and then is not None:
         now.set("machine", str(then.get("machine")))
 
 
-def _cpu(root: Element, wanted: Wanted, _key: str, _kept: Metadata) -> None:
+def _cpu(root: Element, wanted: DefinitionRequest, _key: str, _kept: Metadata) -> None:
     element = root.find("cpu")
     if element is None:
         element = _lxml.add(root, "cpu")
     cpu = wanted.domain.cpu
     rows = _differing(_asked(settings_devices.CPUS, cpu), element, cpu)
-    chosen = (settings_devices.Cpu.mode, settings_devices.Cpu.model)
+    chosen = (settings_devices.CpuSettings.mode, settings_devices.CpuSettings.model)
     if any(row in chosen for row in rows):  # one is read together with the other
         rows = [*chosen, *(row for row in rows if row not in chosen)]
     _rewrite(rows, element, cpu)
 
 
-def _console(root: Element, wanted: Wanted, key: str, _kept: Metadata) -> None:
+def _console(root: Element, wanted: DefinitionRequest, key: str, _kept: Metadata) -> None:
     console = wanted.domain.console
     if key:
         row = _row(settings_devices.CONSOLE, key)
@@ -436,7 +440,7 @@ def _console(root: Element, wanted: Wanted, key: str, _kept: Metadata) -> None:
             _replace(root, wanted.root, place)
 
 
-def _watchdog(root: Element, wanted: Wanted, _key: str, _kept: Metadata) -> None:
+def _watchdog(root: Element, wanted: DefinitionRequest, _key: str, _kept: Metadata) -> None:
     """Set the watchdog; libvirt adds the one built into a machine type, which stays."""
     new = wanted.root.find("devices/watchdog")
     for old in root.findall("devices/watchdog"):
@@ -446,11 +450,11 @@ def _watchdog(root: Element, wanted: Wanted, _key: str, _kept: Metadata) -> None
         insert(root, copy.deepcopy(new))
 
 
-def _fragment(root: Element, wanted: Wanted, _key: str, _kept: Metadata) -> None:
+def _fragment(root: Element, wanted: DefinitionRequest, _key: str, _kept: Metadata) -> None:
     fragment.merge(root, wanted.domain.xml)
 
 
-def _boot(root: Element, wanted: Wanted, _key: str, stored: Metadata) -> None:
+def _boot(root: Element, wanted: DefinitionRequest, _key: str, stored: Metadata) -> None:
     for old in [*root.findall("devices/*/boot"), *root.findall("os/boot")]:
         _drop(old)
     domain = wanted.domain
@@ -463,7 +467,7 @@ def _boot(root: Element, wanted: Wanted, _key: str, stored: Metadata) -> None:
             _lxml.add(element, "boot", {"order": str(order)})
 
 
-_SPECIAL: Mapping[str, t.Callable[[Element, Wanted, str, Metadata], None]] = {
+_SPECIAL: Mapping[str, t.Callable[[Element, DefinitionRequest, str, Metadata], None]] = {
     "vcpus": _vcpus,
     "vcpus_max": _vcpus,
     "memory": _memory,

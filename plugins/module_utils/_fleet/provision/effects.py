@@ -22,15 +22,15 @@ from ..seed import effects_nocloud as seed_nocloud
 from ..spec import request
 from ..spec.domain import Domain, many
 from ..storage import effects_storage as storage
-from .effects_batch import Host, Job, OfAll, Settings, defaults_of
+from .effects_batch import BatchSettings, Host, OfAll, ProvisionJob, defaults_of
 from .read_creation import prepare
 
 if t.TYPE_CHECKING:
     from ..base.results import Diff
     from ..base.snapshot import PlacementEntry
-    from ..hosts.fleet_seen import Seen
+    from ..hosts.fleet_seen import SeenHypervisor
     from ..seed.guest_image import Seeded
-    from .effects_changing import Change
+    from .effects_changing import VmChange
 
 # Claimed just now, or existing before: not of a dead run
 _CLEAR = ("new", "same", "change")
@@ -45,7 +45,7 @@ class _Image(t.TypedDict):
     virtual_bytes: int
 
 
-class Options(OfAll):
+class ProvisionOptions(OfAll):
     """The module's options, as Ansible's validation leaves them."""
 
     vms: list[dict[str, object]] | None
@@ -56,7 +56,7 @@ class Options(OfAll):
     _run: str | None
     _home: str
     _fleet_machine: str | None
-    _fleet_seen: list[Seen]
+    _fleet_seen: list[SeenHypervisor]
     _images: dict[str, _Image]
     _clone_of: str | None
     _leftovers: dict[str, object]
@@ -64,7 +64,7 @@ class Options(OfAll):
     _seeds: str
 
 
-def read_options(params: Options) -> tuple[list[Domain], Settings]:
+def read_options(params: ProvisionOptions) -> tuple[list[Domain], BatchSettings]:
     """The validated batch and its settings; raises SpecError with every problem of every VM."""
     vms: list[dict[str, object]] = []
     seeds = seed_nocloud.unpacked(params["_seeds"])
@@ -79,7 +79,7 @@ def read_options(params: Options) -> tuple[list[Domain], Settings]:
     domains, problems = many(vms, defaults=defaults_of(params))
     if problems:
         raise SpecError(problems)
-    return domains, Settings(
+    return domains, BatchSettings(
         run=params["_run"] or str(uuid.uuid4()),
         home=params["_home"],
         pool_paths={str(name): str(path) for name, path in params["pool_paths"].items()},
@@ -100,7 +100,7 @@ def read_options(params: Options) -> tuple[list[Domain], Settings]:
     )
 
 
-class Entry(t.TypedDict):
+class ProvisionEntry(t.TypedDict):
     """The result of a VM."""
 
     name: str
@@ -128,22 +128,22 @@ class _Details(t.TypedDict, total=False):
     host: PlacementEntry
 
 
-class Result(_Details):
+class ProvisionResult(_Details):
     """The module's result; ``host`` is this hypervisor with its claims, which are not finished."""
 
     changed: bool
-    vms: list[Entry]
+    vms: list[ProvisionEntry]
 
 
 def run(
     connection: Connection,
     domains: t.Sequence[Domain],
-    settings: Settings,
+    settings: BatchSettings,
     *,
     stage: str,
     check: bool,
     withdraw: t.Sequence[str] = (),
-) -> Result:
+) -> ProvisionResult:
     """Carry out ``stage`` (one of STAGES) for the batch; the module's result.
 
     Unless every VM of the batch is possible, none is changed. First, the run's claims on the names
@@ -173,7 +173,9 @@ def run(
     return result
 
 
-def _apply(host: Host, jobs: t.Sequence[Job], stage: str) -> tuple[PlacementEntry | None, bool]:
+def _apply(
+    host: Host, jobs: t.Sequence[ProvisionJob], stage: str
+) -> tuple[PlacementEntry | None, bool]:
     """Do a stage; the hypervisor with its claims, if any, and whether all is finished."""
     facts, finish = None, stage in ("all", "finish")
     if stage in ("all", "claim"):
@@ -191,7 +193,7 @@ def _withdraw(connection: Connection, names: t.Sequence[str], run: str) -> list[
     return creation.withdraw(connection, names, run)
 
 
-def _claim(host: Host, jobs: t.Sequence[Job], stage: str) -> PlacementEntry | None:
+def _claim(host: Host, jobs: t.Sequence[ProvisionJob], stage: str) -> PlacementEntry | None:
     if not any(job.plan.steps for job in jobs):
         return None
     from . import effects_creation as creation  # VMs that are there need none of it
@@ -201,17 +203,17 @@ def _claim(host: Host, jobs: t.Sequence[Job], stage: str) -> PlacementEntry | No
     return creation.claim(host, jobs, owner)
 
 
-def _finish(host: Host, jobs: t.Sequence[Job]) -> None:
+def _finish(host: Host, jobs: t.Sequence[ProvisionJob]) -> None:
     if any(job.plan.steps for job in jobs):
         from . import effects_creation as creation
 
         creation.finish(host, jobs, host.settings.run)
 
 
-def _change(host: Host, jobs: t.Sequence[Job]) -> None:
+def _change(host: Host, jobs: t.Sequence[ProvisionJob]) -> None:
     """Change the VMs that exist, then start those that are to run."""
     changes = [job for job in jobs if job.state == "change"]
-    differing = [job for job in changes if t.cast("Change", job.change).converged.plan.steps]
+    differing = [job for job in changes if t.cast("VmChange", job.change).converged.plan.steps]
     if differing:
         from . import effects_changing_steps as changing_steps  # few runs change something
 
@@ -227,7 +229,9 @@ def _change(host: Host, jobs: t.Sequence[Job]) -> None:
         start.carry_out(host.connection, starting)
 
 
-def _may_stay(jobs: t.Sequence[Job], settings: Settings, facts: PlacementEntry | None) -> bool:
+def _may_stay(
+    jobs: t.Sequence[ProvisionJob], settings: BatchSettings, facts: PlacementEntry | None
+) -> bool:
     """Whether the claims, if any, can be finished without the controller's checks."""
     if all(job.state == "same" for job in jobs):
         return True  # nothing to do
@@ -243,8 +247,8 @@ def _may_stay(jobs: t.Sequence[Job], settings: Settings, facts: PlacementEntry |
 
 
 def bring_images(
-    connection: Connection, domains: t.Sequence[Domain], settings: Settings, *, check: bool
-) -> Settings:
+    connection: Connection, domains: t.Sequence[Domain], settings: BatchSettings, *, check: bool
+) -> BatchSettings:
     """The settings with a base image of this host for each image of the batch.
 
     Images of the controller are here already (the action plugin transferred them; in check mode
@@ -269,7 +273,7 @@ def bring_images(
                 facts[source.value] = ImageFacts(
                     seen.name, seen.digest, seen.format, seen.virtual_bytes
                 )
-    return Settings(**{**vars(settings), "images": bases, "facts": facts})
+    return BatchSettings(**{**vars(settings), "images": bases, "facts": facts})
 
 
 def _take(
@@ -285,11 +289,11 @@ def _take(
     return images.take_path(connection, base_pool, base_path, path, check=check)
 
 
-def _failed(jobs: t.Sequence[Job]) -> bool:
+def _failed(jobs: t.Sequence[ProvisionJob]) -> bool:
     return any(job.state == "failed" for job in jobs)
 
 
-def _predict(jobs: t.Sequence[Job]) -> None:
+def _predict(jobs: t.Sequence[ProvisionJob]) -> None:
     for job in jobs:
         job.changed = job.state == "change"
         if job.facts is not None:
@@ -297,9 +301,9 @@ def _predict(jobs: t.Sequence[Job]) -> None:
             job.changed, job.uuid = after != job.facts, after.uuid
 
 
-def _result(jobs: t.Sequence[Job]) -> Result:
+def _result(jobs: t.Sequence[ProvisionJob]) -> ProvisionResult:
     failed = [job for job in jobs if job.state == "failed"]
-    vms: list[Entry] = [
+    vms: list[ProvisionEntry] = [
         {
             "name": job.domain.name,
             "uuid": job.uuid,
@@ -320,7 +324,7 @@ def _result(jobs: t.Sequence[Job]) -> Result:
         }
         for job in jobs
     ]
-    result: Result = {
+    result: ProvisionResult = {
         "changed": any(job.changed for job in jobs),
         "vms": vms,
         "diff": [_diff(job) for job in jobs if job.changed],
@@ -331,7 +335,7 @@ def _result(jobs: t.Sequence[Job]) -> Result:
     return result
 
 
-def _state(job: Job) -> str | None:
+def _state(job: ProvisionJob) -> str | None:
     """The state that the VM is left in; in check mode, the one it would be left in."""
     if job.state == "failed":
         return None
@@ -340,9 +344,9 @@ def _state(job: Job) -> str | None:
     return "running" if job.domain.start or job.state == "complete" else "shutoff"
 
 
-def _diff(job: Job) -> Diff:
+def _diff(job: ProvisionJob) -> Diff:
     if job.change is not None:
-        before, after_it = t.cast("Change", job.change).diff()
+        before, after_it = t.cast("VmChange", job.change).diff()
         return {
             "before_header": job.domain.name,
             "after_header": job.domain.name,

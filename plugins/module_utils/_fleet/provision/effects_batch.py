@@ -19,11 +19,11 @@ from ..spec.devices import Disk
 from ..spec.domain import Defaults, Domain
 
 if t.TYPE_CHECKING:
-    from ..hosts.fleet_seen import Seen
+    from ..hosts.fleet_seen import SeenHypervisor
     from ..images.effects_base_images import BaseImage
     from ..seed.guest_image import Seeded
     from ..storage import effects_storage as storage
-    from .plan_creation import Facts
+    from .plan_creation import CreationFacts
     from .power import Power
 
 SEED_SUFFIX = "_seed.iso"
@@ -51,7 +51,7 @@ def defaults_of(params: OfAll) -> Defaults:
 
 
 @dataclass(frozen=True)
-class Settings:
+class BatchSettings:
     """The settings of all VMs of one call.
 
     ``run`` names the run that claims belong to, ``home`` the hypervisor in the inventory.
@@ -75,7 +75,7 @@ class Settings:
     facts: t.Mapping[str, ImageFacts] = field(default_factory=dict)
     observe: float = 10.0
     converge: bool = True
-    seen: t.Sequence[Seen] = ()
+    seen: t.Sequence[SeenHypervisor] = ()
     clone_of: str | None = None
     leftovers: str | None = None
     requested: tuple[str, ...] = ()
@@ -98,7 +98,7 @@ class DiskPlan:
 
 
 @dataclass
-class Job:
+class ProvisionJob:
     """One VM of the batch and its result."""
 
     domain: Domain
@@ -113,8 +113,8 @@ class Job:
     # new: to be created or finished; complete: only to be started; same: up to date; change: it
     # exists and differs; failed
     state: str = "new"
-    facts: Facts | None = None  # as they were read
-    plan: Plan[Facts] = field(default_factory=Plan)
+    facts: CreationFacts | None = None  # as they were read
+    plan: Plan[CreationFacts] = field(default_factory=Plan)
     msg: str | None = None
     steps: list[str] = field(default_factory=list)
     existed: bool = False  # complete, before this run
@@ -135,7 +135,7 @@ class Job:
         return [*self.disks, *([self.seed] if self.seed else [])]
 
 
-def require_bases(job: Job, settings: Settings) -> None:
+def require_bases(job: ProvisionJob, settings: BatchSettings) -> None:
     """Raise PlanRefused if the image of a disk or a CD is not on this hypervisor.
 
     The disk would be created empty otherwise.
@@ -154,7 +154,7 @@ def require_bases(job: Job, settings: Settings) -> None:
 class Host:
     """This hypervisor as creation sees it, read once per call."""
 
-    def __init__(self, connection: Connection, settings: Settings) -> None:
+    def __init__(self, connection: Connection, settings: BatchSettings) -> None:
         self.connection = connection
         self.settings = settings
         self.capabilities = host_info.capabilities(

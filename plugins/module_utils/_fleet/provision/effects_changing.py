@@ -32,10 +32,10 @@ from ..spec.domain import Domain
 from ..state import plan as state_plan
 from . import plan as change_plan
 from . import power
-from .definition import Wanted
-from .effects_batch import DiskPlan, Host, Job
+from .definition import DefinitionRequest
+from .effects_batch import DiskPlan, Host, ProvisionJob
 from .pending import pending
-from .plan import Converged, Facts
+from .plan import ChangeFacts, Converged
 from .power import Power
 from .remains import is_attached
 
@@ -48,13 +48,13 @@ _WHOLE = DOMAIN_XML_SECURE | DOMAIN_XML_INACTIVE
 
 
 @dataclass
-class Change:
+class VmChange:
     """An existing VM, its specification, and the plan to get there."""
 
     dom: VirDomain
     domain: Domain
-    wanted: Wanted
-    facts: Facts
+    wanted: DefinitionRequest
+    facts: ChangeFacts
     volumes: dict[str, OwnVolume] = field(default_factory=dict)
     plans: dict[str, DiskPlan] = field(default_factory=dict)
     converged: Converged = field(default_factory=Converged)
@@ -86,12 +86,12 @@ class Change:
 
 def look(
     host: Host, dom: VirDomain, stored: Metadata, domain: Domain, inactive: str | None = None
-) -> Change:
+) -> VmChange:
     """Plan the changes of a domain that this collection created; ``inactive`` is its definition,
     if it was just read."""
     bases = {key: base.path for key, base in host.settings.images.items() if base is not None}
     facts = read(host.connection, dom, stored, domain, inactive)
-    differing = change_plan.differences(facts, Wanted(domain, ""), facts.inactive)
+    differing = change_plan.differences(facts, DefinitionRequest(domain, ""), facts.inactive)
     paths = {setting.path for setting in differing} | _unplugged(facts, domain)
     missing = [disk for disk in domain.disks if f"disks.{disk.name}" in paths]
     sizes, problems = demand.disk_sizes(domain, host.settings.facts)
@@ -114,9 +114,9 @@ def look(
         if paths
         else ""
     )
-    wanted = Wanted(domain, text, tuple(disk.name for disk in missing), bases)
+    wanted = DefinitionRequest(domain, text, tuple(disk.name for disk in missing), bases)
     facts = dataclasses.replace(facts, files=there, stays=_stays(host, dom, stored, domain))
-    change = Change(dom, domain, wanted, facts, volumes, plans)
+    change = VmChange(dom, domain, wanted, facts, volumes, plans)
     change.converged = change_plan.plan(facts, wanted, volumes, None if bases else differing)
     _require_accepted(host, change)
     _require_sources(host, missing, str(dom.UUIDString()))
@@ -129,10 +129,10 @@ def look(
     return change
 
 
-def _power(host: Host, change: Change) -> Power:
+def _power(host: Host, change: VmChange) -> Power:
     """Whether the VM is to be started once it is changed, and may be."""
     facts, domain = change.facts, change.domain
-    now = state_plan.Facts(
+    now = state_plan.StateFacts(
         facts.name,
         facts.state,
         facts.reason,
@@ -157,17 +157,17 @@ def _power(host: Host, change: Change) -> Power:
     )
 
 
-def _unplugged(facts: Facts, domain: Domain) -> set[str]:
+def _unplugged(facts: ChangeFacts, domain: Domain) -> set[str]:
     """The requested devices that the running VM has not, whatever its definition says."""
     if facts.live is None:
         return set()
     devices = {f"disks.{disk.name}" for disk in domain.disks}
     devices |= {f"nics.{nic.name}" for nic in domain.nics}
-    changes = change_plan.differences(facts, Wanted(domain, ""), facts.live)
+    changes = change_plan.differences(facts, DefinitionRequest(domain, ""), facts.live)
     return devices & {change.path for change in changes}
 
 
-def _require_accepted(host: Host, change: Change) -> None:
+def _require_accepted(host: Host, change: VmChange) -> None:
     """Refuse a plan whose definition libvirt would refuse."""
     if not change.converged.plan.steps or not change.converged.changes:
         return
@@ -179,7 +179,7 @@ def _require_accepted(host: Host, change: Change) -> None:
     name = change.domain.name
     problem = accepted.refusal(host.connection, name, before, after.inactive)
     if problem is not None:
-        refused = Plan[Facts](refusals=(problem,))
+        refused = Plan[ChangeFacts](refusals=(problem,))
         change.converged = dataclasses.replace(change.converged, plan=refused)
 
 
@@ -197,7 +197,7 @@ def _require_sources(host: Host, missing: t.Sequence[Disk], uuid: str) -> None:
         raise PlanRefused("; ".join(problems))
 
 
-def reread(host: Host, change: Change) -> Facts:
+def reread(host: Host, change: VmChange) -> ChangeFacts:
     """Read the current facts."""
     stored = read_metadata(host.connection, change.dom) or Metadata()
     facts = read(host.connection, change.dom, stored, change.domain)
@@ -224,7 +224,7 @@ def read(
     stored: Metadata,
     domain: Domain,
     inactive: str | None = None,
-) -> Facts:
+) -> ChangeFacts:
     """Read the domain from libvirt, but for its definition if that is given."""
     name = domain.name
     if inactive is None:
@@ -240,7 +240,7 @@ def read(
     if running and _has_other_memory(live, domain):
         balloon = _has_balloon_driver(connection, dom, str(live))
     sizes, not_grown = _sizes(connection, dom, stored, domain, inactive, live)
-    return Facts(
+    return ChangeFacts(
         name,
         inactive,
         live,
@@ -325,7 +325,7 @@ def _rendered(
     )
 
     part = dataclasses.replace(domain, disks=tuple(missing), boot=())
-    return creation_definition.final_xml(host, Job(part, disks=plans, uuid=uuid), None)
+    return creation_definition.final_xml(host, ProvisionJob(part, disks=plans, uuid=uuid), None)
 
 
 def _stays(host: Host, dom: VirDomain, stored: Metadata, domain: Domain) -> dict[str, str]:
@@ -390,7 +390,7 @@ def _require_detached(host: Host, dom: VirDomain, own: OwnVolume) -> None:
             raise PlanRefused(f"{own.path} is attached to {where} {name!r}")
 
 
-def require_room(host: Host, changes: t.Sequence[Change]) -> dict[str, str]:
+def require_room(host: Host, changes: t.Sequence[VmChange]) -> dict[str, str]:
     """Why this hypervisor has no room for the changes of a VM, by name."""
     from . import read_capacity as creation_capacity  # where nothing differs nothing grows
 
@@ -399,7 +399,7 @@ def require_room(host: Host, changes: t.Sequence[Change]) -> dict[str, str]:
     return creation_capacity.grown(host, growing) if growing else {}
 
 
-def _growth(change: Change) -> creation_capacity.Growth:
+def _growth(change: VmChange) -> creation_capacity.Growth:
     before = _lxml.parse(change.facts.inactive, change.domain.name)
     predicted = predict(change.facts, change.converged.plan.steps)
     after = _lxml.parse(predicted.inactive, change.domain.name)

@@ -31,10 +31,10 @@ from . import plan as change_plan
 from . import read_accepted as accepted
 from . import read_reached as changing_reached
 from .definition import Device
-from .effects_batch import Host, Job, require_bases
-from .effects_changing import Change
+from .effects_batch import Host, ProvisionJob, require_bases
+from .effects_changing import VmChange
 from .pending import pending
-from .plan import PHASE, Facts, Growth
+from .plan import PHASE, ChangeFacts, Growth
 from .plan import plan as plan_again
 
 if t.TYPE_CHECKING:
@@ -46,10 +46,10 @@ _AGAIN = 5.0
 _PAUSE = 0.25
 
 
-class Work:
+class ChangeWork:
     """The steps of one VM."""
 
-    def __init__(self, host: Host, job: Job, change: Change, run: str) -> None:
+    def __init__(self, host: Host, job: ProvisionJob, change: VmChange, run: str) -> None:
         self.host, self.job, self.change, self.run = host, job, change, run
         self.dom, self.name = change.dom, change.domain.name
         self.original = change.facts
@@ -58,7 +58,7 @@ class Work:
         self.owner = owners.myself(run)
         self.held = self.begun = self.undoing = False
 
-    def do(self, step: Step[Facts]) -> Turns:
+    def do(self, step: Step[ChangeFacts]) -> Turns:
         try:
             yield from _DO[step.kind](self, step)
         except BaseException:
@@ -68,7 +68,7 @@ class Work:
         self.facts = self.after(step)
         self.begun = True
 
-    def after(self, step: Step[Facts]) -> Facts:
+    def after(self, step: Step[ChangeFacts]) -> ChangeFacts:
         """The facts after ``step``, with the owner and the created files, known to the run only."""
         before, after = self.facts.metadata, step.effect(self.facts)
         made = {one.path: one.made for one in before.volumes}
@@ -80,7 +80,7 @@ class Work:
         stored = dataclasses.replace(after.metadata, volumes=volumes, owner=owner)
         return dataclasses.replace(after, metadata=stored)
 
-    def undo(self, step: Step[Facts]) -> None:
+    def undo(self, step: Step[ChangeFacts]) -> None:
         action = _UNDO.get(step.kind)
         if action is None:
             return
@@ -124,7 +124,7 @@ class Work:
         stored = self.facts.metadata
         return definition.located(root, self.change.domain, device, stored)
 
-    def remains(self, facts: Facts) -> list[str]:
+    def remains(self, facts: ChangeFacts) -> list[str]:
         """How the VM differs from what it was before this run."""
         paths = [one.path for one in self.change.converged.changes]
         return remains.remains(self.original, facts, self.change.wanted, paths)
@@ -133,9 +133,9 @@ class Work:
         lookup.write_metadata(self.host.connection, self.dom, stored, flags)
 
 
-def carry_out(host: Host, jobs: t.Sequence[Job], run: str) -> None:
+def carry_out(host: Host, jobs: t.Sequence[ProvisionJob], run: str) -> None:
     """Change the VMs of the jobs that are in state ``change``."""
-    works = [Work(host, job, require_type(job.change, Change), run) for job in jobs]
+    works = [ChangeWork(host, job, require_type(job.change, VmChange), run) for job in jobs]
     runs = [executor.Run(work.change.converged.plan.steps, work) for work in works]
     executor.carry_out(runs)
     for work, done in zip(works, runs):
@@ -154,7 +154,7 @@ def carry_out(host: Host, jobs: t.Sequence[Job], run: str) -> None:
         work.job.fail(remains.message(error_message(done.problem), left, marked, work.problems))
 
 
-def _reread(work: Work) -> Facts | None:
+def _reread(work: ChangeWork) -> ChangeFacts | None:
     """The VM as it is now; None if it cannot be read."""
     try:
         return changing.reread(work.host, work.change)
@@ -162,7 +162,7 @@ def _reread(work: Work) -> Facts | None:
         return None
 
 
-def _waits(work: Work) -> list[str]:
+def _waits(work: ChangeWork) -> list[str]:
     facts = changing.reread(work.host, work.change)
     return pending(facts.inactive, facts.live, work.change.domain.xml)
 
@@ -170,7 +170,7 @@ def _waits(work: Work) -> list[str]:
 # --- the steps ---
 
 
-def _note(work: Work, step: Step[Facts]) -> Turns:
+def _note(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
     """Become its owner, unless it was changed since the plan was made."""
     yield from ()
     _require_bases(work)
@@ -190,7 +190,7 @@ def _note(work: Work, step: Step[Facts]) -> Turns:
         raise PlanRefused(f"{work.name!r} was changed by others meanwhile; run this again")
 
 
-def _require_bases(work: Work) -> None:
+def _require_bases(work: ChangeWork) -> None:
     """Require the images of new disks and of inserted media on this hypervisor."""
     paths = [one.path for one in work.change.converged.changes]
     disks = tuple(
@@ -199,10 +199,10 @@ def _require_bases(work: Work) -> None:
         if f"disks.{disk.name}" in paths or f"disks.{disk.name}.image" in paths
     )
     part = dataclasses.replace(work.change.domain, disks=disks)
-    require_bases(Job(part), work.host.settings)
+    require_bases(ProvisionJob(part), work.host.settings)
 
 
-def _forget(work: Work, _step: Step[Facts]) -> None:
+def _forget(work: ChangeWork, _step: Step[ChangeFacts]) -> None:
     """Release the VM, the last of all that is undone. What is still there says whether all is."""
     stored = lookup.read_metadata(work.host.connection, work.dom)
     if stored is None or stored.phase != PHASE or stored.owner != work.owner:
@@ -215,7 +215,7 @@ def _forget(work: Work, _step: Step[Facts]) -> None:
     work.write(kept)
 
 
-def _clear(work: Work, step: Step[Facts]) -> Turns:
+def _clear(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
     """Remove what a dead run created, and its record, which must not apply to a later file."""
     yield from ()
     changing.remove(work.host, work.dom, require_type(step.payload, metadata.OwnVolume))
@@ -224,7 +224,7 @@ def _clear(work: Work, step: Step[Facts]) -> Turns:
     work.facts = dataclasses.replace(work.facts, metadata=stored)
 
 
-def _volume(work: Work, step: Step[Facts]) -> Turns:
+def _volume(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
     yield from ()
     plan = work.change.plans[str(step.payload)]
 
@@ -241,31 +241,31 @@ def _volume(work: Work, step: Step[Facts]) -> Turns:
     creation_volumes.add(work.host, plan, noted)
 
 
-def _unmade(work: Work, step: Step[Facts]) -> None:
+def _unmade(work: ChangeWork, step: Step[ChangeFacts]) -> None:
     path = work.change.plans[str(step.payload)].path
     for own in work.facts.metadata.volumes:
         if own.path == path:
             changing.remove(work.host, work.dom, own, verified_unused=True)
 
 
-def _vcpus(work: Work, step: Step[Facts]) -> Turns:
+def _vcpus(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
     yield from ()
     work.call("change the vCPUs", work.dom.setVcpusFlags, step.payload, DOMAIN_AFFECT_LIVE)
 
 
-def _vcpus_back(work: Work, _step: Step[Facts]) -> None:
+def _vcpus_back(work: ChangeWork, _step: Step[ChangeFacts]) -> None:
     before = settings.VCPUS.found(work.before())
     if settings.VCPUS.found(work.live()) == before:
         return
     work.call("change the vCPUs", work.dom.setVcpusFlags, before, DOMAIN_AFFECT_LIVE)
 
 
-def _memory(work: Work, step: Step[Facts]) -> Turns:
+def _memory(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
     """Set the memory, and wait until the guest has returned or taken it."""
     yield from _set_memory(work, require_type(step.payload, int))
 
 
-def _set_memory(work: Work, wanted: int) -> Turns:
+def _set_memory(work: ChangeWork, wanted: int) -> Turns:
     work.call("change the memory", work.dom.setMemoryFlags, wanted * 1024, DOMAIN_AFFECT_LIVE)
     limit = time.monotonic() + _GUEST_SECONDS
     while (has := settings.MEMORY.found(work.live())) != wanted:
@@ -278,39 +278,39 @@ def _set_memory(work: Work, wanted: int) -> Turns:
         yield
 
 
-def _memory_back(work: Work, _step: Step[Facts]) -> None:
+def _memory_back(work: ChangeWork, _step: Step[ChangeFacts]) -> None:
     before = require_type(settings.MEMORY.found(work.before()), int)
     for _turn in _set_memory(work, before):
         time.sleep(_PAUSE)
 
 
-def _field(step: Step[Facts]) -> t.Literal["title", "description"]:
+def _field(step: Step[ChangeFacts]) -> t.Literal["title", "description"]:
     return "title" if step.payload == "title" else "description"
 
 
-def _text(work: Work, step: Step[Facts]) -> Turns:
+def _text(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
     yield from ()
     which = _field(step)
     text = str(getattr(work.change.domain, which) or "")
     domains.set_text(work.host.connection, work.dom, which, text)
 
 
-def _text_back(work: Work, step: Step[Facts]) -> None:
+def _text_back(work: ChangeWork, step: Step[ChangeFacts]) -> None:
     which = _field(step)
     text = work.before().findtext(which) or ""
     domains.set_text(work.host.connection, work.dom, which, text)
 
 
-def _system(work: Work, _step: Step[Facts]) -> Turns:
+def _system(work: ChangeWork, _step: Step[ChangeFacts]) -> Turns:
     yield from ()
     domains.set_system(work.host.connection, work.dom, getattr(work.change.domain, "os", None))
 
 
-def _system_back(work: Work, _step: Step[Facts]) -> None:
+def _system_back(work: ChangeWork, _step: Step[ChangeFacts]) -> None:
     domains.set_system(work.host.connection, work.dom, as_text(systems.OS.found(work.before())))
 
 
-def _attach(work: Work, step: Step[Facts]) -> Turns:
+def _attach(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
     yield from ()
     stored = work.after(step).metadata
     if stored != work.facts.metadata:  # from here on the guest may write to its volume
@@ -322,21 +322,21 @@ def _attach(work: Work, step: Step[Facts]) -> Turns:
     _plug(work, element)
 
 
-def _plug(work: Work, element: Element) -> None:
+def _plug(work: ChangeWork, element: Element) -> None:
     text = _lxml.tostring(element)
     work.call("attach a device", work.dom.attachDeviceFlags, text, DOMAIN_AFFECT_LIVE)
 
 
-def _attach_back(work: Work, step: Step[Facts]) -> None:
+def _attach_back(work: ChangeWork, step: Step[ChangeFacts]) -> None:
     for _turn in _unplug(work, require_type(step.payload, Device)):
         time.sleep(_PAUSE)
 
 
-def _detach(work: Work, step: Step[Facts]) -> Turns:
+def _detach(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
     yield from _unplug(work, require_type(step.payload, Device))
 
 
-def _unplug(work: Work, device: Device) -> Turns:
+def _unplug(work: ChangeWork, device: Device) -> Turns:
     """Detach the device; a guest releases it in its own time, and never while it boots."""
     limit, due = time.monotonic() + _GUEST_SECONDS, 0.0
     problem = ""
@@ -357,7 +357,7 @@ def _unplug(work: Work, device: Device) -> Turns:
         yield
 
 
-def _detach_back(work: Work, step: Step[Facts]) -> None:
+def _detach_back(work: ChangeWork, step: Step[ChangeFacts]) -> None:
     device = require_type(step.payload, Device)
     if work.located(work.live(), device) is not None:  # the guest has not released it
         return
@@ -366,7 +366,7 @@ def _detach_back(work: Work, step: Step[Facts]) -> None:
         _plug(work, element)
 
 
-def _rewritten(work: Work, step: Step[Facts]) -> Element:
+def _rewritten(work: ChangeWork, step: Step[ChangeFacts]) -> Element:
     """A device of the running VM, as it is to be."""
     device = require_type(step.payload, Device)
     element = work.located(work.live(), device)
@@ -377,44 +377,44 @@ def _rewritten(work: Work, step: Step[Facts]) -> Element:
     return element
 
 
-def _update(work: Work, step: Step[Facts]) -> Turns:
+def _update(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
     yield from ()
     _put(work, _rewritten(work, step), require_type(step.payload, Device))
 
 
-def _limit(work: Work, step: Step[Facts]) -> Turns:
+def _limit(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
     """Change one of a disk's limits; libvirt is given all of them."""
     yield from ()
     _put_limits(work, _rewritten(work, step))
 
 
-def _put_limits(work: Work, element: Element) -> None:
+def _put_limits(work: ChangeWork, element: Element) -> None:
     disk, limits = str(definition.attribute(element, "target", "dev")), definition.limits(element)
     work.call("limit a disk", work.dom.setBlockIoTune, disk, limits, DOMAIN_AFFECT_LIVE)
 
 
-def _limit_back(work: Work, step: Step[Facts]) -> None:
+def _limit_back(work: ChangeWork, step: Step[ChangeFacts]) -> None:
     device = require_type(step.payload, Device)
     element = work.located(work.before(), device)
     if element is not None:
         _put_limits(work, element)
 
 
-def _put(work: Work, element: Element, device: Device | None = None) -> None:
+def _put(work: ChangeWork, element: Element, device: Device | None = None) -> None:
     flags = DOMAIN_AFFECT_LIVE
     if device is not None and device.kind == "disks":
         flags |= _libvirt.DOMAIN_DEVICE_MODIFY_FORCE  # a drive that the guest has locked
     work.call("change a device", work.dom.updateDeviceFlags, _lxml.tostring(element), flags)
 
 
-def _update_back(work: Work, step: Step[Facts]) -> None:
+def _update_back(work: ChangeWork, step: Step[ChangeFacts]) -> None:
     device = require_type(step.payload, Device)
     element = work.located(work.before(), device)
     if element is not None:
         _put(work, element, device)
 
 
-def _console(work: Work, step: Step[Facts]) -> Turns:
+def _console(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
     yield from ()
     root = work.live()
     what = Difference(str(step.payload), "", "")
@@ -423,21 +423,21 @@ def _console(work: Work, step: Step[Facts]) -> Turns:
         _put(work, element)
 
 
-def _console_back(work: Work, _step: Step[Facts]) -> None:
+def _console_back(work: ChangeWork, _step: Step[ChangeFacts]) -> None:
     for element in work.before().findall("devices/graphics"):
         _put(work, element)
 
 
-def _autostart(work: Work, _step: Step[Facts]) -> Turns:
+def _autostart(work: ChangeWork, _step: Step[ChangeFacts]) -> Turns:
     yield from ()
     work.call("set autostart", work.dom.setAutostart, int(work.change.domain.autostart))
 
 
-def _autostart_back(work: Work, _step: Step[Facts]) -> None:
+def _autostart_back(work: ChangeWork, _step: Step[ChangeFacts]) -> None:
     work.call("set autostart", work.dom.setAutostart, int(work.original.autostart))
 
 
-def _define(work: Work, step: Step[Facts]) -> Turns:
+def _define(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
     yield from ()
     after = work.after(step)
     root = _lxml.parse(after.inactive, work.name)
@@ -452,7 +452,7 @@ def _define(work: Work, step: Step[Facts]) -> Turns:
         schema.require_kept(work.host.connection, dom, work.change.domain)
 
 
-def _define_back(work: Work, _step: Step[Facts]) -> None:
+def _define_back(work: ChangeWork, _step: Step[ChangeFacts]) -> None:
     """Restore the definition, but for what says that the VM is being changed, until all is undone,
     and what its volumes are."""
     root = _lxml.parse(work.original.inactive, work.name)
@@ -464,7 +464,7 @@ def _define_back(work: Work, _step: Step[Facts]) -> None:
     domains.define(work.host.connection, f"define {work.name}", _lxml.tostring(root))
 
 
-def _grow(work: Work, step: Step[Facts]) -> Turns:
+def _grow(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
     yield from ()
     path, size = require_type(step.payload, Growth)
     if work.original.live is not None and path in change_plan.disk_paths(work.live()):
@@ -475,14 +475,14 @@ def _grow(work: Work, step: Step[Facts]) -> Turns:
     work.call("grow a disk", volume.resize, size, 0)
 
 
-def _remove(work: Work, step: Step[Facts]) -> Turns:
+def _remove(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
     yield from ()
     changing.remove(
         work.host, work.dom, require_type(step.payload, metadata.OwnVolume), proven=True
     )
 
 
-def _release(work: Work, step: Step[Facts]) -> Turns:
+def _release(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
     yield from ()
     stored = work.after(step).metadata
     work.write(stored)
@@ -496,7 +496,7 @@ def _release(work: Work, step: Step[Facts]) -> Turns:
             raise
 
 
-_DO: t.Mapping[str, t.Callable[[Work, Step[Facts]], Turns]] = {
+_DO: t.Mapping[str, t.Callable[[ChangeWork, Step[ChangeFacts]], Turns]] = {
     "note": _note,
     "clear": _clear,
     "volume": _volume,
@@ -515,7 +515,7 @@ _DO: t.Mapping[str, t.Callable[[Work, Step[Facts]], Turns]] = {
     "remove": _remove,
     "release": _release,
 }
-_UNDO: t.Mapping[str, t.Callable[[Work, Step[Facts]], None]] = {
+_UNDO: t.Mapping[str, t.Callable[[ChangeWork, Step[ChangeFacts]], None]] = {
     "note": _forget,
     "volume": _unmade,
     "vcpus": _vcpus_back,

@@ -33,8 +33,8 @@ from ..engine import effects_lease_holder as owners
 from ..seed import effects_nocloud as seed_nocloud
 from . import effects_creation_definition as definition
 from . import effects_creation_volumes as volumes
-from .effects_batch import DiskPlan, Host, Job, require_bases
-from .plan_creation import BOOT, CLAIM, CLEAR, MAKE, RUN, Facts
+from .effects_batch import DiskPlan, Host, ProvisionJob, require_bases
+from .plan_creation import BOOT, CLAIM, CLEAR, MAKE, RUN, CreationFacts
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
@@ -49,10 +49,10 @@ class _Outrun(PlanRefused):
     """Another run was faster; another hypervisor, or a retry, may succeed."""
 
 
-class Work:
+class CreationWork:
     """The steps of one VM. ``claimer`` is the owner of its claim."""
 
-    def __init__(self, host: Host, job: Job, claimer: Owner) -> None:
+    def __init__(self, host: Host, job: ProvisionJob, claimer: Owner) -> None:
         self.host, self.job, self.claimer = host, job, claimer
         self.connection, self.name, self.run = host.connection, job.domain.name, claimer.run
         self.paused = False  # the guests of a batch are resumed once all are created
@@ -61,7 +61,7 @@ class Work:
         self.taken: Metadata | None = None  # the metadata that a dead run left
         self.problems: list[str] = []  # of rolling back
 
-    def do(self, step: Step[Facts]) -> executor.Turns:
+    def do(self, step: Step[CreationFacts]) -> executor.Turns:
         yield from ()
         try:
             _DO[step.kind](self, step)
@@ -70,7 +70,7 @@ class Work:
                 self.undo(step)  # it may be partly done
             raise
 
-    def undo(self, step: Step[Facts]) -> None:
+    def undo(self, step: Step[CreationFacts]) -> None:
         """Roll ``step`` back. The definition is removed last, as it names the rest; if a part of
         that stays, so does the definition.
         """
@@ -105,24 +105,24 @@ class Work:
             self.dom = self.connection.call(f"find {self.name}", look, uuid)
         return self.dom
 
-    def disk(self, step: Step[Facts]) -> DiskPlan:
+    def disk(self, step: Step[CreationFacts]) -> DiskPlan:
         """The volume that the step is about."""
         return next(plan for plan in self.job.disks if plan.path == step.payload)
 
 
-def claim(host: Host, jobs: t.Sequence[Job], owner: Owner) -> PlacementEntry | None:
+def claim(host: Host, jobs: t.Sequence[ProvisionJob], owner: Owner) -> PlacementEntry | None:
     """Define a claim for every new job; jobs that do not fit fail and leave nothing behind.
 
     Returns the facts of the host with the claims, None if nothing was claimed.
     """
     for job in jobs:
         job.changed = job.state == "complete"
-    _carry_out([Work(host, job, owner) for job in jobs], (CLEAR,))
+    _carry_out([CreationWork(host, job, owner) for job in jobs], (CLEAR,))
     from . import read_capacity as creation_capacity  # finishing needs none of it
 
     facts = None
     with owners.host_lock():  # not held over calls that take long
-        claimed = _carry_out([Work(host, job, owner) for job in jobs], (CLAIM,))
+        claimed = _carry_out([CreationWork(host, job, owner) for job in jobs], (CLAIM,))
         for work in claimed:
             work.job.changed = True
         # withdraw the last claims first: earlier ones may then stay
@@ -138,10 +138,10 @@ def claim(host: Host, jobs: t.Sequence[Job], owner: Owner) -> PlacementEntry | N
     return facts
 
 
-def finish(host: Host, jobs: t.Sequence[Job], run: str) -> None:
+def finish(host: Host, jobs: t.Sequence[ProvisionJob], run: str) -> None:
     """Create what ``run`` has claimed; a job that fails leaves nothing behind."""
     left = [job for job in jobs if job.state in _OPEN]
-    works = [Work(host, job, owners.myself(run)) for job in left]
+    works = [CreationWork(host, job, owners.myself(run)) for job in left]
     starting = sum(step.kind == "start" for job in left for step in job.plan.steps)
     for work in works:
         work.paused = starting > 1
@@ -149,7 +149,7 @@ def finish(host: Host, jobs: t.Sequence[Job], run: str) -> None:
         work.job.changed = True
 
 
-def _carry_out(works: t.Sequence[Work], stages: t.Collection[int]) -> list[Work]:
+def _carry_out(works: t.Sequence[CreationWork], stages: t.Collection[int]) -> list[CreationWork]:
     """Do the steps of these stages; returns the works that had any and succeeded."""
     works = [work for work in works if work.job.state in _OPEN]
     runs = [
@@ -190,7 +190,7 @@ def _withdraw(connection: Connection, name: str, claimer: Owner) -> bool:
 # --- the steps ---
 
 
-def _take(work: Work, step: Step[Facts]) -> None:
+def _take(work: CreationWork, step: Step[CreationFacts]) -> None:
     from ..engine import effects_lease as lease
 
     before = work.job.facts.stored if work.job.facts is not None else None
@@ -202,7 +202,7 @@ def _take(work: Work, step: Step[Facts]) -> None:
         raise _Outrun(f"another run is at work on {work.name!r}; try again")
 
 
-def _clear(work: Work, _step: Step[Facts]) -> None:
+def _clear(work: CreationWork, _step: Step[CreationFacts]) -> None:
     """Remove the volumes that a dead run created for a VM that never ran."""
     from . import effects_creation_rest as creation_rest
 
@@ -211,12 +211,12 @@ def _clear(work: Work, _step: Step[Facts]) -> None:
         creation_rest.remove(work.host, work.domain(), work.taken)
 
 
-def _forget(work: Work, _step: Step[Facts]) -> None:
+def _forget(work: CreationWork, _step: Step[CreationFacts]) -> None:
     domains.undefine(work.connection, work.domain())
     work.dom = work.job.uuid = None
 
 
-def _claim(work: Work, _step: Step[Facts]) -> None:
+def _claim(work: CreationWork, _step: Step[CreationFacts]) -> None:
     job = work.job
     if find_domain(work.connection, work.name) is not None:
         raise _Outrun(f"{work.name!r} was defined on this host meanwhile")
@@ -225,7 +225,7 @@ def _claim(work: Work, _step: Step[Facts]) -> None:
     definition.define_claim(work.host, job, work.claimer)
 
 
-def _begin(work: Work, _step: Step[Facts]) -> None:
+def _begin(work: CreationWork, _step: Step[CreationFacts]) -> None:
     """Pass the claim from its run to this process, if it still belongs to that run."""
     me = work.claimer
     with owners.host_lock():
@@ -242,33 +242,33 @@ def _begin(work: Work, _step: Step[Facts]) -> None:
         definition.write_metadata(work.host, dom, claimed, definition.AFFECT_CONFIG)
 
 
-def _volume(work: Work, step: Step[Facts]) -> None:
+def _volume(work: CreationWork, step: Step[CreationFacts]) -> None:
     volumes.make(work.host, work.disk(step), work.made)
 
 
-def _note(work: Work, _step: Step[Facts]) -> None:
+def _note(work: CreationWork, _step: Step[CreationFacts]) -> None:
     volumes.note(work.host, work.job, work.job.disks)
 
 
-def _fill(work: Work, step: Step[Facts]) -> None:
+def _fill(work: CreationWork, step: Step[CreationFacts]) -> None:
     volumes.fill(work.disk(step))
 
 
-def _seed(work: Work, _step: Step[Facts]) -> None:
+def _seed(work: CreationWork, _step: Step[CreationFacts]) -> None:
     volumes.seed(work.host, work.job, work.made)
 
 
-def _autostart(work: Work, _step: Step[Facts]) -> None:
+def _autostart(work: CreationWork, _step: Step[CreationFacts]) -> None:
     work.connection.call(f"set autostart of {work.name}", work.domain().setAutostart, 1)
 
 
-def _define(work: Work, _step: Step[Facts]) -> None:
+def _define(work: CreationWork, _step: Step[CreationFacts]) -> None:
     """Replace the claim, whose volumes are complete, by the VM."""
     starter = work.claimer if work.job.domain.start else None
     work.dom = definition.define_final(work.host, work.job, starter)
 
 
-def _start(work: Work, _step: Step[Facts]) -> None:
+def _start(work: CreationWork, _step: Step[CreationFacts]) -> None:
     """Start the domain unless it is active; paused, if others are started with it."""
     connection, dom = work.connection, work.domain()
     flags = DOMAIN_START_PAUSED if work.paused else 0
@@ -280,7 +280,7 @@ def _start(work: Work, _step: Step[Facts]) -> None:
             raise
 
 
-def _release(work: Work, _step: Step[Facts]) -> None:
+def _release(work: CreationWork, _step: Step[CreationFacts]) -> None:
     """Resume it, and record that nothing is left to do."""
     dom, taken = work.domain(), work.taken
     if taken is None:
@@ -301,11 +301,15 @@ def _release(work: Work, _step: Step[Facts]) -> None:
 # --- rolling them back ---
 
 
-def _undefine(work: Work, _step: Step[Facts], dom: VirDomain, _stored: Metadata) -> None:
+def _undefine(
+    work: CreationWork, _step: Step[CreationFacts], dom: VirDomain, _stored: Metadata
+) -> None:
     domains.undefine(work.connection, dom)
 
 
-def _unmade(work: Work, step: Step[Facts], dom: VirDomain, stored: Metadata) -> None:
+def _unmade(
+    work: CreationWork, step: Step[CreationFacts], dom: VirDomain, stored: Metadata
+) -> None:
     """Remove what the step has created, if anything."""
     from . import effects_creation_rest as creation_rest  # what ends well needs none of it
 
@@ -317,12 +321,14 @@ def _unmade(work: Work, step: Step[Facts], dom: VirDomain, stored: Metadata) -> 
         work.made = [one for one in work.made if one.path not in paths]
 
 
-def _stop(work: Work, _step: Step[Facts], dom: VirDomain, _stored: Metadata) -> None:
+def _stop(
+    work: CreationWork, _step: Step[CreationFacts], dom: VirDomain, _stored: Metadata
+) -> None:
     if work.connection.call("read the state", dom.isActive):
         work.connection.call(f"stop {work.name}", dom.destroy, seconds=_START_SECONDS)
 
 
-_DO: t.Mapping[str, t.Callable[[Work, Step[Facts]], None]] = {
+_DO: t.Mapping[str, t.Callable[[CreationWork, Step[CreationFacts]], None]] = {
     "take": _take,
     "clear": _clear,
     "forget": _forget,
@@ -337,7 +343,9 @@ _DO: t.Mapping[str, t.Callable[[Work, Step[Facts]], None]] = {
     "start": _start,
     "release": _release,
 }
-_UNDO: t.Mapping[str, t.Callable[[Work, Step[Facts], VirDomain, Metadata], None]] = {
+_UNDO: t.Mapping[
+    str, t.Callable[[CreationWork, Step[CreationFacts], VirDomain, Metadata], None]
+] = {
     "claim": _undefine,
     "begin": _undefine,
     "volume": _unmade,

@@ -19,7 +19,7 @@ from ..spec import domain_xml, leftovers, request
 from ..spec.devices_xml import VolumeRef
 from ..spec.settings import VM
 from ..spec.settings_sources import DRIVES
-from .effects_batch import Host, Job
+from .effects_batch import Host, ProvisionJob
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
@@ -30,7 +30,7 @@ AFFECT_LIVE = lookup.AFFECT_LIVE
 AFFECT_CONFIG = lookup.AFFECT_CONFIG
 
 
-def claim_xml(host: Host, job: Job, owner: Owner) -> str:
+def claim_xml(host: Host, job: ProvisionJob, owner: Owner) -> str:
     """The definition of a claim, which cannot be started: one of its drives has no medium."""
     root = _lxml.parse(final_xml(host, job, None), "claim")
     folder = job.disks[0].pool.path if job.disks else "/var/lib/libvirt/images"
@@ -38,7 +38,7 @@ def claim_xml(host: Host, job: Job, owner: Owner) -> str:
     return unstartable.marked(root, stored, f"{folder}/{job.domain.name}{_MARKER}")
 
 
-def final_xml(host: Host, job: Job, owner: Owner | None) -> str:
+def final_xml(host: Host, job: ProvisionJob, owner: Owner | None) -> str:
     """The definition of the complete VM; with an ``owner``, one that it is yet to start."""
     domain = job.domain
     volumes = {
@@ -75,7 +75,7 @@ def final_xml(host: Host, job: Job, owner: Owner | None) -> str:
     return _lxml.tostring(root)
 
 
-def metadata_of(host: Host, job: Job, phase: str | None, owner: Owner | None) -> Metadata:
+def metadata_of(host: Host, job: ProvisionJob, phase: str | None, owner: Owner | None) -> Metadata:
     """The metadata that the collection stores with the VM."""
     domain = job.domain
     image = next((plan.base for plan in job.disks if plan.base), None)
@@ -110,13 +110,13 @@ def metadata_of(host: Host, job: Job, phase: str | None, owner: Owner | None) ->
     )
 
 
-def _first_boot(job: Job) -> str | None:
+def _first_boot(job: ProvisionJob) -> str | None:
     noted = first_boot.expected(job.domain.seed)
     written = job.seeded is not None and job.seeded["method"] == "offline"
     return first_boot.WRITTEN if noted == first_boot.PENDING and written else noted
 
 
-def define_claim(host: Host, job: Job, owner: Owner) -> None:
+def define_claim(host: Host, job: ProvisionJob, owner: Owner) -> None:
     """Define the claim; libvirt validates it against its schema (virDomainDefineXMLFlags)."""
     dom = _define(host, job, claim_xml(host, job, owner), DOMAIN_DEFINE_VALIDATE)
     if job.domain.xml is not None:
@@ -129,12 +129,12 @@ def define_claim(host: Host, job: Job, owner: Owner) -> None:
             raise
 
 
-def define_final(host: Host, job: Job, owner: Owner | None) -> VirDomain:
+def define_final(host: Host, job: ProvisionJob, owner: Owner | None) -> VirDomain:
     """Replace the claim by the VM itself and return it. It was validated with the claim."""
     return _define(host, job, final_xml(host, job, owner), 0)
 
 
-def _define(host: Host, job: Job, text: str, flags: int) -> VirDomain:
+def _define(host: Host, job: ProvisionJob, text: str, flags: int) -> VirDomain:
     return domains.define(host.connection, f"define {job.domain.name}", text, flags)
 
 

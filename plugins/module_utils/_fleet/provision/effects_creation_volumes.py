@@ -16,7 +16,7 @@ from ..base import read_file_identity as identity
 from ..engine import effects_lease_holder as owners
 from ..seed import effects_nocloud as seed_nocloud
 from ..storage import effects_storage as storage
-from .effects_batch import DiskPlan, Host, Job
+from .effects_batch import DiskPlan, Host, ProvisionJob
 
 
 def add(host: Host, plan: DiskPlan, noted: t.Callable[[str], None]) -> None:
@@ -67,7 +67,7 @@ def _made_or_lost(plan: DiskPlan, made: list[DiskPlan]) -> t.Iterator[None]:
         raise
 
 
-def note(host: Host, job: Job, plans: t.Sequence[DiskPlan]) -> None:
+def note(host: Host, job: ProvisionJob, plans: t.Sequence[DiskPlan]) -> None:
     """Record in the claim which files were created."""
     job.made.update((plan.path, identity.of_file(plan.path)) for plan in plans)
     dom = host.connection.call(
@@ -86,7 +86,7 @@ def note(host: Host, job: Job, plans: t.Sequence[DiskPlan]) -> None:
     lookup.write_metadata(host.connection, dom, stored, lookup.AFFECT_CONFIG)
 
 
-def seed(host: Host, job: Job, made: list[DiskPlan]) -> None:
+def seed(host: Host, job: ProvisionJob, made: list[DiskPlan]) -> None:
     """Write the seed into the VM's disks, or create a medium with it."""
     connection, wanted = host.connection, job.domain.seed
     if wanted is None:

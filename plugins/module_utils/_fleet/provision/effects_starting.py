@@ -11,16 +11,16 @@ import typing as t
 from ..._errors import FleetVirtError, error_message
 from ..base.json_values import as_mappings
 from ..state import effects as state
-from ..state.plan import Wanted
+from ..state.plan import StateRequest
 
 if t.TYPE_CHECKING:
     from ..base.effects_connection import Connection
-    from .effects_batch import Job
+    from .effects_batch import ProvisionJob
 
-_RUNNING = Wanted(state="running")
+_RUNNING = StateRequest(state="running")
 
 
-def carry_out(connection: Connection, jobs: t.Sequence[Job]) -> None:
+def carry_out(connection: Connection, jobs: t.Sequence[ProvisionJob]) -> None:
     """Start the VMs of ``jobs``, in their order of start; a failure is that of its job.
 
     What was changed of a VM before stays changed, and its next run starts it.
@@ -41,6 +41,6 @@ def carry_out(connection: Connection, jobs: t.Sequence[Job]) -> None:
             job.changed = job.changed or bool(entry["changed"])
 
 
-def _fail(job: Job, reason: str) -> None:
+def _fail(job: ProvisionJob, reason: str) -> None:
     changed = "; its settings are changed" if job.changed else ""
     job.fail(f"it was not started: {reason}{changed}")

@@ -36,7 +36,7 @@ _AT_REST = ("unchanged", "unmanaged")
 
 
 @dataclass(frozen=True)
-class Defined:
+class ExistingVm:
     """A VM of a hypervisor; ``managed``: it was created by this collection."""
 
     name: str
@@ -62,17 +62,17 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Seen:
+class PlanAnswer:
     """What a hypervisor answered; ``compared`` is None where nothing was compared."""
 
-    vms: tuple[Defined, ...]
+    vms: tuple[ExistingVm, ...]
     compared: t.Mapping[str, Compared] | None
 
 
-def read(answer: t.Mapping[str, object]) -> Seen:
+def read(answer: t.Mapping[str, object]) -> PlanAnswer:
     """An answer of the shape ``compared``."""
     vms = tuple(
-        Defined(
+        ExistingVm(
             str(vm["name"]),
             as_text(vm.get("uuid")),
             as_text(vm.get("phase")),
@@ -81,8 +81,8 @@ def read(answer: t.Mapping[str, object]) -> Seen:
         for vm in as_mappings(as_mapping(answer.get("host")).get("vms"))
     )
     if answer.get("vms") is None:
-        return Seen(vms, None)
-    return Seen(vms, {str(one["name"]): _compared(one) for one in as_mappings(answer["vms"])})
+        return PlanAnswer(vms, None)
+    return PlanAnswer(vms, {str(one["name"]): _compared(one) for one in as_mappings(answer["vms"])})
 
 
 def _compared(entry: t.Mapping[str, object]) -> Compared:
@@ -96,7 +96,7 @@ def _compared(entry: t.Mapping[str, object]) -> Compared:
 
 
 @dataclass(frozen=True)
-class Entry:
+class PlannedVm:
     """One VM; ``hypervisor`` is where it is, or where it would be created. ``details`` say what
     differs, or why. ``restart_required``: a change already waits for its next start."""
 
@@ -115,7 +115,7 @@ class Place:
     reason: str = ""
 
 
-def missing(names: t.Sequence[str], answers: t.Mapping[str, Seen]) -> list[str]:
+def missing(names: t.Sequence[str], answers: t.Mapping[str, PlanAnswer]) -> list[str]:
     """Those of ``names`` that no hypervisor has."""
     there = {vm.name for answer in answers.values() for vm in answer.vms}
     return [name for name in names if name not in there]
@@ -123,11 +123,11 @@ def missing(names: t.Sequence[str], answers: t.Mapping[str, Seen]) -> list[str]:
 
 def compare(
     names: t.Sequence[str],
-    answers: t.Mapping[str, Seen],
+    answers: t.Mapping[str, PlanAnswer],
     places: t.Mapping[str, Place],
     silent: str,
     unusable: t.Mapping[str, str] | None = None,
-) -> list[Entry]:
+) -> list[PlannedVm]:
     """An entry for each of ``names`` and for every other VM of the fleet.
 
     ``answers`` are those of the hypervisors that responded: ``host`` with its ``vms``, and ``vms``
@@ -145,7 +145,7 @@ def compare(
                     notes = (_BROKEN,)
                 elif vm.phase is not None:
                     action, notes = "finish", (f"in phase {vm.phase}",)
-                entries.append(Entry(vm.name, action, host, notes))
+                entries.append(PlannedVm(vm.name, action, host, notes))
     order = list(ACTIONS)
     return sorted(
         entries, key=lambda entry: (order.index(entry.action), entry.name, entry.hypervisor or "")
@@ -153,35 +153,35 @@ def compare(
 
 
 def _entry(
-    name: str, answers: t.Mapping[str, Seen], places: t.Mapping[str, Place], silent: str
-) -> Entry:
+    name: str, answers: t.Mapping[str, PlanAnswer], places: t.Mapping[str, Place], silent: str
+) -> PlannedVm:
     vms_by_host = {
         host: vm for host, answer in answers.items() for vm in answer.vms if vm.name == name
     }
     if not vms_by_host and silent:
         why = f"no hypervisor that answered has it; not all did: {silent}"
-        return Entry(name, "unknown", None, (why,))
+        return PlannedVm(name, "unknown", None, (why,))
     if not vms_by_host:
         place = places.get(name, Place(None, "it was not placed"))
         if place.host is None:
-            return Entry(name, "nowhere", None, (place.reason,))
-        return Entry(name, "create", place.host)
+            return PlannedVm(name, "nowhere", None, (place.reason,))
+        return PlannedVm(name, "create", place.host)
     if len(vms_by_host) > 1:
         phases = {host: vm.phase for host, vm in vms_by_host.items()}
         text = twice.duplicate_vm_message(name, phases, [vm.uuid for vm in vms_by_host.values()])
-        return Entry(name, "conflict", " ".join(sorted(vms_by_host)), (text,))
+        return PlannedVm(name, "conflict", " ".join(sorted(vms_by_host)), (text,))
     host, vm = next(iter(vms_by_host.items()))
     if vm.phase == UNREADABLE:
-        return Entry(name, "conflict", host, (_BROKEN,))
+        return PlannedVm(name, "conflict", host, (_BROKEN,))
     if vm.phase is not None:
-        return Entry(name, "finish", host, (f"in phase {vm.phase}",))
+        return PlannedVm(name, "finish", host, (f"in phase {vm.phase}",))
     compared = answers[host].compared
     if compared is None:
-        return Entry(name, "unknown", host, ("it exists and was not compared",))
+        return PlannedVm(name, "unknown", host, ("it exists and was not compared",))
     comparison = compared.get(name)
     if comparison is None or comparison.differences is None:
         why = "it was not made by this collection, so it is not compared"
-        return Entry(name, "conflict", host, (why,))
+        return PlannedVm(name, "conflict", host, (why,))
     waits = tuple(f"{path} waits for the next start" for path in comparison.pending)
     action = "restart" if waits else "unchanged"
     if comparison.not_running:
@@ -189,10 +189,10 @@ def _entry(
     if comparison.differences:
         action = "drift" if comparison.drift else "change"
     told = (comparison.condition,) if comparison.condition else ()
-    return Entry(name, action, host, (*comparison.differences, *told, *waits), bool(waits))
+    return PlannedVm(name, action, host, (*comparison.differences, *told, *waits), bool(waits))
 
 
-def _with_image(entry: Entry, problem: str | None) -> Entry:
+def _with_image(entry: PlannedVm, problem: str | None) -> PlannedVm:
     """The entry of a VM that exists, one of whose images cannot be used."""
     if problem is None or entry.action not in ("change", "drift", "start", "restart", "unchanged"):
         return entry
@@ -201,19 +201,19 @@ def _with_image(entry: Entry, problem: str | None) -> Entry:
     return dataclasses.replace(entry, action=action, details=details)
 
 
-def is_empty(entries: t.Sequence[Entry]) -> bool:
+def is_empty(entries: t.Sequence[PlannedVm]) -> bool:
     """Whether the fleet is as requested; unmanaged VMs do not count."""
     return all(one.action in _AT_REST for one in entries)
 
 
-def summary(entries: t.Sequence[Entry]) -> str:
+def summary(entries: t.Sequence[PlannedVm]) -> str:
     """``1 to create, 2 unchanged``."""
     counts = {action: sum(one.action == action for one in entries) for action in ACTIONS}
     words = [f"{counts[action]} {word}" for action, word in ACTIONS.items() if counts[action]]
     return ", ".join(words) or "no VM is requested, and none exists"
 
 
-def records(entries: t.Sequence[Entry], silent: t.Mapping[str, str]) -> str:
+def records(entries: t.Sequence[PlannedVm], silent: t.Mapping[str, str]) -> str:
     """CSV, one record for each VM and each hypervisor that did not answer, with its reason."""
     rows: list[list[object]] = [
         [one.name, one.hypervisor, one.action, one.details] for one in entries
@@ -222,7 +222,7 @@ def records(entries: t.Sequence[Entry], silent: t.Mapping[str, str]) -> str:
     return csv_text(["name", "hypervisor", "action", "details"], rows)
 
 
-def text(entries: t.Sequence[Entry]) -> str:
+def text(entries: t.Sequence[PlannedVm]) -> str:
     """One line for each VM and each further difference, then the counts."""
     rows: list[list[str | None]] = []
     for entry in entries:

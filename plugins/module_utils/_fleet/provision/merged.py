@@ -107,7 +107,7 @@ def _problems(root: Element) -> list[Problem]:
 
 def _definition(root: Element) -> _Definition:
     values: dict[str, t.Any] = {kind.group.name: _group(kind, root) for kind in device_groups.KINDS}
-    graphics = [settings_devices.Console.type.found(one) for one in _graphics(root)]
+    graphics = [settings_devices.ConsoleSettings.type.found(one) for one in _graphics(root)]
     screen = "spice" if "spice" in graphics else str(graphics[0]) if graphics else "none"
     keys = ("sockets", "dies", "cores", "threads")
     rows = {row.name: row for row in settings_devices.CPU}

@@ -18,7 +18,7 @@ if t.TYPE_CHECKING:
     from ..._lxml import Element
     from ..base.metadata import Metadata
     from ..spec.difference import Difference
-    from .definition import Device, Wanted
+    from .definition import DefinitionRequest, Device
 
 
 class _Facts(t.Protocol):
@@ -37,7 +37,11 @@ class Obstacles:
     """
 
     def __init__(
-        self, facts: _Facts, wanted: Wanted, live: Element, stored: t.Iterable[Difference]
+        self,
+        facts: _Facts,
+        wanted: DefinitionRequest,
+        live: Element,
+        stored: t.Iterable[Difference],
     ) -> None:
         self.facts, self.wanted, self.live = facts, wanted, live
         self.room = hotplug.Room(live)

@@ -31,8 +31,8 @@ def pending(inactive: str, live: str | None, xml: str | None = None) -> list[str
         return []
     stored, runs = _lxml.parse(inactive, "definition"), _lxml.parse(live, "what runs")
     paths = [row.name for row in settings.VM if row.name in _ROWS and _differ(row, stored, runs)]
-    if settings_devices.Cpu.mode.found(stored.find("cpu")) not in _CHOSEN_AT_START:
-        rows = (settings_devices.Cpu.mode, settings_devices.Cpu.model)
+    if settings_devices.CpuSettings.mode.found(stored.find("cpu")) not in _CHOSEN_AT_START:
+        rows = (settings_devices.CpuSettings.mode, settings_devices.CpuSettings.model)
         if any(_differ(row, stored.find("cpu"), runs.find("cpu")) for row in rows):
             paths.append("cpu")
     groups = [row for row in settings.VM if isinstance(row, Group) and row.xml]
@@ -56,7 +56,7 @@ def _waits(table: Table) -> list[Setting[object]]:
 
     libvirt chooses a console's port when it is started.
     """
-    late, chosen = settings_devices.Console.password, ("port",)
+    late, chosen = settings_devices.ConsoleSettings.password, ("port",)
     waiting = [row for row in table if row.xml and row.change is AT_BOOT]
     return [row for row in table if row is late or (row in waiting and row.name not in chosen)]
 

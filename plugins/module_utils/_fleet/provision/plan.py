@@ -26,7 +26,7 @@ from ..spec.devices import Disk
 from ..spec.difference import Difference, Existing
 from ..spec.difference import differences as compare
 from . import definition, merged
-from .definition import Device, Wanted, change_of, device_of
+from .definition import DefinitionRequest, Device, change_of, device_of
 from .obstacles import Obstacles
 
 if t.TYPE_CHECKING:
@@ -44,7 +44,7 @@ _NOT_SEEN_LIVE = ("memory_max", "vcpus_max")
 
 
 @dataclass(frozen=True)
-class Facts:
+class ChangeFacts:
     """A VM as libvirt has it. ``live`` is None while it is off; ``sizes`` are bytes by path.
 
     ``files`` are the paths of existing volumes, of those that are its own or will be; ``stays``
@@ -112,19 +112,19 @@ _SUFFIX = {"live": ", live", "boot": ", at the next start", "now": "", "refused"
 class Converged:
     """The ``plan``, and what it means for each setting."""
 
-    plan: Plan[Facts] = field(default_factory=Plan)
+    plan: Plan[ChangeFacts] = field(default_factory=Plan)
     changes: tuple[Changed, ...] = ()
 
 
-def differences(facts: Facts, wanted: Wanted, xml: str) -> list[Difference]:
+def differences(facts: ChangeFacts, wanted: DefinitionRequest, xml: str) -> list[Difference]:
     """Settings written that differ in ``xml``, which is the stored or the live definition."""
     existing = Existing(xml, facts.metadata, facts.autostart, facts.sizes, wanted.bases)
     return compare(wanted.domain, existing)
 
 
 def plan(
-    facts: Facts,
-    wanted: Wanted,
+    facts: ChangeFacts,
+    wanted: DefinitionRequest,
     volumes: Mapping[str, OwnVolume],
     stored: list[Difference] | None = None,
 ) -> Converged:
@@ -136,8 +136,8 @@ def plan(
 class _Planner:
     def __init__(
         self,
-        facts: Facts,
-        wanted: Wanted,
+        facts: ChangeFacts,
+        wanted: DefinitionRequest,
         volumes: Mapping[str, OwnVolume],
         stored: list[Difference] | None,
     ) -> None:
@@ -265,7 +265,7 @@ class _Planner:
 
     # --- steps ---
 
-    def _steps(self, changes: t.Sequence[Changed]) -> t.Iterator[Step[Facts]]:
+    def _steps(self, changes: t.Sequence[Changed]) -> t.Iterator[Step[ChangeFacts]]:
         domain, facts = self.wanted.domain, self.facts
         new = {change.path: change for change in self._new(changes)}
         yield Step("note", f"mark {facts.name} as being changed", _noted(tuple(new.values())))
@@ -340,7 +340,7 @@ class _Planner:
         there = definition.located(self.live, self.wanted.domain, device, self.facts.metadata)
         return (there is None) == (device.spec is not None)
 
-    def _live_step(self, change: Changed, device: Device | None) -> Step[Facts]:
+    def _live_step(self, change: Changed, device: Device | None) -> Step[ChangeFacts]:
         domain, wanted = self.wanted.domain, self.wanted
         if device is None:
             kind = "text" if change.path in _TEXTS else change.path.partition(".")[0]
@@ -359,11 +359,11 @@ class _Planner:
             kind, change.text, lambda before: mended(owned(before)), torn=(owned,), payload=device
         )
 
-    def _defined(self, changes: t.Sequence[Changed]) -> Effect[Facts]:
+    def _defined(self, changes: t.Sequence[Changed]) -> Effect[ChangeFacts]:
         stored = list(self.stored)
         wanted = self.wanted
 
-        def effect(before: Facts) -> Facts:
+        def effect(before: ChangeFacts) -> ChangeFacts:
             root = _lxml.parse(before.inactive, before.name)
             targets = definition.mended(root, wanted, stored, before.metadata)
             xml = _lxml.tostring(root)
@@ -377,7 +377,7 @@ class _Planner:
 
 def after(
     stored: Metadata,
-    wanted: Wanted,
+    wanted: DefinitionRequest,
     attached: t.Collection[str | None],
     paths: t.Collection[str],
     targets: Mapping[str, str],
@@ -417,8 +417,8 @@ def _path(element: Element | None) -> str | None:
 # --- what each step changes ---
 
 
-def _noted(new: tuple[OwnVolume, ...]) -> Effect[Facts]:
-    def effect(before: Facts) -> Facts:
+def _noted(new: tuple[OwnVolume, ...]) -> Effect[ChangeFacts]:
+    def effect(before: ChangeFacts) -> ChangeFacts:
         stored = before.metadata
         known = {one.path for one in stored.volumes}
         more = tuple(one for one in new if one.path not in known)
@@ -428,20 +428,20 @@ def _noted(new: tuple[OwnVolume, ...]) -> Effect[Facts]:
     return effect
 
 
-def _made(path: str, size: int | None) -> Effect[Facts]:
+def _made(path: str, size: int | None) -> Effect[ChangeFacts]:
     """``size`` in MiB; None for that of an image, which was not requested."""
 
-    def effect(before: Facts) -> Facts:
+    def effect(before: ChangeFacts) -> ChangeFacts:
         sizes = before.sizes if size is None else {**before.sizes, path: size * MIB}
         return dataclasses.replace(before, files=before.files | {path}, sizes=sizes)
 
     return effect
 
 
-def _emptied(path: str) -> Effect[Facts]:
+def _emptied(path: str) -> Effect[ChangeFacts]:
     """The file is gone, and will be created again."""
 
-    def effect(before: Facts) -> Facts:
+    def effect(before: ChangeFacts) -> ChangeFacts:
         volumes = tuple(
             dataclasses.replace(one, made=BEGUN) if one.path == path else one
             for one in before.metadata.volumes
@@ -452,11 +452,11 @@ def _emptied(path: str) -> Effect[Facts]:
     return effect
 
 
-def _owned(path: str) -> Effect[Facts]:
+def _owned(path: str) -> Effect[ChangeFacts]:
     """The volume is one of the VM's disks: once its guest may write to it, no run removes it for
     having been left by a change that was not completed."""
 
-    def effect(before: Facts) -> Facts:
+    def effect(before: ChangeFacts) -> ChangeFacts:
         volumes = tuple(
             dataclasses.replace(one, role="disk") if one.path == path else one
             for one in before.metadata.volumes
@@ -467,8 +467,8 @@ def _owned(path: str) -> Effect[Facts]:
     return effect
 
 
-def _gone(path: str) -> Effect[Facts]:
-    def effect(before: Facts) -> Facts:
+def _gone(path: str) -> Effect[ChangeFacts]:
+    def effect(before: ChangeFacts) -> ChangeFacts:
         volumes = tuple(one for one in before.metadata.volumes if one.path != path)
         stored = dataclasses.replace(before.metadata, volumes=volumes)
         return dataclasses.replace(before, files=before.files - {path}, metadata=stored)
@@ -476,8 +476,8 @@ def _gone(path: str) -> Effect[Facts]:
     return effect
 
 
-def _mended(wanted: Wanted, change: Changed) -> Effect[Facts]:
-    def effect(before: Facts) -> Facts:
+def _mended(wanted: DefinitionRequest, change: Changed) -> Effect[ChangeFacts]:
+    def effect(before: ChangeFacts) -> ChangeFacts:
         if before.live is None:
             return before
         root = _lxml.parse(before.live, before.name)
@@ -495,14 +495,14 @@ def _mended(wanted: Wanted, change: Changed) -> Effect[Facts]:
     return effect
 
 
-def _autostart(wanted: bool) -> Effect[Facts]:
+def _autostart(wanted: bool) -> Effect[ChangeFacts]:
     return lambda before: dataclasses.replace(before, autostart=wanted)
 
 
-def _grown(path: str, size: int) -> Effect[Facts]:
+def _grown(path: str, size: int) -> Effect[ChangeFacts]:
     return lambda before: dataclasses.replace(before, sizes={**before.sizes, path: size})
 
 
-def _released(before: Facts) -> Facts:
+def _released(before: ChangeFacts) -> ChangeFacts:
     stored = dataclasses.replace(before.metadata, phase=None, owner=None)
     return dataclasses.replace(before, metadata=stored)

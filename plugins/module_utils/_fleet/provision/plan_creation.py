@@ -34,11 +34,11 @@ _TOLD = ("claim", "volume", "seed", "autostart", "start")
 # How far the content of a volume has been written
 EMPTY, PART, FILLED = "empty", "part", "filled"
 
-_Step = Step["Facts"]
+_Step = Step["CreationFacts"]
 
 
 @dataclass(frozen=True)
-class Facts:
+class CreationFacts:
     """What exists under the name. ``uuid`` is None if there is no domain.
 
     ``at_work``: its owner is a live process (``holder``), or a run that may be between two of its
@@ -62,7 +62,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class CreationRequest:
     """The VM that ``run`` requests, on the hypervisor ``home``.
 
     ``disks`` are the volumes to be created, ``seed`` that of its medium. ``final`` is its metadata
@@ -77,7 +77,7 @@ class Wanted:
     seed: OwnVolume | None = None
 
 
-def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
+def plan(facts: CreationFacts, wanted: CreationRequest) -> Plan[CreationFacts]:
     """The steps from ``facts`` to what is wanted; none for an existing VM, whose differences are
     changed by ``plan.py``.
     """
@@ -99,16 +99,16 @@ def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
     return Plan((_take(wanted, run, CLEAR), *clear, *_claim(wanted), *_make(wanted), *_run(wanted)))
 
 
-def waits(facts: Facts, wanted: Wanted) -> bool:
+def waits(facts: CreationFacts, wanted: CreationRequest) -> bool:
     """Whether the only obstacle is another run working on it, which is worth waiting for."""
     return facts.at_work and not _refusals(dataclasses.replace(facts, at_work=False), wanted)
 
 
-def texts(facts: Facts, wanted: Wanted) -> list[str]:
+def texts(facts: CreationFacts, wanted: CreationRequest) -> list[str]:
     """The texts of the reported steps; the same for every call of a run that makes several."""
     stored = facts.stored
     if stored is not None and is_own(stored, wanted.run):
-        facts = Facts(facts.name)
+        facts = CreationFacts(facts.name)
     return [step.text for step in plan(facts, wanted).steps if step.kind in _TOLD]
 
 
@@ -129,7 +129,7 @@ def half_made(name: str, stays: t.Iterable[str]) -> str:
     )
 
 
-def _refusals(facts: Facts, wanted: Wanted) -> list[str]:
+def _refusals(facts: CreationFacts, wanted: CreationRequest) -> list[str]:
     name, stored = facts.name, facts.stored
     if facts.uuid is None:
         return [
@@ -168,7 +168,7 @@ def _refusals(facts: Facts, wanted: Wanted) -> list[str]:
 # --- the steps ---
 
 
-def _take(wanted: Wanted, run: str, stage: int) -> _Step:
+def _take(wanted: CreationRequest, run: str, stage: int) -> _Step:
     """This process takes over the lease of the interrupted run, and works for ``run``."""
     text = f"take over {wanted.domain.name} from an interrupted run"
     effect = functools.partial(_owned, run=run)
@@ -192,39 +192,39 @@ def _clear(name: str, stored: Metadata) -> tuple[_Step, ...]:
         Step(
             "forget",
             f"undefine {name}",
-            lambda before: Facts(name, files=before.files),
+            lambda before: CreationFacts(name, files=before.files),
             irreversible=True,
             stage=CLEAR,
         ),
     )
 
 
-def _without(before: Facts, gone: t.Collection[str]) -> Facts:
+def _without(before: CreationFacts, gone: t.Collection[str]) -> CreationFacts:
     files = {path: kind for path, kind in before.files.items() if path not in gone}
     return dataclasses.replace(before, files=files)
 
 
-def _claim(wanted: Wanted) -> tuple[_Step, ...]:
+def _claim(wanted: CreationRequest) -> tuple[_Step, ...]:
     name = wanted.domain.name
 
-    def claimed(before: Facts) -> Facts:
+    def claimed(before: CreationFacts) -> CreationFacts:
         stored = _kept(wanted, CREATING, NOT_MADE)
-        return Facts(name, GENERATED, stored, files=before.files)
+        return CreationFacts(name, GENERATED, stored, files=before.files)
 
     return (Step("claim", f"define {name}", claimed, stage=CLAIM),)
 
 
-def _make(wanted: Wanted) -> tuple[_Step, ...]:
+def _make(wanted: CreationRequest) -> tuple[_Step, ...]:
     """The volumes: all are created empty, then their files are recorded, and then they are filled,
     so that any later run can identify them by one or the other after a sudden end.
     """
     domain = wanted.domain
     disks, seed = wanted.disks, wanted.seed
 
-    def begin(before: Facts) -> Facts:
+    def begin(before: CreationFacts) -> CreationFacts:
         return _noted(_owned(before, wanted.run), BEGUN)
 
-    steps = [Step[Facts]("begin", f"take up the claim of {domain.name}", begin, stage=MAKE)]
+    steps = [Step[CreationFacts]("begin", f"take up the claim of {domain.name}", begin, stage=MAKE)]
     steps += [
         Step(
             "volume",
@@ -258,37 +258,37 @@ def _make(wanted: Wanted) -> tuple[_Step, ...]:
     return tuple(steps)
 
 
-def _seed(wanted: Wanted, method: str, seed: OwnVolume | None) -> _Step:
+def _seed(wanted: CreationRequest, method: str, seed: OwnVolume | None) -> _Step:
     """Create a medium, or write the seed into a disk; for ``auto`` the disk decides which."""
     name = wanted.domain.name
     paths = [one.path for one in wanted.disks]
-    torn: list[Effect[Facts]] = []
+    torn: list[Effect[CreationFacts]] = []
     if seed is None:
         text = f"write the seed into {name}"
-        effect: Effect[Facts] = functools.partial(_with_all, paths=paths, kind=FILLED)
+        effect: Effect[CreationFacts] = functools.partial(_with_all, paths=paths, kind=FILLED)
         torn.append(functools.partial(_with_all, paths=paths, kind=PART))
     else:
         text = f"seed {name}" if method == "auto" else f"create {seed.pool}/{seed.name}"
         made = functools.partial(_with, path=seed.path, kind=EMPTY)
         note = functools.partial(_noted, made=MADE, paths=[seed.path])
 
-        def effect(before: Facts) -> Facts:
+        def effect(before: CreationFacts) -> CreationFacts:
             return _with(note(made(before)), path=seed.path, kind=FILLED)
 
-        def part(before: Facts) -> Facts:
+        def part(before: CreationFacts) -> CreationFacts:
             return _with(note(made(before)), path=seed.path, kind=PART)
 
         torn += [made, lambda before: note(made(before)), part]
     return Step("seed", text, effect, torn=tuple(torn), stage=MAKE)
 
 
-def _run(wanted: Wanted, *, irreversible: bool = False) -> tuple[_Step, ...]:
+def _run(wanted: CreationRequest, *, irreversible: bool = False) -> tuple[_Step, ...]:
     """Define, start and release the complete VM; ``irreversible``: it was complete before."""
     domain, steps = wanted.domain, []
     start = domain.start or irreversible
     if domain.autostart and not irreversible:
-        set_it: Effect[Facts] = lambda before: dataclasses.replace(before, autostart=True)  # noqa: E731
-        steps.append(Step[Facts]("autostart", "set autostart", set_it, stage=BOOT))
+        set_it: Effect[CreationFacts] = lambda before: dataclasses.replace(before, autostart=True)  # noqa: E731
+        steps.append(Step[CreationFacts]("autostart", "set autostart", set_it, stage=BOOT))
     if not irreversible:
         phase = STARTING if start else None
         steps.append(
@@ -302,8 +302,8 @@ def _run(wanted: Wanted, *, irreversible: bool = False) -> tuple[_Step, ...]:
             )
         )
     if start:
-        on: Effect[Facts] = lambda before: dataclasses.replace(before, state="paused")  # noqa: E731
-        run: Effect[Facts] = lambda before: dataclasses.replace(before, state="running")  # noqa: E731
+        on: Effect[CreationFacts] = lambda before: dataclasses.replace(before, state="paused")  # noqa: E731
+        run: Effect[CreationFacts] = lambda before: dataclasses.replace(before, state="running")  # noqa: E731
         steps.append(Step("start", "start", on, torn=(run,), irreversible=irreversible, stage=BOOT))
         steps.append(
             Step("release", f"let {domain.name} run", _released, (run,), None, irreversible, RUN)
@@ -314,7 +314,7 @@ def _run(wanted: Wanted, *, irreversible: bool = False) -> tuple[_Step, ...]:
 # --- their effects ---
 
 
-def _kept(wanted: Wanted, phase: str | None, made: str) -> Metadata:
+def _kept(wanted: CreationRequest, phase: str | None, made: str) -> Metadata:
     volumes = tuple(dataclasses.replace(one, made=made) for one in wanted.final.volumes)
     owner = _process(wanted.run) if phase else None
     return dataclasses.replace(wanted.final, phase=phase, owner=owner, volumes=volumes)
@@ -325,14 +325,16 @@ def _process(run: str) -> Owner:
     return Owner(GENERATED, 1, 1, run)
 
 
-def _owned(before: Facts, run: str) -> Facts:
+def _owned(before: CreationFacts, run: str) -> CreationFacts:
     if before.stored is None:
         return before
     stored = dataclasses.replace(before.stored, owner=_process(run))
     return dataclasses.replace(before, stored=stored)
 
 
-def _noted(before: Facts, made: str, paths: t.Collection[str] | None = None) -> Facts:
+def _noted(
+    before: CreationFacts, made: str, paths: t.Collection[str] | None = None
+) -> CreationFacts:
     if before.stored is None:
         return before
     volumes = tuple(
@@ -343,15 +345,15 @@ def _noted(before: Facts, made: str, paths: t.Collection[str] | None = None) -> 
     return dataclasses.replace(before, stored=stored)
 
 
-def _with(before: Facts, path: str, kind: str) -> Facts:
+def _with(before: CreationFacts, path: str, kind: str) -> CreationFacts:
     return dataclasses.replace(before, files={**before.files, path: kind})
 
 
-def _with_all(before: Facts, paths: t.Sequence[str], kind: str) -> Facts:
+def _with_all(before: CreationFacts, paths: t.Sequence[str], kind: str) -> CreationFacts:
     return dataclasses.replace(before, files={**before.files, **dict.fromkeys(paths, kind)})
 
 
-def _released(before: Facts) -> Facts:
+def _released(before: CreationFacts) -> CreationFacts:
     if before.stored is None:
         return before
     stored = dataclasses.replace(before.stored, phase=None, owner=None)

@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 from ..base.names import playbook_command
 from ..seed import first_boot
 from ..state import plan as state_plan
-from ..state.plan import Facts
+from ..state.plan import StateFacts
 
 if t.TYPE_CHECKING:
     from ..engine.steps import Plan
     from ..spec.domain import Domain
 
-_RUNNING = state_plan.Wanted(state="running")
+_RUNNING = state_plan.StateRequest(state="running")
 _WORDS = {
     "shutoff": "shut off",
     "shutdown": "shutting down",
@@ -69,7 +69,7 @@ def word(state: str) -> str:
     return _WORDS.get(state, state)
 
 
-def start_plan(facts: Facts) -> Plan[Facts]:
+def start_plan(facts: StateFacts) -> Plan[StateFacts]:
     """The steps that start the VM; a phase of a killed run has ended before they are taken."""
     return state_plan.plan(replace(facts, phase=None), _RUNNING)
 
@@ -79,14 +79,14 @@ def says_start(domain: Domain) -> bool:
     return domain.start and _START in domain.written
 
 
-def is_off(facts: Facts) -> bool:
+def is_off(facts: StateFacts) -> bool:
     """Whether starting it is all that makes it run."""
     return facts.state in state_plan.OFF
 
 
 def decide(
     domain: Domain,
-    facts: Facts,
+    facts: StateFacts,
     *,
     first: str | None = None,
     maintenance: bool | None = False,

@@ -14,13 +14,13 @@ from ..hosts import read_placement_facts as placement_facts
 from ..placement import decide as placement
 from ..placement import demand, offers
 from ..spec.devices import Nic
-from .effects_batch import Host, Job
+from .effects_batch import Host, ProvisionJob
 
 if t.TYPE_CHECKING:
     from ..base.snapshot import PlacementEntry
 
 
-def place(host: Host, jobs: t.Sequence[Job]) -> None:
+def place(host: Host, jobs: t.Sequence[ProvisionJob]) -> None:
     """Fail the jobs that do not fit on this hypervisor together."""
     facts = _read(host)
     requests = [
@@ -113,7 +113,9 @@ def _nic_problems(
             yield f"there is no network {nic.network!r} for NIC {nic.name!r}; there are: {known}"
 
 
-def exceeding(host: Host, jobs: t.Sequence[Job]) -> tuple[Job | None, str, PlacementEntry]:
+def exceeding(
+    host: Host, jobs: t.Sequence[ProvisionJob]
+) -> tuple[ProvisionJob | None, str, PlacementEntry]:
     """The last of the claimed ``jobs`` whose claim exceeds a limit now, if any, and why; and the
     host's facts. Each counts in its own pools, with all that others have promised there."""
     facts = _read(host)

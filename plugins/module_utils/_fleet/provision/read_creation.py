@@ -26,22 +26,22 @@ from ..spec.domain import Domain, machine_problems
 from ..storage import effects_storage as storage
 from . import effects_creation_definition as creation_definition
 from . import plan_creation as creation
-from .effects_batch import SEED_SUFFIX, DiskPlan, Host, Job
+from .effects_batch import SEED_SUFFIX, DiskPlan, Host, ProvisionJob
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
     from ..base.metadata import Owner
-    from .effects_batch import Settings
+    from .effects_batch import BatchSettings
 
 _QEMU_CONF = "/etc/libvirt/qemu.conf"
 
 
-def prepare(host: Host, domains: t.Sequence[Domain], *, check: bool = False) -> list[Job]:
+def prepare(host: Host, domains: t.Sequence[Domain], *, check: bool = False) -> list[ProvisionJob]:
     """Return a job for each VM; those with problems have failed, with every problem in ``msg``.
 
     Except in ``check`` mode, wait for other runs that are at work on one of them.
     """
-    jobs = [Job(domain) for domain in domains]
+    jobs = [ProvisionJob(domain) for domain in domains]
     busy = [job for job in jobs if _is_busy(host, job, check)]
     if busy:
         from ..engine import effects_lease as lease  # as most names are free
@@ -63,13 +63,15 @@ def prepare(host: Host, domains: t.Sequence[Domain], *, check: bool = False) -> 
     if changes:
         from . import effects_changing as changing
 
-        changed = [require_type(job.change, changing.Change) for job in changes.values()]
+        changed = [require_type(job.change, changing.VmChange) for job in changes.values()]
         for name, reason in changing.require_room(host, changed).items():
             changes[name].fail(f"{name!r} cannot be changed this way: {reason}")
     return jobs
 
 
-def _is_busy(host: Host, job: Job, check: bool, dead: t.Mapping[str, Owner] | None = None) -> bool:
+def _is_busy(
+    host: Host, job: ProvisionJob, check: bool, dead: t.Mapping[str, Owner] | None = None
+) -> bool:
     """Plan one VM; True if a run is at work on it that must be waited for first.
 
     ``dead`` are owners, by name, that were waited for and are dead.
@@ -81,16 +83,16 @@ def _is_busy(host: Host, job: Job, check: bool, dead: t.Mapping[str, Owner] | No
         return False
 
 
-def _read(host: Host, job: Job, check: bool, dead: t.Mapping[str, Owner] | None) -> bool:
+def _read(host: Host, job: ProvisionJob, check: bool, dead: t.Mapping[str, Owner] | None) -> bool:
     name, settings = job.domain.name, host.settings
     dom = find_domain(host.connection, name)
     if dom is None:
-        job.facts = creation.Facts(name)
+        job.facts = creation.CreationFacts(name)
         _plan(host, job)
         return False
     stored = read_metadata(host.connection, dom)
     facts = _facts(dom, stored, settings, dead or {}, observed=check)
-    wanted = creation.Wanted(job.domain, settings.run, settings.home, Metadata())
+    wanted = creation.CreationRequest(job.domain, settings.run, settings.home, Metadata())
     if dead is None and not check and creation.waits(facts, wanted):
         return True
     job.uuid = facts.uuid
@@ -112,11 +114,11 @@ def _read(host: Host, job: Job, check: bool, dead: t.Mapping[str, Owner] | None)
 def _facts(
     dom: VirDomain,
     stored: Metadata | None,
-    settings: Settings,
+    settings: BatchSettings,
     dead: t.Mapping[str, Owner],
     *,
     observed: bool,
-) -> creation.Facts:
+) -> creation.CreationFacts:
     """The current domain; ``observed``: a claim that no process holds counts as a dead run's."""
     name = str(dom.name())
     owner = stored.owner if stored is not None else None
@@ -127,10 +129,10 @@ def _facts(
 
         at_work = owners.is_alive(owner) if observed else lease.may_be_at_work(owner)
     holder = owners.holder(owner) if at_work else None
-    return creation.Facts(name, str(dom.UUIDString()), stored, at_work, holder)
+    return creation.CreationFacts(name, str(dom.UUIDString()), stored, at_work, holder)
 
 
-def _changing(host: Host, job: Job, dom: VirDomain, stored: Metadata) -> None:
+def _changing(host: Host, job: ProvisionJob, dom: VirDomain, stored: Metadata) -> None:
     """Plan the changes of a VM that exists."""
     from . import effects_changing as changing  # a VM that is new needs none of it
 
@@ -177,7 +179,7 @@ def _open_screen(domain: Domain) -> list[str]:
     return []
 
 
-def _plan(host: Host, job: Job) -> None:
+def _plan(host: Host, job: ProvisionJob) -> None:
     """Plan the VM's volumes and the steps to create it here."""
     facts = job.facts
     if facts is None:
@@ -240,10 +242,10 @@ def _plan(host: Host, job: Job) -> None:
         job.state = "complete"
 
 
-def _wanted(host: Host, job: Job) -> creation.Wanted:
+def _wanted(host: Host, job: ProvisionJob) -> creation.CreationRequest:
     final = creation_definition.metadata_of(host, job, None, None)
     own = {volume.path: volume for volume in final.volumes}
-    return creation.Wanted(
+    return creation.CreationRequest(
         job.domain,
         host.settings.run,
         host.settings.home,
@@ -253,7 +255,7 @@ def _wanted(host: Host, job: Job) -> creation.Wanted:
     )
 
 
-def _sources(host: Host, job: Job) -> list[str]:
+def _sources(host: Host, job: ProvisionJob) -> list[str]:
     """Problems of encrypted disks, and of existing disks that the VM does not own."""
     problems, disks = [], job.domain.disks
     if any(disk.encryption_secret for disk in disks):
@@ -267,7 +269,7 @@ def _sources(host: Host, job: Job) -> list[str]:
     return problems
 
 
-def _require_valid(host: Host, job: Job) -> None:
+def _require_valid(host: Host, job: ProvisionJob) -> None:
     leftovers = host.settings.leftovers
     if job.domain.xml is None and leftovers is None:
         return

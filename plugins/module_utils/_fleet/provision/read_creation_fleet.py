@@ -22,7 +22,7 @@ from ..images.options import peer_uris
 
 if t.TYPE_CHECKING:
     from ..base.snapshot import PlacementEntry
-    from ..hosts.fleet_seen import Seen
+    from ..hosts.fleet_seen import SeenHypervisor
 
 # Slower ones are left to the controller
 _CALL_SECONDS = 2.0
@@ -30,7 +30,7 @@ _HOST_SECONDS = 5.0
 _PARALLEL = 64
 
 
-def unchanged(seen: t.Sequence[Seen], home: str, facts: PlacementEntry, run: str) -> bool:
+def unchanged(seen: t.Sequence[SeenHypervisor], home: str, facts: PlacementEntry, run: str) -> bool:
     """Whether every hypervisor of ``seen`` responds and has the same domains as then.
 
     To be called once the claims of ``run`` exist; ``facts`` are those of this hypervisor, ``home``,
@@ -43,7 +43,7 @@ def unchanged(seen: t.Sequence[Seen], home: str, facts: PlacementEntry, run: str
         return False
     differing: list[str] = []
 
-    def look(host: Seen) -> None:
+    def look(host: SeenHypervisor) -> None:
         if not differing and not _same(host):
             differing.append(host["name"])
 
@@ -58,7 +58,7 @@ def unchanged(seen: t.Sequence[Seen], home: str, facts: PlacementEntry, run: str
     return not differing and not any(isinstance(outcome, deadline.Failed) for outcome in outcomes)
 
 
-def _same(host: Seen) -> bool:
+def _same(host: SeenHypervisor) -> bool:
     """Whether the hypervisor at that address is the expected one and has the same domains."""
     try:
         (uri,) = peer_uris([host["address"]]).values()

@@ -21,14 +21,14 @@ from ..storage import storage_info
 from ..storage.read_pools import list_pools
 
 if t.TYPE_CHECKING:
-    from ..hosts.fleet_seen import Seen
+    from ..hosts.fleet_seen import SeenHypervisor
 
 _CALL_SECONDS = 5.0
 _HOST_SECONDS = 30.0
 _PARALLEL = 64
 
 
-def unused(seen: t.Sequence[Seen], home: str, files: t.Collection[str]) -> bool:
+def unused(seen: t.Sequence[SeenHypervisor], home: str, files: t.Collection[str]) -> bool:
     """Whether no domain on a hypervisor of ``seen`` other than ``home`` references ``files``.
 
     Names are compared: the same storage may be mounted in different places. False if ``seen`` is
@@ -47,7 +47,7 @@ def unused(seen: t.Sequence[Seen], home: str, files: t.Collection[str]) -> bool:
     )
 
 
-def _is_unused(host: Seen, files: t.Collection[str]) -> bool:
+def _is_unused(host: SeenHypervisor, files: t.Collection[str]) -> bool:
     (uri,) = peer_uris([host["address"]]).values()
     with connect(uri, _CALL_SECONDS) as far:
         text = far.call("read capabilities", far.conn.getCapabilities)

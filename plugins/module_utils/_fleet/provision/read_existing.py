@@ -15,7 +15,7 @@ from ..base.json_values import as_list
 from ..spec import request
 from ..spec.domain import Domain
 from . import effects_changing as changing
-from .effects_batch import Host, Settings
+from .effects_batch import BatchSettings, Host
 from .pending import pending
 
 if t.TYPE_CHECKING:
@@ -25,7 +25,7 @@ if t.TYPE_CHECKING:
 
 
 def compare(
-    connection: Connection, domains: t.Sequence[Domain], settings: Settings
+    connection: Connection, domains: t.Sequence[Domain], settings: BatchSettings
 ) -> list[dict[str, object]]:
     """How each of ``domains`` that is defined here differs from its specification.
 
@@ -37,7 +37,7 @@ def compare(
     """
     host = Host(connection, settings)
     entries: list[dict[str, object]] = []
-    changes: dict[str, changing.Change] = {}
+    changes: dict[str, changing.VmChange] = {}
     for domain in domains:
         dom = find_domain(host.connection, domain.name)
         if dom is None:
@@ -66,7 +66,7 @@ def _differences(
     dom: VirDomain,
     stored: Metadata,
     domain: Domain,
-    changes: dict[str, changing.Change],
+    changes: dict[str, changing.VmChange],
 ) -> tuple[list[str], list[str], Power | None]:
     """What would be changed or refused, what already waits for the next start, and what its state
     means; None if that could not be read.

@@ -20,7 +20,7 @@ if t.TYPE_CHECKING:
     from .plan import Changed
 
 
-def missed(host: Host, change: changing.Change) -> tuple[Changed, ...]:
+def missed(host: Host, change: changing.VmChange) -> tuple[Changed, ...]:
     """The settings that differ although every step was carried out."""
     facts = changing.reread(host, change)
     return plan(facts, change.wanted, change.volumes).changes

@@ -22,9 +22,9 @@ if t.TYPE_CHECKING:
     from ..base.effects_connection import Connection
     from ..base.snapshot import DefinedEntry, PlacementEntry
     from . import effects as init
-    from .effects import Entry
+    from .effects import ProvisionEntry
 
-    class Options(init.Options):
+    class Options(init.ProvisionOptions):
         """With the batch as the controller packed it; empty if it is not to be compared."""
 
         _asked: str
@@ -32,22 +32,22 @@ if t.TYPE_CHECKING:
 
 
 class _Found(t.TypedDict, total=False):
-    vms: list[Entry]
+    vms: list[ProvisionEntry]
 
 
-class Facts(_Found):
+class UpToDateResult(_Found):
     """The module's result of the stages that read."""
 
     changed: bool
     host: PlacementEntry
 
 
-def facts(connection: Connection, params: Options) -> Facts:
+def facts(connection: Connection, params: Options) -> UpToDateResult:
     """This hypervisor's facts for placement, and the VMs of the batch that are up to date."""
     base = params["base_pool"]
     path = str(params["pool_paths"].get(base, ""))
     host = placement_facts.read(connection, base, path, params["_image_paths"])
-    answer: Facts = {"changed": False, "host": host}
+    answer: UpToDateResult = {"changed": False, "host": host}
     if params["_asked"]:
         asked = here(params["_asked"], answer["host"]["vms"])
         answer["vms"] = read(connection, params, asked) if asked else []
@@ -63,19 +63,21 @@ def here(asked: str, defined: t.Sequence[DefinedEntry]) -> list[dict[str, object
     return [vm for vm in batch if vm.get("name") in complete]
 
 
-def read(connection: Connection, params: Options, asked: list[dict[str, object]]) -> list[Entry]:
+def read(
+    connection: Connection, params: Options, asked: list[dict[str, object]]
+) -> list[ProvisionEntry]:
     """The results of those of ``asked`` that need no change."""
     # few hypervisors have one of them
     from ..base.effects_lookup import find_domain
     from ..spec.domain import many
     from . import effects_changing as changing
-    from .effects_batch import Host, Settings, defaults_of
+    from .effects_batch import BatchSettings, Host, defaults_of
 
     domains, problems = many(asked, defaults=defaults_of(params))
     if problems:
         return []  # the controller reports them
-    host = Host(connection, Settings("", params["_home"], {}, params["base_pool"]))
-    entries: list[Entry] = []
+    host = Host(connection, BatchSettings("", params["_home"], {}, params["base_pool"]))
+    entries: list[ProvisionEntry] = []
     for domain in domains:
         if any(disk.image is not None and disk.device != "disk" for disk in domain.disks):
             continue  # comparing the medium in a drive needs the image's identity

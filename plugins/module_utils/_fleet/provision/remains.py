@@ -14,14 +14,16 @@ import dataclasses
 import typing as t
 
 from ..base.metadata import Metadata, OwnVolume
-from .definition import Wanted
-from .plan import PHASE, Changed, Facts, differences
+from .definition import DefinitionRequest
+from .plan import PHASE, Changed, ChangeFacts, differences
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
 
 
-def remains(before: Facts, now: Facts, wanted: Wanted, paths: t.Collection[str]) -> list[str]:
+def remains(
+    before: ChangeFacts, now: ChangeFacts, wanted: DefinitionRequest, paths: t.Collection[str]
+) -> list[str]:
     """How the settings ``paths`` and the files differ ``now`` from ``before``, for users."""
     inactive = _changed(before, before.inactive, now, now.inactive, wanted)
     live: dict[str, str] = {}
@@ -40,7 +42,9 @@ def remains(before: Facts, now: Facts, wanted: Wanted, paths: t.Collection[str])
     return texts
 
 
-def _changed(before: Facts, old: str, now: Facts, new: str, wanted: Wanted) -> dict[str, str]:
+def _changed(
+    before: ChangeFacts, old: str, now: ChangeFacts, new: str, wanted: DefinitionRequest
+) -> dict[str, str]:
     """The settings that are not what they were, by path."""
     then = {difference.path: difference for difference in differences(before, wanted, old)}
     left = {difference.path: difference for difference in differences(now, wanted, new)}
@@ -65,7 +69,7 @@ def is_attached(root: Element, own: OwnVolume) -> bool:
     return False
 
 
-def kept(stored: Metadata, before: Facts, now: Facts) -> Metadata:
+def kept(stored: Metadata, before: ChangeFacts, now: ChangeFacts) -> Metadata:
     """The metadata ``stored`` of a VM whose change could not be undone: the phase stays, no process
     is its owner, and volumes that exist are its own, for the next run to complete it.
     """

@@ -18,7 +18,7 @@ Fleet = located.Fleet[PurgeLook]
 
 
 @dataclass
-class Decision:
+class PurgeDecision:
     """Where each domain is removed, which are on no hypervisor, and which files must be checked on
     the others (``asked`` are their paths)."""
 
@@ -42,11 +42,13 @@ def fleet(
     return located.sort(registered, key, expected, lost)
 
 
-def decide(names: t.Sequence[str], seen: Fleet, hypervisors: t.Collection[str] = ()) -> Decision:
+def decide(
+    names: t.Sequence[str], seen: Fleet, hypervisors: t.Collection[str] = ()
+) -> PurgeDecision:
     """Where each of ``names`` is; raises PlanRefused with everything that is unproven."""
     vms_by_host = {host: answer.get("vms") or [] for host, answer in seen.answers.items()}
     where = located.locate(names, vms_by_host, seen.silent, hypervisors)
-    decision, problems = Decision(absent=where.absent), where.problems
+    decision, problems = PurgeDecision(absent=where.absent), where.problems
     for name, (host, vm) in where.places.items():
         decision.shares.setdefault(host, []).append(name)
         for volume in vm["volumes"]:
@@ -71,7 +73,7 @@ def decide(names: t.Sequence[str], seen: Fleet, hypervisors: t.Collection[str] =
     return decision
 
 
-def require_unused(decision: Decision, seen: Fleet) -> None:
+def require_unused(decision: PurgeDecision, seen: Fleet) -> None:
     """Raise PlanRefused if a hypervisor other than the domain's own uses one of its files.
 
     ``seen`` are answers with ``users``. Files are compared by name: the same storage may be mounted

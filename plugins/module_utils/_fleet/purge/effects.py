@@ -45,7 +45,7 @@ from .plan import (
     ForgetMemory,
     LookAgain,
     Mark,
-    Options,
+    PurgeOptions,
     Removal,
     Removals,
     RemoveLog,
@@ -65,18 +65,18 @@ _MARKER_FOLDER = "/var/lib/libvirt/images"
 
 
 @dataclass(frozen=True)
-class Settings:
+class PurgeSettings:
     """``asked``: paths of volumes on shared storage that no other hypervisor uses."""
 
-    options: Options
+    options: PurgeOptions
     asked: tuple[str, ...] = ()
 
 
 @dataclass
-class _Job(verb.Job[Belongings]):
+class _PurgeJob(verb.Job[Belongings]):
     """One domain and its result; ``removals`` is what its plan is made of."""
 
-    settings: Settings
+    settings: PurgeSettings
     dom: VirDomain | None = None
     removals: Removals = field(default_factory=Removals)
     destroyed: bool = field(default=False, init=False)
@@ -115,14 +115,14 @@ class _Job(verb.Job[Belongings]):
 
 
 def run(
-    connection: Connection, names: t.Sequence[str], settings: Settings, *, check: bool
+    connection: Connection, names: t.Sequence[str], settings: PurgeSettings, *, check: bool
 ) -> dict[str, object]:
     """Remove the domains ``names``; the module's result. Unless all can go, none is changed."""
     require_named(names)
     _require_local(connection)
     names = list(dict.fromkeys(names))
 
-    def planned() -> list[_Job]:
+    def planned() -> list[_PurgeJob]:
         domains = {name: find_domain(connection, name) for name in names}
         references = ownership.read(connection) if any(domains.values()) else References({})
         return [_plan(connection, *item, settings, references) for item in domains.items()]
@@ -134,11 +134,11 @@ def _plan(
     connection: Connection,
     name: str,
     dom: VirDomain | None,
-    settings: Settings,
+    settings: PurgeSettings,
     references: References,
-) -> _Job:
+) -> _PurgeJob:
     if dom is None:
-        return _Job(connection, name, None, Belongings(None), Plan(), settings)
+        return _PurgeJob(connection, name, None, Belongings(None), Plan(), settings)
     domain, removals = None, Removals()
     steps: tuple[Step[Belongings], ...] = ()
     try:
@@ -148,10 +148,10 @@ def _plan(
         removals.problems.append(f"{name!r}: {error_message(error)}")
     plan = Plan(() if removals.problems else steps, tuple(removals.problems))
     facts, uuid = Belongings(domain), domain.uuid if domain else None
-    return _Job(connection, name, uuid, facts, plan, settings, dom, removals)
+    return _PurgeJob(connection, name, uuid, facts, plan, settings, dom, removals)
 
 
-def _carry_out(jobs: t.Sequence[_Job]) -> None:
+def _carry_out(jobs: t.Sequence[_PurgeJob]) -> None:
     _ACTIONS.carry_out(jobs)
     for job in jobs:
         if job.problem and job.irreversible:
@@ -205,7 +205,7 @@ def _require_local(connection: Connection) -> None:
 def _look(
     connection: Connection,
     dom: VirDomain,
-    settings: Settings,
+    settings: PurgeSettings,
     references: References,
     me: Owner | None = None,
 ) -> tuple[DomainFacts, Removals]:
@@ -223,7 +223,7 @@ def _look(
     return domain, purge_plan.plan(domain, volumes, settings.options)
 
 
-def _mark(job: _Job, _step: Mark) -> None:
+def _mark(job: _PurgeJob, _step: Mark) -> None:
     """Mark the domain as being removed by this process, and store its original definition."""
     connection = job.connection
     job.me = owners.myself(str(uuids.uuid4()))
@@ -252,7 +252,7 @@ def _mark(job: _Job, _step: Mark) -> None:
     job.original = original
 
 
-def _unmark(job: _Job, _step: Mark) -> None:
+def _unmark(job: _PurgeJob, _step: Mark) -> None:
     """Restore the definition, as nothing was removed. Best effort: the first error counts."""
     before = job.facts.domain.metadata if job.facts.domain else None
     if before is None or before.phase is not None:
@@ -261,7 +261,7 @@ def _unmark(job: _Job, _step: Mark) -> None:
         domains.define(job.connection, f"define {job.name}", job.original)
 
 
-def _destroy(job: _Job, _step: Destroy) -> None:
+def _destroy(job: _PurgeJob, _step: Destroy) -> None:
     try:
         job.connection.call(
             f"destroy {job.name}", job.require_dom().destroy, seconds=_DESTROY_SECONDS
@@ -272,7 +272,7 @@ def _destroy(job: _Job, _step: Destroy) -> None:
     job.destroyed = True
 
 
-def _look_again(job: _Job, _step: LookAgain) -> None:
+def _look_again(job: _PurgeJob, _step: LookAgain) -> None:
     """Plan again, now that the domain cannot be started; raise PlanRefused if that differs."""
     stopped = dataclasses.replace(
         job.settings, options=dataclasses.replace(job.settings.options, force=False)
@@ -286,18 +286,18 @@ def _look_again(job: _Job, _step: LookAgain) -> None:
     job.removals = removals
 
 
-def _forget_memory(job: _Job, _step: ForgetMemory) -> None:
+def _forget_memory(job: _PurgeJob, _step: ForgetMemory) -> None:
     what = f"remove {job.name}'s saved memory"
     job.connection.call(what, job.require_dom().managedSaveRemove, 0)
 
 
-def _remove_log(_job: _Job, step: RemoveLog) -> None:
+def _remove_log(_job: _PurgeJob, step: RemoveLog) -> None:
     for item in step.removed:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(str(item.path))
 
 
-def _remove_volume(job: _Job, step: RemoveVolume) -> None:
+def _remove_volume(job: _PurgeJob, step: RemoveVolume) -> None:
     volumes = {volume.path: volume for volume in job.removals.volumes}
     for item in step.removed:
         _delete(job.connection, volumes[item.path])
@@ -319,7 +319,7 @@ def _delete(connection: Connection, facts: VolumeFacts) -> None:
         raise PlanRefused(f"{path} still exists, although libvirt has removed it")
 
 
-def _undefine(job: _Job, step: Undefine) -> None:
+def _undefine(job: _PurgeJob, step: Undefine) -> None:
     connection = job.connection
     own_nvram = any(item.kind == "nvram" for item in step.removed)
     domains.undefine(connection, job.require_dom(), keep_nvram=not own_nvram)
@@ -328,7 +328,7 @@ def _undefine(job: _Job, step: Undefine) -> None:
 
 
 _ACTIONS = (
-    verb.Actions[_Job]()
+    verb.Actions[_PurgeJob]()
     .on(Mark, _mark, _unmark)
     .on(Destroy, _destroy)
     .on(LookAgain, _look_again)

@@ -82,7 +82,7 @@ class DomainFacts:
 
 
 @dataclass(frozen=True)
-class Options:
+class PurgeOptions:
     """``force``: a running domain is destroyed; ``base_pool``: its volumes belong to no VM."""
 
     force: bool = False
@@ -170,7 +170,7 @@ class Removals:
     foreign: list[OwnVolume] = field(default_factory=list)  # not its own after all
 
 
-def plan(domain: DomainFacts, volumes: t.Sequence[VolumeFacts], options: Options) -> Removals:
+def plan(domain: DomainFacts, volumes: t.Sequence[VolumeFacts], options: PurgeOptions) -> Removals:
     """What is removed with ``domain``, and what is kept."""
     removals = Removals()
     removals.problems = _refusals(domain, options)
@@ -269,7 +269,7 @@ def _gone(item: Removal) -> Effect[Belongings]:
     return effect
 
 
-def _refusals(domain: DomainFacts, options: Options) -> list[str]:
+def _refusals(domain: DomainFacts, options: PurgeOptions) -> list[str]:
     """Reasons that concern the domain itself."""
     name, stored = domain.name, domain.metadata
     broken = metadata_problems(name, stored)
@@ -316,7 +316,7 @@ def _refusals(domain: DomainFacts, options: Options) -> list[str]:
 
 
 def _volume(
-    volume: VolumeFacts, domain: DomainFacts, options: Options, removals: Removals
+    volume: VolumeFacts, domain: DomainFacts, options: PurgeOptions, removals: Removals
 ) -> str | None:
     """Sort one volume into ``removals``; return the reason to remove nothing at all, if any."""
     own = volume.own
@@ -379,7 +379,7 @@ def _volume(
     return None
 
 
-def _why_kept(volume: VolumeFacts, domain: DomainFacts, options: Options) -> str | None:
+def _why_kept(volume: VolumeFacts, domain: DomainFacts, options: PurgeOptions) -> str | None:
     own = volume.own
     if volume.kind != "file":
         return {"link": "a link", "directory": "a directory"}.get(volume.kind, "not a regular file")

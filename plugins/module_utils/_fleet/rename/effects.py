@@ -32,7 +32,7 @@ from ..storage import effects_storage as storage
 from ..storage import read_file_users as ownership
 from . import plan as rename_plan
 from .facts import RenameLook, RenameVm
-from .plan import Define, Facts, File, Link, Note, Rename, Unlink
+from .plan import Define, Link, Note, Rename, RenamedFile, RenameFacts, Unlink
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
@@ -41,7 +41,7 @@ _WHOLE = DOMAIN_XML_SECURE | DOMAIN_XML_INACTIVE
 
 
 @dataclass
-class _Job(verb.Job[Facts]):
+class _RenameJob(verb.Job[RenameFacts]):
     """The domain and its result."""
 
     check: bool
@@ -102,7 +102,7 @@ def run(
     # between two stages no process is at work
     owner = owners.reserved(run_id) if stage == "take" else owners.myself(run_id)
 
-    def planned() -> list[_Job]:
+    def planned() -> list[_RenameJob]:
         back = stage == "withdraw"
         facts = _read(connection, old, new, back=back, volumes=volumes)
         plan = (
@@ -112,13 +112,13 @@ def run(
         )
         if stage == "take" and not check:
             plan = Plan(plan.steps[:-1], plan.refusals)  # the last one ends it
-        return [_Job(connection, new, facts.uuid, facts, plan, check)]
+        return [_RenameJob(connection, new, facts.uuid, facts, plan, check)]
 
     others = [old, new] if stage in ("all", "take") else []
     return verb.run(connection, others, planned, _ACTIONS.carry_out, check=check)
 
 
-def _read(connection: Connection, old: str, new: str, *, back: bool, volumes: bool) -> Facts:
+def _read(connection: Connection, old: str, new: str, *, back: bool, volumes: bool) -> RenameFacts:
     dom, other = find_domain(connection, old), find_domain(connection, new)
     if dom is None and other is not None:
         stored = read_metadata(connection, other)
@@ -128,8 +128,8 @@ def _read(connection: Connection, old: str, new: str, *, back: bool, volumes: bo
         raise PlanRefused(f"no domain {old!r} on this hypervisor")
     name = str(dom.name())
 
-    def ask() -> tuple[str, Facts]:
-        return str(dom.XMLDesc(DOMAIN_XML_INACTIVE)), Facts(
+    def ask() -> tuple[str, RenameFacts]:
+        return str(dom.XMLDesc(DOMAIN_XML_INACTIVE)), RenameFacts(
             name=name,
             uuid=str(dom.UUIDString()),
             persistent=bool(dom.isPersistent()),
@@ -149,7 +149,7 @@ def _read(connection: Connection, old: str, new: str, *, back: bool, volumes: bo
     disks = [source.get("file") or "" for source in root.iterfind("devices/disk/source")]
     volumes_of = stored.volumes if stored is not None else ()
     kept = rename_plan.kept(volumes_of, filter(None, disks), old, new) if volumes else ()
-    return Facts(
+    return RenameFacts(
         **{
             **vars(facts),
             "checkpoints": lookup.checkpoints(connection, dom),
@@ -165,7 +165,7 @@ def _read(connection: Connection, old: str, new: str, *, back: bool, volumes: bo
 
 def _own(
     root: Element, stored: Metadata | None, old: str, new: str, *, back: bool
-) -> tuple[list[File], bool]:
+) -> tuple[list[RenamedFile], bool]:
     """The VM's own volumes that are named after it, by its metadata, and whether a run has begun
     to rename them."""
     named = {source.get("file") for source in root.iterfind("devices/disk/source")}
@@ -176,13 +176,13 @@ def _own(
             pair = (after, volume.path) if back else (volume.path, after)
             there = (os.path.lexists(pair[0]), os.path.lexists(pair[1]))
             same = all(there) and os.path.samefile(*pair)
-            files.append(File(*pair, pair[0] in named, *there, same, volume=True))
+            files.append(RenamedFile(*pair, pair[0] in named, *there, same, volume=True))
             begun = begun or same or after in named
     return files, begun
 
 
 def _users(
-    connection: Connection, own: t.Sequence[File], stored: Metadata | None, uuid: str
+    connection: Connection, own: t.Sequence[RenamedFile], stored: Metadata | None, uuid: str
 ) -> t.Iterator[str]:
     """Who else uses the volumes, or may."""
     references = ownership.read(connection)
@@ -216,7 +216,7 @@ def _value(element: Element, attribute: str) -> str:
     return (element.get(attribute) if attribute else element.text) or ""
 
 
-def _files(root: Element, old: str, new: str, uuid: str) -> t.Iterator[File]:
+def _files(root: Element, old: str, new: str, uuid: str) -> t.Iterator[RenamedFile]:
     seen = set()
     for element, attribute in _named(root):
         path = _value(element, attribute).strip()
@@ -227,10 +227,10 @@ def _files(root: Element, old: str, new: str, uuid: str) -> t.Iterator[File]:
         before, after = pair
         there = (os.path.lexists(before), os.path.lexists(after))
         same = all(there) and os.path.samefile(before, after)
-        yield File(before, after, path == before, there[0], there[1], same)
+        yield RenamedFile(before, after, path == before, there[0], there[1], same)
 
 
-def _note(job: _Job, note: Note) -> None:
+def _note(job: _RenameJob, note: Note) -> None:
     ours = note.ours
     if ours is not None and ours.phase is None:
         _look_again(job, ours)
@@ -242,11 +242,11 @@ def _note(job: _Job, note: Note) -> None:
         _write(job, ours)
 
 
-def _unnote(job: _Job, _note: Note) -> None:
+def _unnote(job: _RenameJob, _note: Note) -> None:
     _write(job, job.facts.stored)
 
 
-def _look_again(job: _Job, ours: Metadata) -> None:
+def _look_again(job: _RenameJob, ours: Metadata) -> None:
     """Refresh the volumes' pools, so that libvirt knows their new names."""
     paths = {path for file in job.facts.files if file.volume for path in (file.old, file.new)}
     for name in sorted({volume.pool for volume in ours.volumes if volume.path in paths}):
@@ -256,7 +256,7 @@ def _look_again(job: _Job, ours: Metadata) -> None:
             storage.patiently(job.connection, f"refresh pool {name}", refresh)
 
 
-def _write(job: _Job, ours: Metadata | None) -> None:
+def _write(job: _RenameJob, ours: Metadata | None) -> None:
     dom = find_domain(job.connection, job.now)
     if dom is None:
         raise PlanRefused(f"{job.now!r} was removed or renamed meanwhile; try again")
@@ -269,7 +269,7 @@ def _write(job: _Job, ours: Metadata | None) -> None:
     job.stored, job.noted = ours, True
 
 
-def _call(job: _Job, old: str, new: str) -> None:
+def _call(job: _RenameJob, old: str, new: str) -> None:
     dom = find_domain(job.connection, old)
     if dom is None:
         raise PlanRefused(f"{old!r} was removed or renamed meanwhile; try again")
@@ -277,14 +277,14 @@ def _call(job: _Job, old: str, new: str) -> None:
     job.now = new
 
 
-def _link(_job: _Job, link: Link) -> None:
+def _link(_job: _RenameJob, link: Link) -> None:
     try:
         os.link(link.file.old, link.file.new, follow_symlinks=False)
     except OSError as error:
         raise PlanRefused(f"{link.file.new}: {error.strerror or error}") from None
 
 
-def _define(job: _Job, _step: Define) -> None:
+def _define(job: _RenameJob, _step: Define) -> None:
     text = _definition(job)
     root = _lxml.parse(text, f"domain {job.now}")
     after = {file.old: file.new for file in job.facts.files}
@@ -300,7 +300,7 @@ def _define(job: _Job, _step: Define) -> None:
     job.before = text
 
 
-def _definition(job: _Job) -> str:
+def _definition(job: _RenameJob) -> str:
     dom = find_domain(job.connection, job.now)
     if dom is None:
         raise PlanRefused(f"{job.now!r} was removed or renamed meanwhile; try again")
@@ -314,7 +314,7 @@ def _remove(path: str, other: str) -> None:
 
 
 _ACTIONS = (
-    verb.Actions[_Job]()
+    verb.Actions[_RenameJob]()
     .on(Note, _note, _unnote)
     .on(
         Rename,

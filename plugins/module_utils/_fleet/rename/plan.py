@@ -36,7 +36,7 @@ _WAYS: dict[str, t.Callable[[str], str]] = {
 
 
 @dataclass(frozen=True)
-class File:
+class RenamedFile:
     """A file named after the VM: whether the old and the new name exist, and whether they are the
     same file. ``named``: the definition uses the old one."""
 
@@ -50,7 +50,7 @@ class File:
 
 
 @dataclass(frozen=True)
-class Facts:
+class RenameFacts:
     """The VM under its present name; ``taken``: another domain here has the new one.
 
     ``users`` describe what else refers to a volume that will be renamed, ``kept`` are the paths of
@@ -67,7 +67,7 @@ class Facts:
     checkpoints: tuple[str, ...] = ()
     stored: Metadata | None = None
     holder: Holder | None = None
-    files: tuple[File, ...] = ()
+    files: tuple[RenamedFile, ...] = ()
     taken: bool = False
     users: tuple[str, ...] = ()
     kept: tuple[tuple[str, str], ...] = ()
@@ -92,7 +92,7 @@ class Rename:
 class Link:
     """Give the file its new name too."""
 
-    file: File
+    file: RenamedFile
 
 
 class Define:
@@ -103,7 +103,7 @@ class Define:
 class Unlink:
     """Remove the old name of the file."""
 
-    file: File
+    file: RenamedFile
 
 
 def volume_name(path: str, old: str, new: str) -> str | None:
@@ -151,13 +151,13 @@ def names_of(path: str, old: str, new: str, uuid: str) -> tuple[str, str] | None
     return None
 
 
-def is_done(facts: Facts, old: str, new: str) -> bool:
+def is_done(facts: RenameFacts, old: str, new: str) -> bool:
     """Whether the VM was renamed before."""
     stored = facts.stored
     return facts.name == new and stored is not None and stored.renamed_from == old
 
 
-def plan(facts: Facts, old: str, new: str, owner: Owner | None = None) -> Plan[Facts]:
+def plan(facts: RenameFacts, old: str, new: str, owner: Owner | None = None) -> Plan[RenameFacts]:
     """The steps from any state to the new name; the last ends the phase."""
     stored = facts.stored
     late = any(file.volume for file in facts.files)  # what is done has none
@@ -170,7 +170,7 @@ def plan(facts: Facts, old: str, new: str, owner: Owner | None = None) -> Plan[F
     ours = dataclasses.replace(
         _with_requested_name(stored, new), phase=PHASE, owner=owner, renamed_from=old
     )
-    steps: list[Step[Facts]] = []
+    steps: list[Step[RenameFacts]] = []
     if facts.name == old or any(
         file.volume and (file.named or file.old_exists) for file in facts.files
     ):
@@ -183,7 +183,7 @@ def plan(facts: Facts, old: str, new: str, owner: Owner | None = None) -> Plan[F
     return Plan(tuple(steps))
 
 
-def withdrawal(facts: Facts, old: str, new: str) -> Plan[Facts]:
+def withdrawal(facts: RenameFacts, old: str, new: str) -> Plan[RenameFacts]:
     """The steps back from a new name that turned out to be taken; ``facts`` are those of a
     renaming from ``new`` to ``old``."""
     stored = facts.stored
@@ -198,7 +198,7 @@ def withdrawal(facts: Facts, old: str, new: str) -> Plan[Facts]:
     return Plan(tuple(steps))
 
 
-def _volumes(facts: Facts, stored: Metadata) -> tuple[OwnVolume, ...]:
+def _volumes(facts: RenameFacts, stored: Metadata) -> tuple[OwnVolume, ...]:
     after = {file.old: file.new for file in facts.files if file.volume}
     return tuple(
         dataclasses.replace(
@@ -210,14 +210,14 @@ def _volumes(facts: Facts, stored: Metadata) -> tuple[OwnVolume, ...]:
     )
 
 
-def _rename(present: str, wanted: str) -> Step[Facts]:
-    def renamed(before: Facts) -> Facts:
+def _rename(present: str, wanted: str) -> Step[RenameFacts]:
+    def renamed(before: RenameFacts) -> RenameFacts:
         return dataclasses.replace(before, name=wanted)
 
     return step_for(Rename(present, wanted), f"rename {present} to {wanted}", renamed)
 
 
-def _moving(facts: Facts) -> t.Iterator[Step[Facts]]:
+def _moving(facts: RenameFacts) -> t.Iterator[Step[RenameFacts]]:
     """Files get their new names, and lose their old ones once nothing uses them any more."""
     called = [file for file in facts.files if file.named or file.volume]
     both = [file for file in called if file.old_exists and not file.new_exists]
@@ -248,24 +248,24 @@ def _with_requested_name(stored: Metadata, name: str) -> Metadata:
     )
 
 
-def _note(ours: Metadata | None, text: str) -> Step[Facts]:
+def _note(ours: Metadata | None, text: str) -> Step[RenameFacts]:
     return step_for(Note(ours), text, lambda before: dataclasses.replace(before, stored=ours))
 
 
-def _file(old: str, changed: File) -> Effect[Facts]:
-    def effect(before: Facts) -> Facts:
+def _file(old: str, changed: RenamedFile) -> Effect[RenameFacts]:
+    def effect(before: RenameFacts) -> RenameFacts:
         files = tuple(changed if file.old == old else file for file in before.files)
         return dataclasses.replace(before, files=files)
 
     return effect
 
 
-def _defined(before: Facts) -> Facts:
+def _defined(before: RenameFacts) -> RenameFacts:
     files = tuple(dataclasses.replace(file, named=False) for file in before.files)
     return dataclasses.replace(before, files=files)
 
 
-def _refusals(facts: Facts, old: str, new: str) -> list[str]:
+def _refusals(facts: RenameFacts, old: str, new: str) -> list[str]:
     name, stored = facts.name, facts.stored
     refusals = [
         f"new_name: {problem.message}" for problem in check_vm_name(new, "", host_name=False)

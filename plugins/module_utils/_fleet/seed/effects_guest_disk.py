@@ -21,7 +21,7 @@ from ..._errors import DependencyMissing, PlanRefused
 from . import effects_guest_system as guest_system
 from . import guest_paths
 from .effects_guest_system import Handle
-from .guest_files import Plan
+from .guest_files import GuestFilesPlan
 
 if t.TYPE_CHECKING:
     from .guest_image import Image
@@ -58,7 +58,7 @@ def _binding() -> types.ModuleType:
 
 
 @contextlib.contextmanager
-def opened(disks: Disks, *, readonly: bool = False) -> t.Iterator[Guest]:
+def opened(disks: Disks, *, readonly: bool = False) -> t.Iterator[MountedGuest]:
     """Open the guest on these disks, with its file systems mounted in the appliance.
 
     Raises PlanRefused if there is no supported system. What was written is on the disks when the
@@ -69,7 +69,7 @@ def opened(disks: Disks, *, readonly: bool = False) -> t.Iterator[Guest]:
         where = ", ".join(path for path, _kind in disks)
         with _translated_errors(f"inspect {disks[0][0]}"):
             system = guest_system.mounted(handle, where, readonly=readonly)
-        yield Guest(handle, system, disks[0][0])
+        yield MountedGuest(handle, system, disks[0][0])
         try:
             handle.umount_all()
             handle.shutdown()
@@ -135,7 +135,7 @@ class IncompleteWrite(PlanRefused):
     """The seed is only partially on the disk, or that cannot be ruled out."""
 
 
-class Guest:
+class MountedGuest:
     """The mounted file systems of a guest, and the features of its image."""
 
     def __init__(self, handle: Handle, system: guest_system.System, path: str) -> None:
@@ -168,7 +168,7 @@ class Guest:
             content = bytes(self._handle.pread(place, _LARGEST, 0))
             return content.decode("utf-8", "surrogateescape")
 
-    def write(self, plan: Plan) -> None:
+    def write(self, plan: GuestFilesPlan) -> None:
         """Carry out the plan. Every path is checked before the first is written."""
         places = {path: guest_paths.resolved(path, self.look) for path in plan.paths()}
         for link, _target in plan.links:
@@ -203,7 +203,7 @@ class Guest:
             return "an unknown number of KiB"
         return f"{space['bavail'] * space['frsize'] // 1024} KiB"
 
-    def _verify(self, plan: Plan, places: t.Mapping[str, str], free: str) -> None:
+    def _verify(self, plan: GuestFilesPlan, places: t.Mapping[str, str], free: str) -> None:
         """Mount everything again and compare: only this detects a full or broken disk.
 
         Linux defers writes, and errors at that point are not reported to any caller.
@@ -225,7 +225,7 @@ class Guest:
                 if guest_paths.resolved(path, self.look) not in contents:
                     raise self._incomplete("exists again after it was removed", free)
 
-    def _write(self, plan: Plan, places: t.Mapping[str, str]) -> None:
+    def _write(self, plan: GuestFilesPlan, places: t.Mapping[str, str]) -> None:
         handle = self._handle
         for pattern in plan.removed:
             for path in handle.glob_expand(pattern):

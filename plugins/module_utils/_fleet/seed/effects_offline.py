@@ -83,7 +83,7 @@ def look(seed: Seed, disks: guest_disk.Disks) -> Chosen:
     return deadline.call(work, seconds=_SECONDS, what="inspect the VM's disk")
 
 
-def _choose(seed: Seed, guest: guest_disk.Guest) -> Chosen:
+def _choose(seed: Seed, guest: guest_disk.MountedGuest) -> Chosen:
     image = guest.image.shown()
     if seed.method == "auto" and guest.image.cloud_init:
         return Chosen("nocloud", "the image has cloud-init", None, image)

@@ -95,7 +95,7 @@ class Folder:
 
 
 @dataclass(frozen=True)
-class Plan:
+class GuestFilesPlan:
     """All changes to the guest's file systems, in this order.
 
     ``removed`` are patterns. ``homes`` are new and start as copies of /etc/skel.
@@ -116,13 +116,13 @@ class Plan:
         ]
 
 
-def anonymous(look: Look) -> Plan:
+def anonymous(look: Look) -> GuestFilesPlan:
     """The changes that remove a VM's identity from its disk, so that it accepts another seed."""
     files = [GuestFile("/etc/machine-id", b"", 0o444)]
     links = []
     if look("/var/lib/dbus") is not None:
         links.append(("/var/lib/dbus/machine-id", "/etc/machine-id"))
-    return Plan((*REMOVED, *_CLOUD_INIT), (), (), tuple(files), tuple(links))
+    return GuestFilesPlan((*REMOVED, *_CLOUD_INIT), (), (), tuple(files), tuple(links))
 
 
 class _Making:
@@ -161,7 +161,7 @@ def plan(
     image: Image,
     read: Read,
     look: Look,
-) -> Plan:
+) -> GuestFilesPlan:
     """The changes that turn the image into the VM ``name``.
 
     ``look`` is as in :mod:`guest_paths`, with links followed up to the last part of a path. Raises
@@ -186,7 +186,7 @@ def plan(
         making.put("/etc/cloud/cloud-init.disabled", "")
     if re.search(r"^\s*SELINUX\s*=\s*(enforcing|permissive)", read("/etc/selinux/config"), re.M):
         making.put("/.autorelabel", "")  # what is written here has no labels
-    return Plan(
+    return GuestFilesPlan(
         REMOVED,
         tuple(home for home in homes if home.new and not making.exists(home.path)),
         tuple(making.folders.values()),

@@ -60,25 +60,25 @@ def _nics(reader: Reader) -> tuple[NicConfig, ...]:
 
 
 def _nic(reader: Reader) -> NicConfig:
-    name = settings.Nic.name.read(reader)
-    mac = settings.Nic.mac.read(reader)
+    name = settings.GuestNicSettings.name.read(reader)
+    mac = settings.GuestNicSettings.mac.read(reader)
     if reader.given("name") == reader.given("mac"):
         reader.problem("name", f"a NIC is identified by either its name or its mac; {_EXAMPLE}")
     addresses = _addresses(reader)
     has = {address.version for address in addresses}
     gateways = _gateways(reader, addresses)
-    dhcp4 = settings.Nic.dhcp4.read(reader)
+    dhcp4 = settings.GuestNicSettings.dhcp4.read(reader)
     nic = NicConfig(
         name=name,
         mac=mac.lower() if mac else None,
         dhcp4=4 not in has if dhcp4 is None else dhcp4,
-        dhcp6=settings.Nic.dhcp6.read(reader),
+        dhcp6=settings.GuestNicSettings.dhcp6.read(reader),
         addresses=tuple(str(address) for address in addresses),
         gateways=gateways,
         routes=_routes(reader, addresses),
         dns_servers=_servers(reader),
-        dns_search=settings.Nic.dns_search.read(reader),
-        mtu=settings.Nic.mtu.read(reader),
+        dns_search=settings.GuestNicSettings.dns_search.read(reader),
+        mtu=settings.GuestNicSettings.mtu.read(reader),
     )
     reader.finish(names(settings.NETWORK.settings))
     return nic
@@ -197,8 +197,8 @@ def _routes(reader: Reader, addresses: t.Sequence[ip.Interface]) -> tuple[Route,
                 inner.problems.append(Problem(inner.path, f"this is empty; write {example}"))
             continue
         to, via = str(inner.value("to") or ""), str(inner.value("via") or "")
-        metric = settings.Nic.metric.read(inner)
-        inner.finish(names(settings.Nic.routes.settings))
+        metric = settings.GuestNicSettings.metric.read(inner)
+        inner.finish(names(settings.GuestNicSettings.routes.settings))
         router = _ip(via)
         try:
             network = ip.network(to)

@@ -21,7 +21,7 @@ from ..base.options import Reader, show, to_boolean
 from ..base.settings import names
 from . import settings
 from .public_keys import public_keys
-from .types import ALL_SUDO, File, ReadYaml, Seed, User
+from .types import ALL_SUDO, ReadYaml, Seed, SeedFile, User
 
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _HASH = re.compile(r"\$(?:5|6|7|y|gy|2[aby])\$[./A-Za-z0-9$=,-]{8,250}")
@@ -144,12 +144,12 @@ def _users(reader: Reader, seed: Seed) -> tuple[User, ...]:
     for path, entry in _entries(reader, "users", example):
         inner = Reader(entry, path, reader.problems)
         user = User(
-            name=settings.User.name.read(inner),
+            name=settings.GuestUserSettings.name.read(inner),
             ssh_public_keys=public_keys(inner, "ssh_public_keys", (), required=False),
             password_hash=_password_hash(inner),
             sudo=_sudo(inner, False),
-            groups=settings.User.groups.read(inner),
-            shell=settings.User.shell.read(inner),
+            groups=settings.GuestUserSettings.groups.read(inner),
+            shell=settings.GuestUserSettings.shell.read(inner),
         )
         inner.finish(names(settings.USERS.settings))
         if not inner.given("name"):
@@ -204,18 +204,18 @@ def _is_der(text: str) -> bool:
     return 1 <= size <= 4 and len(data) == 2 + size + int.from_bytes(data[2 : 2 + size], "big")
 
 
-def _files(reader: Reader) -> tuple[File, ...]:
-    files: list[File] = []
+def _files(reader: Reader) -> tuple[SeedFile, ...]:
+    files: list[SeedFile] = []
     example = '[{path: /etc/motd, content: text, mode: "0644"}]'
     for path, entry in _entries(reader, "files", example):
         inner = Reader(entry, path, reader.problems)
-        target = settings.File.path.read(inner)
-        encoding = settings.File.encoding.read(inner)
-        file = File(
+        target = settings.GuestFileSettings.path.read(inner)
+        encoding = settings.GuestFileSettings.encoding.read(inner)
+        file = SeedFile(
             path=target or "",
             content=_content(inner, encoding),
             mode=_mode(inner),
-            owner=settings.File.owner.read(inner),
+            owner=settings.GuestFileSettings.owner.read(inner),
         )
         inner.finish(names(settings.FILES.settings))
         if not inner.given("path"):
@@ -254,13 +254,13 @@ def _content(reader: Reader, encoding: str) -> str:
 def _mode(reader: Reader) -> str:
     value = reader.value("mode")
     if value is None:
-        return settings.File.mode.default
+        return settings.GuestFileSettings.mode.default
     # a number is ambiguous: 0644 in YAML is 420
     if not isinstance(value, str) or re.fullmatch(r"0?[0-7]{3}|[0-7]{4}", value) is None:
         reader.problem(
             "mode", f'{show(value)} is not allowed: write octal in quotes, for example "0644"'
         )
-        return settings.File.mode.default
+        return settings.GuestFileSettings.mode.default
     return value.rjust(4, "0")
 
 

@@ -59,7 +59,7 @@ SUDO = Value(
 )
 
 
-class User:
+class GuestUserSettings:
     """The settings of an additional user."""
 
     name = Text("name", "Name of the user. Required.", default="", pattern=USER, rule=USER_RULE)
@@ -97,7 +97,14 @@ class User:
 USERS = Group(
     "users",
     "Additional users.",
-    settings=(User.name, User.keys, User.password_hash, User.sudo, User.groups, User.shell),
+    settings=(
+        GuestUserSettings.name,
+        GuestUserSettings.keys,
+        GuestUserSettings.password_hash,
+        GuestUserSettings.sudo,
+        GuestUserSettings.groups,
+        GuestUserSettings.shell,
+    ),
     of="list",
 )
 DNS_SERVERS = Value(
@@ -115,7 +122,7 @@ DNS_SEARCH = Words(
 )
 
 
-class Nic:
+class GuestNicSettings:
     """The settings of a NIC of the guest."""
 
     name = Text(
@@ -192,16 +199,16 @@ NETWORK = Group(
         " The boot waits for the NIC with a gateway, else for the first one.",
     ),
     settings=(
-        Nic.name,
-        Nic.mac,
-        Nic.addresses,
-        Nic.gateway,
-        Nic.dhcp4,
-        Nic.dhcp6,
-        Nic.routes,
-        Nic.dns_servers,
-        Nic.dns_search,
-        Nic.mtu,
+        GuestNicSettings.name,
+        GuestNicSettings.mac,
+        GuestNicSettings.addresses,
+        GuestNicSettings.gateway,
+        GuestNicSettings.dhcp4,
+        GuestNicSettings.dhcp6,
+        GuestNicSettings.routes,
+        GuestNicSettings.dns_servers,
+        GuestNicSettings.dns_search,
+        GuestNicSettings.mtu,
     ),
     of="raw",
 )
@@ -228,7 +235,7 @@ CA_CERTIFICATES = Value(
 )
 
 
-class File:
+class GuestFileSettings:
     """The settings of a file of the guest."""
 
     path = Text(
@@ -255,7 +262,13 @@ class File:
 FILES = Group(
     "files",
     "Files to write in the guest, at most 1 MiB each.",
-    settings=(File.path, File.content, File.encoding, File.mode, File.owner),
+    settings=(
+        GuestFileSettings.path,
+        GuestFileSettings.content,
+        GuestFileSettings.encoding,
+        GuestFileSettings.mode,
+        GuestFileSettings.owner,
+    ),
     of="list",
 )
 PACKAGES = Words(

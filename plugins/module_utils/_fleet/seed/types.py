@@ -34,7 +34,7 @@ class User:
 
 
 @dataclass(frozen=True)
-class File:
+class SeedFile:
     """A file of the guest; ``content`` is base64."""
 
     path: str
@@ -88,7 +88,7 @@ class Seed:
     timezone: str | None = None
     locale: str | None = None
     ca_certificates: tuple[str, ...] = field(default=(), repr=False)
-    files: tuple[File, ...] = ()
+    files: tuple[SeedFile, ...] = ()
     packages: tuple[str, ...] = ()
     commands: tuple[str | tuple[str, ...], ...] = field(default=(), repr=False)
     grow_root: bool = True

@@ -46,8 +46,8 @@ from . import effects_medium as seed_medium
 from . import medium as seed_domain
 from . import plan as planning
 from . import read as seeding_facts
-from .plan import Claim, Create, Eject, Facts, Insert, Note, Remove, Write
-from .read import Vm
+from .plan import Claim, Create, Eject, Insert, Note, Remove, SeedingFacts, Write
+from .read import SeedingVm
 
 if t.TYPE_CHECKING:
     from ..base.arguments import Spec
@@ -68,14 +68,14 @@ _MARKER = ".fleet-virt-seeding"
 
 
 @dataclass
-class _Job(verb.Job[Facts]):
+class _Job(verb.Job[SeedingFacts]):
     """The VM; ``after`` are the facts after the steps so far.
 
     ``content`` is that of the new medium, which is secret. ``made`` is its volume: one of that name
     is not ours before it is made. ``before`` is the definition before it was changed.
     """
 
-    vm: Vm
+    vm: SeedingVm
     wanted: Seed | None = field(repr=False)
     nics: t.Sequence[SeededNic]
     me: Owner | None = field(default=None, init=False)
@@ -107,7 +107,7 @@ class _Job(verb.Job[Facts]):
     def read(self) -> Metadata | None:
         return lookup.read_metadata(self.connection, self.vm.dom)
 
-    def write(self, effect: Effect[Facts]) -> None:
+    def write(self, effect: Effect[SeedingFacts]) -> None:
         """Write the metadata as ``effect`` changes them, with what others have noted meanwhile."""
         with owners.host_lock():
             self.after = effect(dataclasses.replace(self.after, stored=self.read()))

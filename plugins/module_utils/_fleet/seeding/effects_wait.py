@@ -29,7 +29,7 @@ from ..hosts import read_neighbours as neighbours
 from ..seed.first_boot import ENDED_BADLY, GOES_ON
 from . import effects_medium as seed_medium
 from . import read_ssh as ssh
-from .effects_waited import Guest
+from .effects_waited import WaitedGuest
 from .read_ssh import Answer, probe
 
 _TICK = 0.1
@@ -54,7 +54,7 @@ UNTIL = ("ssh", "address")
 
 
 @dataclass(frozen=True)
-class Settings:
+class WaitSettings:
     """``wait_timeout`` and ``slice`` are seconds; a call returns after ``slice`` even if VMs have
     not responded yet (None: after ``wait_timeout`` only).
 
@@ -80,7 +80,7 @@ class _Try:
 
 @dataclass
 class _Watched:
-    guest: Guest
+    guest: WaitedGuest
     tries: dict[str, _Try] = field(default_factory=dict)
     candidates: dict[str, str] = field(default_factory=dict)
     address: str | None = None
@@ -105,7 +105,7 @@ class _Watched:
         return GOES_ON if self.booting and not self.over else None
 
 
-class Entry(t.TypedDict):
+class WaitEntry(t.TypedDict):
     """What is known of a VM; ``answered`` is None if it was not tried."""
 
     name: str
@@ -127,17 +127,17 @@ class _Failure(t.TypedDict, total=False):
     msg: str
 
 
-class Result(_Failure):
+class WaitResult(_Failure):
     """The module's result; ``waiting`` are the names of VMs that have not responded yet."""
 
     changed: bool
-    vms: list[Entry]
+    vms: list[WaitEntry]
     waiting: list[str]
 
 
-def predict(names: t.Sequence[str]) -> Result:
+def predict(names: t.Sequence[str]) -> WaitResult:
     """The result in check mode: the VMs may not even exist, so their responses are unknown."""
-    vms: list[Entry] = [
+    vms: list[WaitEntry] = [
         {
             "name": name,
             "address": None,
@@ -158,8 +158,8 @@ def predict(names: t.Sequence[str]) -> Result:
 
 
 def wait(
-    connection: Connection, agents: Connection, names: t.Sequence[str], settings: Settings
-) -> Result:
+    connection: Connection, agents: Connection, names: t.Sequence[str], settings: WaitSettings
+) -> WaitResult:
     """Wait for the VMs; returns the module's result. Raises SpecError for unknown names.
 
     ``agents`` is a second connection for calls to guest agents, which may hang.
@@ -169,7 +169,11 @@ def wait(
 
 class _Wait:
     def __init__(
-        self, connection: Connection, agents: Connection, names: t.Sequence[str], settings: Settings
+        self,
+        connection: Connection,
+        agents: Connection,
+        names: t.Sequence[str],
+        settings: WaitSettings,
     ) -> None:
         self.connection = connection
         self.agents = agents
@@ -179,9 +183,9 @@ class _Wait:
         self.triggered: dict[str, float] = {}
         self.bug: BaseException | None = None
         domains = require_domains(connection, names)
-        self.watched = [_Watched(Guest(connection, agents, dom)) for dom in domains.values()]
+        self.watched = [_Watched(WaitedGuest(connection, agents, dom)) for dom in domains.values()]
 
-    def run(self) -> Result:
+    def run(self) -> WaitResult:
         self.started = time.monotonic()
         limit, part = self.settings.wait_timeout, self.settings.slice
         slicing = part is not None and part < limit
@@ -228,7 +232,7 @@ class _Wait:
         thread.start()
         return thread
 
-    def _observe(self, guest: Guest) -> None:
+    def _observe(self, guest: WaitedGuest) -> None:
         while not self.stop.is_set() and guest.ended is None:
             guest.look()
             self.stop.wait(_PAUSE)
@@ -268,7 +272,7 @@ class _Wait:
             answer is not None and answer.silent for answer in answers
         )
 
-    def _try(self, guest: Guest, address: str, attempt: _Try) -> None:
+    def _try(self, guest: WaitedGuest, address: str, attempt: _Try) -> None:
         def note(answer: Answer) -> None:
             attempt.answer = attempt.answer or answer
 
@@ -374,7 +378,7 @@ class _Wait:
             ]
             guest.ended = "; ".join([f"{_NO_CLOUD_INIT}. {_RECREATE}", *tried])
 
-    def _trigger_arp(self, guest: Guest) -> None:
+    def _trigger_arp(self, guest: WaitedGuest) -> None:
         """Probe the networks of a VM with no known address, at once if it has sent traffic."""
         now = time.monotonic()
         for bridge, mac in guest.bridges:
@@ -386,7 +390,7 @@ class _Wait:
                 self.triggered[bridge] = now
                 neighbours.trigger_arp(bridge)
 
-    def _result(self, *, final: bool) -> Result:
+    def _result(self, *, final: bool) -> WaitResult:
         """The current result; failed if waiting is over and a VM did not respond."""
         open_ends = [vm for vm in self.watched if not vm.over]
         silent = [
@@ -406,7 +410,7 @@ class _Wait:
             if isinstance(outcome, deadline.Ok)
         }
         vms = [self._entry(vm, consoles.get(vm.guest.name, [])) for vm in self.watched]
-        result: Result = {
+        result: WaitResult = {
             "changed": any(vm["changed"] for vm in vms),
             "vms": vms,
             "waiting": [] if final else [vm.guest.name for vm in open_ends],
@@ -418,7 +422,7 @@ class _Wait:
             )
         return result
 
-    def _entry(self, vm: _Watched, console_end: list[str]) -> Entry:
+    def _entry(self, vm: _Watched, console_end: list[str]) -> WaitEntry:
         guest = vm.guest
         if not vm.answered and vm.candidates:
             vm.address, vm.source = next(iter(vm.candidates.items()))

@@ -112,7 +112,7 @@ class FirstBoot:
         seed_medium.write(connection, dom, stored, active=active)
 
 
-class Guest:
+class WaitedGuest:
     """What is known of one VM. A thread of its own updates it; the waiting thread only reads."""
 
     def __init__(self, connection: Connection, agents: Connection, dom: VirDomain) -> None:
@@ -278,7 +278,7 @@ def consumed_medium(connection: Connection, dom: VirDomain, stored: Metadata | N
     media = [volume.name for volume in stored.volumes if volume.role == "seed"] if stored else []
     if stored is None or not media or not stored.host_key or stored.phase or not connection.local:
         return None
-    guest = Guest(connection, connection, dom)
+    guest = WaitedGuest(connection, connection, dom)
     guest.look()
     try:
         addresses = guest.candidates(neighbours.table())

@@ -34,11 +34,11 @@ if t.TYPE_CHECKING:
 PHASE = "seeding"
 _ENDINGS = ("_seed.iso", "_seed2.iso")
 
-_Step = Step["Facts"]
+_Step = Step["SeedingFacts"]
 
 
 @dataclass(frozen=True)
-class Disk:
+class WritableDisk:
     """A writable disk of the VM; ``users`` describe what else uses the file."""
 
     path: str
@@ -48,7 +48,7 @@ class Disk:
 
 
 @dataclass(frozen=True)
-class Facts:
+class SeedingFacts:
     """A VM as libvirt has it.
 
     ``drive`` is the path of the medium in its drive, ``files`` those of its media that exist.
@@ -71,7 +71,7 @@ class Facts:
     pool: str = ""
     volume: OwnVolume | None = None
     taken: bool = False
-    disks: tuple[Disk, ...] = ()
+    disks: tuple[WritableDisk, ...] = ()
 
     @property
     def noted(self) -> Metadata:
@@ -101,7 +101,7 @@ class Eject:
 
     volume: OwnVolume
 
-    def effect(self, before: Facts) -> Facts:
+    def effect(self, before: SeedingFacts) -> SeedingFacts:
         drive = None if before.drive == self.volume.path else before.drive
         return dataclasses.replace(before, drive=drive)
 
@@ -112,12 +112,12 @@ class Remove:
 
     volume: OwnVolume
 
-    def gone(self, before: Facts) -> Facts:
+    def gone(self, before: SeedingFacts) -> SeedingFacts:
         files = before.files - {self.volume.path}
         started = before.started if files else None  # nothing is left to compare with
         return dataclasses.replace(before, files=files, started=started)
 
-    def effect(self, before: Facts) -> Facts:
+    def effect(self, before: SeedingFacts) -> SeedingFacts:
         left = tuple(other for other in before.noted.volumes if other.path != self.volume.path)
         return _stored(self.gone(before), volumes=left)
 
@@ -128,7 +128,7 @@ class Note:
 
     volume: OwnVolume
 
-    def effect(self, before: Facts) -> Facts:
+    def effect(self, before: SeedingFacts) -> SeedingFacts:
         return named(before, dataclasses.replace(self.volume, made=BEGUN))
 
 
@@ -138,10 +138,10 @@ class Create:
 
     volume: OwnVolume
 
-    def exists(self, before: Facts) -> Facts:
+    def exists(self, before: SeedingFacts) -> SeedingFacts:
         return dataclasses.replace(before, files=before.files | {self.volume.path})
 
-    def effect(self, before: Facts) -> Facts:
+    def effect(self, before: SeedingFacts) -> SeedingFacts:
         return named(self.exists(before), dataclasses.replace(self.volume, made=MADE))
 
 
@@ -152,7 +152,7 @@ class Insert:
     volume: OwnVolume
     wanted: Seed = field(repr=False)
 
-    def effect(self, before: Facts) -> Facts:
+    def effect(self, before: SeedingFacts) -> SeedingFacts:
         stored = seed_domain.with_record(before.noted, self.wanted, before.name)
         stored = dataclasses.replace(stored, host_key=GENERATED)
         return dataclasses.replace(before, stored=stored, drive=self.volume.path)
@@ -164,7 +164,7 @@ class Claim:
 
     wanted: Seed = field(repr=False)
 
-    def effect(self, before: Facts) -> Facts:
+    def effect(self, before: SeedingFacts) -> SeedingFacts:
         stored = seed_domain.with_record(before.noted, self.wanted, before.name)
         outcome = first_boot.expected(dataclasses.replace(self.wanted, method="offline"))
         stored = dataclasses.replace(stored, phase=PHASE, first_boot=outcome)
@@ -175,39 +175,39 @@ class Claim:
 class Write:
     """Write the seed into the disks."""
 
-    disks: tuple[Disk, ...]
+    disks: tuple[WritableDisk, ...]
 
 
-def forgotten(before: Facts) -> Facts:
+def forgotten(before: SeedingFacts) -> SeedingFacts:
     """The VM without the host key of a guest that never was."""
     return _stored(before, host_key=None)
 
 
-def acknowledged(before: Facts) -> Facts:
+def acknowledged(before: SeedingFacts) -> SeedingFacts:
     """The VM without the outcome of its first boot."""
     return _stored(before, first_boot=None)
 
 
-def released(before: Facts) -> Facts:
+def released(before: SeedingFacts) -> SeedingFacts:
     """The VM without its claim: it may be started."""
     return _stored(before, phase=None, owner=None, host_key=GENERATED)
 
 
-def named(before: Facts, volume: OwnVolume) -> Facts:
+def named(before: SeedingFacts, volume: OwnVolume) -> SeedingFacts:
     """The VM whose metadata name ``volume``."""
     others = [other for other in before.noted.volumes if other.path != volume.path]
     return _stored(before, volumes=(*others, volume))
 
 
-def _stored(before: Facts, **changes: t.Any) -> Facts:
+def _stored(before: SeedingFacts, **changes: t.Any) -> SeedingFacts:
     return dataclasses.replace(before, stored=dataclasses.replace(before.noted, **changes))
 
 
-def _same(before: Facts) -> Facts:
+def _same(before: SeedingFacts) -> SeedingFacts:
     return before
 
 
-def new_volume(facts: Facts, pool: str, path_of: t.Callable[[str], str]) -> OwnVolume:
+def new_volume(facts: SeedingFacts, pool: str, path_of: t.Callable[[str], str]) -> OwnVolume:
     """The volume of the next medium: its name is not that of the medium in the drive."""
     stem = re.sub(r"[^A-Za-z0-9._-]", "_", facts.name)
     names = [f"{stem}{ending}" for ending in _ENDINGS]
@@ -215,12 +215,12 @@ def new_volume(facts: Facts, pool: str, path_of: t.Callable[[str], str]) -> OwnV
     return OwnVolume(pool, name, path_of(name), "seed", "seed")
 
 
-def needs_method(facts: Facts, wanted: Seed | None) -> bool:
+def needs_method(facts: SeedingFacts, wanted: Seed | None) -> bool:
     """Whether it will be seeded, so that it must be known how."""
     return wanted is not None and not _refusal(facts, wanted) and not _is_seeded(facts, wanted)
 
 
-def plan(facts: Facts, wanted: Seed | None) -> Plan[Facts]:
+def plan(facts: SeedingFacts, wanted: Seed | None) -> Plan[SeedingFacts]:
     """The steps to a VM with that seed; None removes its media, and the outcome of a first boot."""
     seeds = needs_method(facts, wanted)
     refusal = _method_refusal(facts) if seeds else _refusal(facts, wanted)
@@ -246,7 +246,7 @@ def texts(steps: t.Iterable[_Step]) -> list[str]:
     return lines
 
 
-def shown(facts: Facts, wanted: Seed | None) -> dict[str, Json]:
+def shown(facts: SeedingFacts, wanted: Seed | None) -> dict[str, Json]:
     """The VM as a diff shows it; what a disk holds of an unfinished seed is unknown."""
     vm: dict[str, Json] = {"media": [medium.path for medium in facts.media]}
     if wanted is not None:
@@ -257,7 +257,7 @@ def shown(facts: Facts, wanted: Seed | None) -> dict[str, Json]:
 # --- refusals ---
 
 
-def _is_seeded(facts: Facts, wanted: Seed) -> bool:
+def _is_seeded(facts: SeedingFacts, wanted: Seed) -> bool:
     before = seed_domain.recorded(facts.stored)
     ready = facts.booted or facts.drive in facts.files
     if before is None or not ready or facts.noted.phase:
@@ -265,7 +265,7 @@ def _is_seeded(facts: Facts, wanted: Seed) -> bool:
     return not request.compare(before, seed_domain.as_plain(wanted, facts.name))
 
 
-def _refusal(facts: Facts, wanted: Seed | None) -> str | None:
+def _refusal(facts: SeedingFacts, wanted: Seed | None) -> str | None:
     """The first reason that concerns the VM itself."""
     name, phase = facts.name, facts.noted.phase
     if facts.noted.broken:
@@ -294,7 +294,7 @@ def _refusal(facts: Facts, wanted: Seed | None) -> str | None:
     return None if _is_seeded(facts, wanted) else _boot_refusal(facts)
 
 
-def _boot_refusal(facts: Facts) -> str | None:
+def _boot_refusal(facts: SeedingFacts) -> str | None:
     """Why it is too late: a guest reads only one seed, and another would only make its host key
     unknown."""
     name = facts.name
@@ -320,7 +320,7 @@ def _boot_refusal(facts: Facts) -> str | None:
     return None
 
 
-def _method_refusal(facts: Facts) -> str | None:
+def _method_refusal(facts: SeedingFacts) -> str | None:
     """The first reason that concerns how it would be seeded."""
     name, volume = facts.name, facts.volume
     if facts.chosen is not None and facts.chosen["method"] == "offline":
@@ -344,7 +344,7 @@ def _method_refusal(facts: Facts) -> str | None:
     return None
 
 
-def _disk_refusal(facts: Facts) -> str | None:
+def _disk_refusal(facts: SeedingFacts) -> str | None:
     name = facts.name
     if facts.media:
         return (
@@ -364,12 +364,12 @@ def _disk_refusal(facts: Facts) -> str | None:
 # --- the steps ---
 
 
-def _left(facts: Facts) -> list[OwnVolume]:
+def _left(facts: SeedingFacts) -> list[OwnVolume]:
     """Media in no drive: an interrupted run left them."""
     return [medium for medium in facts.media if medium.path != facts.drive]
 
 
-def _removal(facts: Facts) -> t.Iterator[_Step]:
+def _removal(facts: SeedingFacts) -> t.Iterator[_Step]:
     for medium in facts.media:
         eject = Eject(medium)
         text = f"eject {medium.pool}/{medium.name}"
@@ -385,7 +385,7 @@ def _removal(facts: Facts) -> t.Iterator[_Step]:
         yield Step(ACKNOWLEDGE, text, acknowledged, irreversible=True)
 
 
-def _on_medium(facts: Facts, wanted: Seed) -> t.Iterator[_Step]:
+def _on_medium(facts: SeedingFacts, wanted: Seed) -> t.Iterator[_Step]:
     name, volume = facts.name, require_type(facts.volume, OwnVolume)
     yield Step(GENERATE, f"generate the seed of {name}", _same)
     for medium in _left(facts):
@@ -401,7 +401,7 @@ def _on_medium(facts: Facts, wanted: Seed) -> t.Iterator[_Step]:
             yield _remove(medium, irreversible=True)
 
 
-def _on_disk(facts: Facts, wanted: Seed) -> t.Iterator[_Step]:
+def _on_disk(facts: SeedingFacts, wanted: Seed) -> t.Iterator[_Step]:
     """A killed write leaves the claim, whose owner is dead: all of it is written again."""
     name, claim = facts.name, Claim(wanted)
     yield step_for(claim, f"keep {name} from starting", claim.effect)

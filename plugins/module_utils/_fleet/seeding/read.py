@@ -28,7 +28,7 @@ from ..storage import effects_storage as storage
 from ..storage import read_file_users as ownership
 from . import medium as seed_domain
 from . import plan as planning
-from .plan import Disk, Facts
+from .plan import SeedingFacts, WritableDisk
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
@@ -38,16 +38,16 @@ if t.TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Vm:
+class SeedingVm:
     """The VM, its definition with passwords, since it is defined again, and the facts."""
 
     dom: VirDomain
     root: Element
-    facts: Facts
+    facts: SeedingFacts
     pool: storage.Pool | None = None  # for a new medium
 
 
-def read(connection: Connection, name: str, me: Owner | None = None) -> Vm:
+def read(connection: Connection, name: str, me: Owner | None = None) -> SeedingVm:
     """The VM as it is; ``me`` does not count as another owner. Raises SpecError without one."""
     dom = lookup.require_domains(connection, [name])[name]
     flags = DOMAIN_XML_INACTIVE | DOMAIN_XML_SECURE
@@ -55,7 +55,7 @@ def read(connection: Connection, name: str, me: Owner | None = None) -> Vm:
     root = _lxml.parse(text, f"domain {name}")
     stored = metadata.parse(root)
     owner = stored.owner if stored is not None else None
-    facts = Facts(
+    facts = SeedingFacts(
         name,
         stored,
         persistent=bool(connection.call(f"read {name}", dom.isPersistent)),
@@ -71,7 +71,7 @@ def read(connection: Connection, name: str, me: Owner | None = None) -> Vm:
         files=frozenset(volume.path for volume in facts.media if os.path.exists(volume.path)),
         started=_started_since(root, facts.media),
     )
-    return Vm(dom, root, facts)
+    return SeedingVm(dom, root, facts)
 
 
 def _started_since(root: Element, media: t.Sequence[OwnVolume]) -> bool | None:
@@ -97,8 +97,8 @@ def _started_since(root: Element, media: t.Sequence[OwnVolume]) -> bool | None:
 
 
 def with_method(
-    connection: Connection, vm: Vm, seed: Seed, pool_name: str | None, *, check: bool
-) -> Vm:
+    connection: Connection, vm: SeedingVm, seed: Seed, pool_name: str | None, *, check: bool
+) -> SeedingVm:
     """The VM with what matters to how it will be seeded.
 
     Raises DependencyMissing if a program for that is not installed here.
@@ -147,7 +147,7 @@ def _disks_of(root: Element) -> list[tuple[str, str]]:
     return disks
 
 
-def _disks(connection: Connection, uuid: str, root: Element) -> tuple[Disk, ...]:
+def _disks(connection: Connection, uuid: str, root: Element) -> tuple[WritableDisk, ...]:
     """The disks to be written to, and what else uses them or is an overlay on them."""
     disks = _disks_of(root)
     references = ownership.read(connection) if disks else None
@@ -156,11 +156,11 @@ def _disks(connection: Connection, uuid: str, root: Element) -> tuple[Disk, ...]
         users = references.users(path) if references is not None else ()
         others = sorted(user.text for user in users if user.uuid != uuid)
         locked = not others and ownership.is_locked(path)
-        entries.append(Disk(path, kind, tuple(others), locked))
+        entries.append(WritableDisk(path, kind, tuple(others), locked))
     return tuple(entries)
 
 
-def _place(facts: Facts, root: Element, name: str | None) -> tuple[str, str | None]:
+def _place(facts: SeedingFacts, root: Element, name: str | None) -> tuple[str, str | None]:
     """The named pool, else that of the VM's own volumes, else that of the first disk: its name, and
     the folder of one that has another name."""
     own = next(iter(facts.noted.volumes), None)

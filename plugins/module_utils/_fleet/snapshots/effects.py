@@ -36,15 +36,15 @@ from .facts import (
     MADE_BY,
     MERGING,
     Delete,
-    Facts,
     Mark,
     Record,
     Revert,
+    SnapshotFacts,
     SnapshotLook,
+    SnapshotRequest,
     SnapshotVm,
     Take,
     TakeFiles,
-    Wanted,
 )
 
 if t.TYPE_CHECKING:
@@ -58,11 +58,11 @@ _WHOLE = _libvirt.DOMAIN_XML_SECURE | _libvirt.DOMAIN_XML_INACTIVE
 
 
 @dataclass
-class _Job(verb.ComparedJob[Facts]):
+class _SnapshotJob(verb.ComparedJob[SnapshotFacts]):
     """One domain and the result for its snapshots."""
 
     dom: VirDomain
-    wanted: Wanted
+    wanted: SnapshotRequest
     reverted: int = field(default=0, init=False)
     unfrozen: bool = field(default=False, init=False)
 
@@ -113,7 +113,7 @@ def look(connection: Connection, names: t.Sequence[str]) -> SnapshotLook:
     return {"changed": False, "vms": sorted(vms, key=lambda vm: vm["name"])}
 
 
-def _seen(facts: Facts) -> SnapshotVm:
+def _seen(facts: SnapshotFacts) -> SnapshotVm:
     phase = facts.stored.phase if facts.stored is not None else None
     return {
         "name": facts.name,
@@ -135,7 +135,7 @@ def _seen(facts: Facts) -> SnapshotVm:
 
 
 def run(
-    connection: Connection, names: t.Sequence[str], wanted: Wanted, *, check: bool
+    connection: Connection, names: t.Sequence[str], wanted: SnapshotRequest, *, check: bool
 ) -> dict[str, object]:
     """Bring the snapshot of each domain to the wanted state; the module's result.
 
@@ -143,22 +143,22 @@ def run(
     """
     domains = require_domains(connection, names).values()
 
-    def planned() -> list[_Job]:
+    def planned() -> list[_SnapshotJob]:
         for dom in () if check else domains:
             _wait_for_libvirt(connection, dom)
         return [_planned(connection, dom, wanted) for dom in domains]
 
-    def work(jobs: t.Iterable[_Job]) -> None:
+    def work(jobs: t.Iterable[_SnapshotJob]) -> None:
         for job in jobs:
             _carry_out(job)
 
     return verb.run(connection, names, planned, work, check=check)
 
 
-def _planned(connection: Connection, dom: VirDomain, wanted: Wanted) -> _Job:
+def _planned(connection: Connection, dom: VirDomain, wanted: SnapshotRequest) -> _SnapshotJob:
     facts = read.with_files(connection, read.facts(connection, dom), wanted)
     plan = plans.plan(facts, wanted)
-    return _Job(connection, facts.name, facts.uuid, facts, plan, dom, wanted)
+    return _SnapshotJob(connection, facts.name, facts.uuid, facts, plan, dom, wanted)
 
 
 def _wait_for_libvirt(connection: Connection, dom: VirDomain) -> None:
@@ -177,7 +177,7 @@ def _wait_for_libvirt(connection: Connection, dom: VirDomain) -> None:
         time.sleep(_POLL)
 
 
-def _carry_out(job: _Job) -> None:
+def _carry_out(job: _SnapshotJob) -> None:
     """Do the steps under the VM's lock, after planning them again."""
     try:
         with owners.host_lock(lease.PATIENCE, f"snapshots-{job.facts.uuid}"):
@@ -200,7 +200,7 @@ def _carry_out(job: _Job) -> None:
         )
 
 
-def _take(job: _Job, step: Take) -> None:
+def _take(job: _SnapshotJob, step: Take) -> None:
     name = step.name
     root = _lxml.new("domainsnapshot")
     _lxml.add(root, "name", {}, name)
@@ -213,7 +213,7 @@ def _take(job: _Job, step: Take) -> None:
     _call(job, f"take snapshot {name}", job.dom.snapshotCreateXML, _lxml.tostring(root), 0)
 
 
-def _take_files(job: _Job, step: TakeFiles) -> None:
+def _take_files(job: _SnapshotJob, step: TakeFiles) -> None:
     name, paths = step.name, step.paths
     root = _lxml.new("domainsnapshot")
     _lxml.add(root, "name", {}, name)
@@ -241,7 +241,7 @@ def _take_files(job: _Job, step: TakeFiles) -> None:
         take()
 
 
-def _mark(job: _Job, step: Mark) -> None:
+def _mark(job: _SnapshotJob, step: Mark) -> None:
     def marked(root: Element) -> None:
         for description in root.findall("description"):
             root.remove(description)
@@ -252,13 +252,13 @@ def _mark(job: _Job, step: Mark) -> None:
     _change(job, step.name, step.text, marked)
 
 
-def _revert(job: _Job, step: Revert) -> None:
+def _revert(job: _SnapshotJob, step: Revert) -> None:
     action = f"revert to snapshot {step.name}"
     _call(job, action, job.dom.revertToSnapshot, job.find(step.name), 0)
     job.reverted += 1
 
 
-def _delete(job: _Job, step: Delete) -> None:
+def _delete(job: _SnapshotJob, step: Delete) -> None:
     name = step.name
     snapshot = job.facts.find(name)
     if snapshot is not None and snapshot.kind == EXTERNAL:
@@ -266,7 +266,7 @@ def _delete(job: _Job, step: Delete) -> None:
     _call(job, f"delete snapshot {name}", job.find(name).delete, 0)
 
 
-def _spell_out(job: _Job) -> None:
+def _spell_out(job: _SnapshotJob) -> None:
     """Write the disks' backing chains into the definition, as libvirt does when the VM runs.
 
     It merges by them: old versions do not detect them while the VM is off.
@@ -293,7 +293,7 @@ def _spell_out(job: _Job) -> None:
         domains.define(job.connection, f"define {now.name}", _lxml.tostring(root))
 
 
-def _record(job: _Job, step: Record) -> None:
+def _record(job: _SnapshotJob, step: Record) -> None:
     def noted(root: Element) -> None:
         for tag in ("domain", "inactiveDomain"):
             for domain in root.iterfind(tag):
@@ -302,7 +302,7 @@ def _record(job: _Job, step: Record) -> None:
     _change(job, step.name, step.text, noted)
 
 
-def _change(job: _Job, name: str, what: str, change: t.Callable[[Element], None]) -> None:
+def _change(job: _SnapshotJob, name: str, what: str, change: t.Callable[[Element], None]) -> None:
     """Change the definition that libvirt stores with a snapshot."""
     secure = _libvirt.DOMAIN_SNAPSHOT_XML_SECURE
     text = _call(job, f"read snapshot {name}", job.find(name).getXMLDesc, secure)
@@ -315,13 +315,13 @@ def _change(job: _Job, name: str, what: str, change: t.Callable[[Element], None]
 Value = t.TypeVar("Value")
 
 
-def _call(job: _Job, action: str, function: t.Callable[..., Value], *args: object) -> Value:
+def _call(job: _SnapshotJob, action: str, function: t.Callable[..., Value], *args: object) -> Value:
     """A call that may take long, named in errors with its VM."""
     what = f"{action} of {job.facts.name}"
     return job.connection.call(what, function, *args, seconds=job.seconds)
 
 
-def _shown(facts: Facts) -> dict[str, object]:
+def _shown(facts: SnapshotFacts) -> dict[str, object]:
     """The snapshot tree for the diff; ``reverted`` counts this run only."""
     tree = [{"name": snapshot.name, "parent": snapshot.parent} for snapshot in facts.snapshots]
     shown: dict[str, object] = {"current": facts.current, "snapshots": tree, "state": facts.state}
@@ -329,7 +329,7 @@ def _shown(facts: Facts) -> dict[str, object]:
 
 
 _ACTIONS = (
-    verb.Actions[_Job]()
+    verb.Actions[_SnapshotJob]()
     .on(Take, _take)
     .on(TakeFiles, _take_files)
     .on(Mark, _mark)

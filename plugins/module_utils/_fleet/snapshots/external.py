@@ -23,19 +23,19 @@ from .facts import (
     EXTERNAL,
     INTERNAL,
     NEVER,
-    Disk,
-    Facts,
     Mark,
     Snapshot,
+    SnapshotDisk,
+    SnapshotFacts,
+    SnapshotRequest,
     TakeFiles,
-    Wanted,
 )
 
 CAN_REVERT = 9_009_000  # the first version of libvirt that reverts to them
 _LONGEST = 255  # bytes of a file name
 
 
-def path_of(facts: Facts, disk: Disk, snapshot: str) -> str:
+def path_of(facts: SnapshotFacts, disk: SnapshotDisk, snapshot: str) -> str:
     """The file in which the VM continues with ``disk``, named after the lowest backing file."""
     path = disk.source
     for external in facts.of_kind(EXTERNAL)[:1]:
@@ -43,7 +43,7 @@ def path_of(facts: Facts, disk: Disk, snapshot: str) -> str:
     return f"{posixpath.splitext(path)[0]}.{snapshot}.qcow2"
 
 
-def create_blockers(facts: Facts, wanted: Wanted) -> list[str]:
+def create_blockers(facts: SnapshotFacts, wanted: SnapshotRequest) -> list[str]:
     """Reasons against taking a disk-only snapshot."""
     name, disks = facts.name, [disk for disk in facts.disks if disk.taken]
     blockers = list(facts.snapshot_blockers)
@@ -81,7 +81,7 @@ def create_blockers(facts: Facts, wanted: Wanted) -> list[str]:
     return blockers
 
 
-def _unnameable(facts: Facts, path: str) -> t.Iterator[str]:
+def _unnameable(facts: SnapshotFacts, path: str) -> t.Iterator[str]:
     if len(posixpath.basename(path).encode()) > _LONGEST:
         yield f"{path} is too long for a file name; give the snapshot a shorter one"
     if path in facts.there:
@@ -91,14 +91,14 @@ def _unnameable(facts: Facts, path: str) -> t.Iterator[str]:
         )
 
 
-def create(facts: Facts, wanted: Wanted, made: Snapshot) -> Step[Facts]:
+def create(facts: SnapshotFacts, wanted: SnapshotRequest, made: Snapshot) -> Step[SnapshotFacts]:
     """The step that takes ``made``, a disk-only snapshot."""
     name, taken = wanted.snapshot, {disk.target: disk for disk in facts.disks if disk.taken}
     files = {target: path_of(facts, disk, name) for target, disk in taken.items()}
     state = "disk-snapshot" if facts.active else "shutoff"
     made = dataclasses.replace(made, kind=EXTERNAL, state=state, files=tuple(files.items()))
 
-    def created(before: Facts) -> Facts:
+    def created(before: SnapshotFacts) -> SnapshotFacts:
         disks = tuple(
             dataclasses.replace(disk, source=files[disk.target], format="qcow2")
             if disk.target in files
@@ -114,7 +114,7 @@ def create(facts: Facts, wanted: Wanted, made: Snapshot) -> Step[Facts]:
     return step_for(TakeFiles(name, files, freeze), text, created)
 
 
-def merge_blockers(facts: Facts, going: t.Sequence[Snapshot]) -> list[str]:
+def merge_blockers(facts: SnapshotFacts, going: t.Sequence[Snapshot]) -> list[str]:
     """Reasons against deleting ``going`` in this order."""
     name, blockers = facts.name, []
     outside, within = facts.of_kind(EXTERNAL), facts.of_kind(INTERNAL)
@@ -156,10 +156,10 @@ def merge_blockers(facts: Facts, going: t.Sequence[Snapshot]) -> list[str]:
     return blockers
 
 
-def mark(snapshot: Snapshot) -> Step[Facts]:
+def mark(snapshot: Snapshot) -> Step[SnapshotFacts]:
     """Record in the snapshot that it is being merged."""
 
-    def marked(before: Facts) -> Facts:
+    def marked(before: SnapshotFacts) -> SnapshotFacts:
         snapshots = tuple(
             dataclasses.replace(other, merging=True) if other.name == snapshot.name else other
             for other in before.snapshots
@@ -170,12 +170,12 @@ def mark(snapshot: Snapshot) -> Step[Facts]:
     return step_for(payload, payload.text, marked, irreversible=True)
 
 
-def lowered(facts: Facts, snapshot: Snapshot) -> Facts:
+def lowered(facts: SnapshotFacts, snapshot: Snapshot) -> SnapshotFacts:
     """``facts`` once the files of ``snapshot`` are merged into their backing files."""
     lower = {disk.target: disk for disk in snapshot.disks}
     merged = {path: lower[target] for target, path in snapshot.files if target in lower}
 
-    def disks(above: tuple[Disk, ...]) -> tuple[Disk, ...]:
+    def disks(above: tuple[SnapshotDisk, ...]) -> tuple[SnapshotDisk, ...]:
         return tuple(
             dataclasses.replace(
                 disk, source=merged[disk.source].source, format=merged[disk.source].format
@@ -191,12 +191,12 @@ def lowered(facts: Facts, snapshot: Snapshot) -> Facts:
     return dataclasses.replace(facts, disks=disks(facts.disks), snapshots=snapshots)
 
 
-def chain(facts: Facts, disk: Disk) -> list[Disk]:
+def chain(facts: SnapshotFacts, disk: SnapshotDisk) -> list[SnapshotDisk]:
     """The backing files of ``disk`` by the VM's snapshots, the uppermost first."""
     made = {
         path: (snapshot, target) for snapshot in facts.snapshots for target, path in snapshot.files
     }
-    backing: list[Disk] = []
+    backing: list[SnapshotDisk] = []
     while disk.source in made:
         snapshot, target = made.pop(disk.source)
         below = [each for each in snapshot.disks if each.target == target]
@@ -207,7 +207,7 @@ def chain(facts: Facts, disk: Disk) -> list[Disk]:
     return backing
 
 
-def unrevertable(facts: Facts, snapshot: Snapshot) -> list[str]:
+def unrevertable(facts: SnapshotFacts, snapshot: Snapshot) -> list[str]:
     """Reasons against reverting to an external snapshot."""
     name, problems = facts.name, []
     if not snapshot.ours:
@@ -232,7 +232,7 @@ def unrevertable(facts: Facts, snapshot: Snapshot) -> list[str]:
 
 
 def own_files(
-    stored: Metadata | None, disks: t.Iterable[Disk], snapshots: t.Collection[Snapshot]
+    stored: Metadata | None, disks: t.Iterable[SnapshotDisk], snapshots: t.Collection[Snapshot]
 ) -> tuple[OwnVolume, ...]:
     """The files that our snapshots have created for the VM, which are recorded nowhere else.
 

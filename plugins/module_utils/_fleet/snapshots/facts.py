@@ -21,7 +21,7 @@ MERGING = "; being merged"  # after it: its contents are no longer usable
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SnapshotRequest:
     """``snapshot`` and its ``state``, with its ``children`` if removed; ``keep`` of ours."""
 
     snapshot: str
@@ -33,7 +33,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Disk:
+class SnapshotDisk:
     """A disk of a definition; ``source`` is its file or volume, ``type`` libvirt's type of it."""
 
     target: str
@@ -64,14 +64,14 @@ class Snapshot:
     state: str = "shutoff"
     kind: str = INTERNAL
     ours: bool = False
-    disks: tuple[Disk, ...] = ()
+    disks: tuple[SnapshotDisk, ...] = ()
     stored: Metadata | None = None
     files: tuple[tuple[str, str], ...] = ()
     merging: bool = False
 
 
 @dataclass(frozen=True)
-class Facts:
+class SnapshotFacts:
     """The VM and its snapshots.
 
     ``snapshot_blockers`` are parts of it that no snapshot can contain, ``memory_blockers`` those
@@ -90,7 +90,7 @@ class Facts:
     managed_save: bool = False
     memory_mib: int = 0
     free_mib: int | None = None
-    disks: tuple[Disk, ...] = ()
+    disks: tuple[SnapshotDisk, ...] = ()
     snapshot_blockers: tuple[str, ...] = ()
     memory_blockers: tuple[str, ...] = ()
     agent: bool = False
@@ -191,7 +191,7 @@ def ordered(snapshots: t.Iterable[Snapshot]) -> tuple[Snapshot, ...]:
     )
 
 
-def below(facts: Facts, name: str) -> list[Snapshot]:
+def below(facts: SnapshotFacts, name: str) -> list[Snapshot]:
     """The descendants of the snapshot ``name``, the nearest first."""
     children: dict[str | None, list[Snapshot]] = {}
     for snapshot in facts.snapshots:

@@ -12,7 +12,7 @@ import typing as t
 from ..._errors import Problem, SpecError
 from ..base.arguments import Spec
 from ..base.json_values import as_text
-from .facts import ABSENT, ALWAYS, AUTO, NEVER, PRESENT, REVERTED, Wanted
+from .facts import ABSENT, ALWAYS, AUTO, NEVER, PRESENT, REVERTED, SnapshotRequest
 
 _MOST_KEPT = 1000
 # libvirt's name for it is a file name too: it stores the snapshot's metadata under it
@@ -35,7 +35,7 @@ INTERNAL: Spec = {
 }
 
 
-def wanted_of(options: t.Mapping[str, object]) -> Wanted:
+def wanted_of(options: t.Mapping[str, object]) -> SnapshotRequest:
     """The options as a request; raises SpecError for invalid ones."""
     name, state, keep = as_text(options["snapshot"]) or "", str(options["state"]), options["keep"]
     problems = []
@@ -64,4 +64,4 @@ def wanted_of(options: t.Mapping[str, object]) -> Wanted:
     if problems:
         raise SpecError(problems)
     most = keep if isinstance(keep, int) else None
-    return Wanted(name, state, bool(options["children"]), most, disk_only, quiesce)
+    return SnapshotRequest(name, state, bool(options["children"]), most, disk_only, quiesce)

@@ -11,7 +11,7 @@ import typing as t
 from ... import _lxml
 from ..base import metadata
 from ..base.xml_values import number, text_of
-from .facts import EXTERNAL, INTERNAL, MADE_BY, MERGING, Disk, Snapshot
+from .facts import EXTERNAL, INTERNAL, MADE_BY, MERGING, Snapshot, SnapshotDisk
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
@@ -59,7 +59,7 @@ def _as_domain(element: Element) -> Element:
     return element
 
 
-def disks(domain: Element) -> t.Iterator[Disk]:
+def disks(domain: Element) -> t.Iterator[SnapshotDisk]:
     """The disks of a definition."""
     for disk in domain.iterfind("devices/disk"):
         target, driver, source = disk.find("target"), disk.find("driver"), disk.find("source")
@@ -68,7 +68,7 @@ def disks(domain: Element) -> t.Iterator[Disk]:
             places = [str(source.get(one)) for one in _PLACES if source.get(one)]
             volume = f"{source.get('pool')}/{source.get('volume')}"
             where = volume if source.get("pool") else (places or [""])[0]
-        yield Disk(
+        yield SnapshotDisk(
             (target.get("dev") if target is not None else None) or "",
             where,
             # an empty drive has a format in one definition and none in the other

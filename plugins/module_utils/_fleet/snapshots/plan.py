@@ -29,12 +29,12 @@ from .facts import (
     EXTERNAL,
     REVERTED,
     Delete,
-    Facts,
     Record,
     Revert,
     Snapshot,
+    SnapshotFacts,
+    SnapshotRequest,
     Take,
-    Wanted,
     below,
     ordered,
 )
@@ -42,14 +42,14 @@ from .facts import (
 _SPARE_MIB = 64
 
 
-def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
+def plan(facts: SnapshotFacts, wanted: SnapshotRequest) -> Plan[SnapshotFacts]:
     """The steps from what exists to what is wanted."""
     snapshot = facts.find(wanted.snapshot)
     if wanted.state == ABSENT:
         return _refused(facts) or _absent(facts, snapshot, children=wanted.children)
     if wanted.state == REVERTED:
         return _refused(facts) or _reverted(facts, wanted.snapshot, snapshot)
-    steps: list[Step[Facts]] = []
+    steps: list[Step[SnapshotFacts]] = []
     after = facts
     if snapshot is None:
         against = (
@@ -69,19 +69,19 @@ def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
     return Plan((*steps, *_deletions(surplus, wanted.keep)))
 
 
-def _merging(facts: Facts, snapshot: Snapshot) -> str:
+def _merging(facts: SnapshotFacts, snapshot: Snapshot) -> str:
     return (
         f"the files of snapshot {snapshot.name} of {facts.name!r} have begun to be merged into its"
         " disks, so it is no longer usable; delete it, and take another"
     )
 
 
-def _refused(facts: Facts) -> Plan[Facts] | None:
+def _refused(facts: SnapshotFacts) -> Plan[SnapshotFacts] | None:
     problems = _refusals(facts)
     return Plan(refusals=tuple(problems)) if problems else None
 
 
-def _refusals(facts: Facts) -> list[str]:
+def _refusals(facts: SnapshotFacts) -> list[str]:
     """Reasons against any change."""
     name, stored = facts.name, facts.stored
     problems = metadata_problems(name, stored)
@@ -102,7 +102,7 @@ def _refusals(facts: Facts) -> list[str]:
     return problems
 
 
-def _create_blockers(facts: Facts) -> list[str]:
+def _create_blockers(facts: SnapshotFacts) -> list[str]:
     """Reasons against taking a snapshot of it."""
     name, disks = facts.name, [disk for disk in facts.disks if disk.taken]
     blockers = [*facts.snapshot_blockers, *facts.memory_blockers]
@@ -135,7 +135,7 @@ def _create_blockers(facts: Facts) -> list[str]:
     return blockers
 
 
-def _create(facts: Facts, wanted: Wanted) -> Step[Facts]:
+def _create(facts: SnapshotFacts, wanted: SnapshotRequest) -> Step[SnapshotFacts]:
     name = wanted.snapshot
     state = {"blocked": "running"}.get(facts.state, facts.state)
     parent = facts.current
@@ -144,7 +144,7 @@ def _create(facts: Facts, wanted: Wanted) -> Step[Facts]:
     if wanted.disk_only:
         return files.create(facts, wanted, made)
 
-    def created(before: Facts) -> Facts:
+    def created(before: SnapshotFacts) -> SnapshotFacts:
         snapshots = (*before.snapshots, made)
         return dataclasses.replace(before, snapshots=snapshots, current=name)
 
@@ -152,11 +152,11 @@ def _create(facts: Facts, wanted: Wanted) -> Step[Facts]:
     return step_for(Take(name), f"take snapshot {name} {what}", created)
 
 
-def _latest(facts: Facts) -> int:
+def _latest(facts: SnapshotFacts) -> int:
     return max((one.created for one in facts.snapshots), default=0)
 
 
-def _surplus(facts: Facts, wanted: Wanted) -> list[Snapshot]:
+def _surplus(facts: SnapshotFacts, wanted: SnapshotRequest) -> list[Snapshot]:
     """Those of ours that are too many, the oldest first; never the requested one."""
     if wanted.keep is None:
         return []
@@ -166,15 +166,17 @@ def _surplus(facts: Facts, wanted: Wanted) -> list[Snapshot]:
     return others[: max(0, len(others) - kept)]
 
 
-def _deletions(going: t.Iterable[Snapshot], keep: int | None = None) -> t.Iterator[Step[Facts]]:
+def _deletions(
+    going: t.Iterable[Snapshot], keep: int | None = None
+) -> t.Iterator[Step[SnapshotFacts]]:
     for snapshot in going:
         if snapshot.kind == EXTERNAL and not snapshot.merging:
             yield files.mark(snapshot)
         yield _delete(snapshot, keep)
 
 
-def _delete(snapshot: Snapshot, keep: int | None = None) -> Step[Facts]:
-    def deleted(before: Facts) -> Facts:
+def _delete(snapshot: Snapshot, keep: int | None = None) -> Step[SnapshotFacts]:
+    def deleted(before: SnapshotFacts) -> SnapshotFacts:
         parent = _parent(before, snapshot.name)  # as it is by then
         if snapshot.kind == EXTERNAL:
             before = files.lowered(before, before.find(snapshot.name) or snapshot)
@@ -192,12 +194,14 @@ def _delete(snapshot: Snapshot, keep: int | None = None) -> Step[Facts]:
     return step_for(Delete(snapshot.name), text, deleted, irreversible=True)
 
 
-def _parent(facts: Facts, name: str) -> str | None:
+def _parent(facts: SnapshotFacts, name: str) -> str | None:
     snapshot = facts.find(name)
     return snapshot.parent if snapshot is not None else None
 
 
-def _absent(facts: Facts, snapshot: Snapshot | None, *, children: bool) -> Plan[Facts]:
+def _absent(
+    facts: SnapshotFacts, snapshot: Snapshot | None, *, children: bool
+) -> Plan[SnapshotFacts]:
     if snapshot is None:
         return Plan()
     going = [*reversed(below(facts, snapshot.name)), snapshot] if children else [snapshot]
@@ -208,7 +212,7 @@ def _absent(facts: Facts, snapshot: Snapshot | None, *, children: bool) -> Plan[
     return Plan(tuple(_deletions(going)))
 
 
-def _reverted(facts: Facts, name: str, snapshot: Snapshot | None) -> Plan[Facts]:
+def _reverted(facts: SnapshotFacts, name: str, snapshot: Snapshot | None) -> Plan[SnapshotFacts]:
     if snapshot is None:
         there = ", ".join(other.name for other in facts.snapshots) or "none"
         return Plan(refusals=(f"{facts.name!r} has no snapshot {name!r}; there are: {there}",))
@@ -216,14 +220,14 @@ def _reverted(facts: Facts, name: str, snapshot: Snapshot | None) -> Plan[Facts]
     problems = problems or _other_disks(facts, snapshot)
     if problems:
         return Plan(refusals=tuple(problems))
-    steps: list[Step[Facts]] = []
+    steps: list[Step[SnapshotFacts]] = []
     kept = stored_after(facts.stored, snapshot.stored)
     if kept is not None and kept != snapshot.stored:
         steps.append(_redefine(snapshot, kept))
 
     state = "shutoff" if snapshot.kind == EXTERNAL else snapshot.state
 
-    def reverted(before: Facts) -> Facts:
+    def reverted(before: SnapshotFacts) -> SnapshotFacts:
         active = state in ("running", "paused")
         return dataclasses.replace(
             before,
@@ -240,8 +244,8 @@ def _reverted(facts: Facts, name: str, snapshot: Snapshot | None) -> Plan[Facts]
     return Plan(tuple(steps))
 
 
-def _redefine(snapshot: Snapshot, stored: Metadata) -> Step[Facts]:
-    def noted(before: Facts) -> Facts:
+def _redefine(snapshot: Snapshot, stored: Metadata) -> Step[SnapshotFacts]:
+    def noted(before: SnapshotFacts) -> SnapshotFacts:
         snapshots = tuple(
             dataclasses.replace(other, stored=stored) if other.name == snapshot.name else other
             for other in before.snapshots
@@ -272,7 +276,7 @@ def stored_after(now: Metadata | None, then: Metadata | None) -> Metadata | None
     )
 
 
-def _other_disks(facts: Facts, snapshot: Snapshot) -> list[str]:
+def _other_disks(facts: SnapshotFacts, snapshot: Snapshot) -> list[str]:
     """Disks added or removed since: a revert would drop them, or refer to missing ones."""
     now = {disk.target: disk.source for disk in facts.disks if disk.taken}
     then = {disk.target: disk.source for disk in snapshot.disks if disk.taken}

@@ -23,7 +23,7 @@ from ..storage import encryption
 from ..storage import read_file_users as ownership
 from . import external as files
 from . import parsed
-from .facts import EXTERNAL, Disk, Facts, Wanted, ordered
+from .facts import EXTERNAL, SnapshotDisk, SnapshotFacts, SnapshotRequest, ordered
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
@@ -33,17 +33,17 @@ _MIB = 1024**2
 _AGENT = "org.qemu.guest_agent.0"
 
 
-def facts(connection: Connection, dom: VirDomain) -> Facts:
+def facts(connection: Connection, dom: VirDomain) -> SnapshotFacts:
     """Read the current state of the VM."""
     name = str(dom.name())
 
-    def ask() -> tuple[Facts, str, str, list[str], str | None]:
+    def ask() -> tuple[SnapshotFacts, str, str, list[str], str | None]:
         active = bool(dom.isActive())
         persistent = bool(dom.isPersistent())
         stored = dom.XMLDesc(DOMAIN_XML_INACTIVE) if persistent else dom.XMLDesc(0)
         now = dom.XMLDesc(0) if active else stored
         current = str(dom.snapshotCurrent(0).getName()) if dom.hasCurrentSnapshot(0) else None
-        basics = Facts(
+        basics = SnapshotFacts(
             name=name,
             uuid=str(dom.UUIDString()),
             state=state_name(dom.state(0)[0]),
@@ -69,7 +69,7 @@ def facts(connection: Connection, dom: VirDomain) -> Facts:
             " it, so that both are the same"
         )
     kept = metadata.parse(defined)
-    return Facts(
+    return SnapshotFacts(
         **{
             **vars(basics),
             "memory_mib": (bytes_of(running.find("memory"), "KiB") or 0) // _MIB,
@@ -87,7 +87,9 @@ def facts(connection: Connection, dom: VirDomain) -> Facts:
     )
 
 
-def with_files(connection: Connection, current: Facts, wanted: Wanted) -> Facts:
+def with_files(
+    connection: Connection, current: SnapshotFacts, wanted: SnapshotRequest
+) -> SnapshotFacts:
     """Add which of the files to create exist, and who else needs those that may be removed."""
     if not connection.local:
         return current
@@ -101,7 +103,7 @@ def with_files(connection: Connection, current: Facts, wanted: Wanted) -> Facts:
     return dataclasses.replace(current, there=there, used=_used(connection, current))
 
 
-def _used(connection: Connection, current: Facts) -> dict[str, str]:
+def _used(connection: Connection, current: SnapshotFacts) -> dict[str, str]:
     """By snapshot, who else uses a file that would be merged, or the one it is merged into."""
     ours = [snapshot for snapshot in current.of_kind(EXTERNAL) if snapshot.ours]
     if not ours:
@@ -128,7 +130,7 @@ def _used(connection: Connection, current: Facts) -> dict[str, str]:
     return problems
 
 
-def merged_bytes(connection: Connection, current: Facts) -> int:
+def merged_bytes(connection: Connection, current: SnapshotFacts) -> int:
     """The most that the files of its snapshots occupy, as far as that is known."""
     paths = {path for snapshot in current.snapshots for _target, path in snapshot.files}
 
@@ -184,7 +186,7 @@ def _memory_blockers(name: str, domain: Element) -> t.Iterator[str]:
             )
 
 
-def _free_mib(connection: Connection, disks: t.Iterable[Disk]) -> int | None:
+def _free_mib(connection: Connection, disks: t.Iterable[SnapshotDisk]) -> int | None:
     """The free space where the VM's memory would be saved: at its first disk."""
     first = next((disk.source for disk in disks if disk.taken), "")
     if not connection.local or not first.startswith("/"):

@@ -38,7 +38,7 @@ class _Domain(t.Protocol):
     balloon: bool
 
 
-class _Disk(t.Protocol):
+class _DiskWithThread(t.Protocol):
     iothread: int | None
 
 
@@ -145,7 +145,7 @@ def _read_rng(root: Element) -> bool:
     return root.find("devices/rng") is not None
 
 
-def _write_iothread(element: Element, disk: _Disk) -> None:
+def _write_iothread(element: Element, disk: _DiskWithThread) -> None:
     """Set the disk's I/O thread; the domain gets as many threads as its disks need."""
     if disk.iothread is None:
         return

@@ -21,7 +21,7 @@ from . import settings_devices as settings
 from . import settings_encryption as encryption
 from . import settings_sources as sources
 from . import settings_tuning as tuning
-from .profiles import Entry
+from .profiles import WrittenDevice
 
 _Kind = t.Literal["bridge", "network", "direct"]
 _USUAL_BUS = {"disk": "virtio", "cdrom": "scsi", "floppy": "fdc"}
@@ -120,7 +120,7 @@ class Cpu:
 
 
 def disk_from(
-    entry: Entry,
+    entry: WrittenDevice,
     problems: list[Problem],
     *,
     pool: str,
@@ -130,7 +130,7 @@ def disk_from(
 ) -> Disk:
     """One disk; ``image`` is the VM's own, for the disk that takes it and has none itself."""
     reader = Reader(entry.options, entry.path, problems, entry.origins)
-    device = settings.Disk.device.read(reader)
+    device = settings.DiskSettings.device.read(reader)
     drive = device in sources.DRIVES
     medium = "floppy" if device == "floppy" else "CD"
     if (
@@ -139,7 +139,7 @@ def disk_from(
         and reader.value("bus") != reader.value("model")
     ):
         reader.problem("model", "bus and model mean the same; give only bus")
-    kind = settings.Disk.bus
+    kind = settings.DiskSettings.bus
     bus = kind.read(reader) or reader.choice("model", kind.choices)
     bus = bus or _USUAL_BUS[device]
     if device == "cdrom" and bus == "virtio":
@@ -150,7 +150,7 @@ def disk_from(
         image, image_path = reader.value("image"), reader.at("image")
     existing = sources.check(reader)
     source = None if existing else _image(image, image_path, problems)
-    size = settings.Disk.size.read(reader)
+    size = settings.DiskSettings.size.read(reader)
     if drive and size is not None:
         reader.problem("size", f"{sources.DRIVES[device]} has no size; leave it out")
     made = not drive and existing is None
@@ -160,7 +160,9 @@ def disk_from(
             f"disk {show(entry.name)} has neither size nor image; "
             "give it a size in MiB, for example 8192",
         )
-    disk_format = settings.Disk.format.read(reader) or _usual_format(reader, drive, existing)
+    disk_format = settings.DiskSettings.format.read(reader) or _usual_format(
+        reader, drive, existing
+    )
     if drive and source is not None and disk_format != "raw":
         reader.problem("format", f"a {medium} is raw, not {disk_format}; leave the format out")
     if disk_format == "raw" and reader.given("overlay") and source and reader.is_true("overlay"):
@@ -168,12 +170,12 @@ def disk_from(
             "overlay",
             "a raw disk cannot be an overlay; use format qcow2, or overlay false for a full copy",
         )
-    overlaid = settings.Disk.overlay.read(reader)
+    overlaid = settings.DiskSettings.overlay.read(reader)
     if overlaid is None:
         overlaid = overlay and disk_format == "qcow2"
-    cache = settings.Disk.cache.read(reader)
-    io = settings.Disk.io.read(reader)
-    readonly = settings.Disk.readonly.read(reader)
+    cache = settings.DiskSettings.cache.read(reader)
+    io = settings.DiskSettings.io.read(reader)
+    readonly = settings.DiskSettings.readonly.read(reader)
     for key in ("iothread", "queues"):
         if bus != "virtio" and reader.given(key):
             reader.problem(
@@ -198,18 +200,18 @@ def disk_from(
         device=device,
         cache=cache,
         io=io,
-        pool=settings.Disk.pool.read(reader) or pool,
+        pool=settings.DiskSettings.pool.read(reader) or pool,
         image=source,
         overlay=overlaid and source is not None and not drive,
         readonly=readonly or drive,
-        volume=sources.Disk.volume.read(reader),
-        dev=sources.Disk.dev.read(reader),
-        protocol=sources.Disk.protocol.read(reader),
-        source_name=sources.Disk.source_name.read(reader),
-        hosts=sources.Disk.hosts.read(reader),
-        auth_user=sources.Disk.auth_user.read(reader),
-        auth_secret=sources.Disk.auth_secret.read(reader),
-        encryption_secret=sources.Disk.encryption_secret.read(reader),
+        volume=sources.DiskSourceSettings.volume.read(reader),
+        dev=sources.DiskSourceSettings.dev.read(reader),
+        protocol=sources.DiskSourceSettings.protocol.read(reader),
+        source_name=sources.DiskSourceSettings.source_name.read(reader),
+        hosts=sources.DiskSourceSettings.hosts.read(reader),
+        auth_user=sources.DiskSourceSettings.auth_user.read(reader),
+        auth_secret=sources.DiskSourceSettings.auth_secret.read(reader),
+        encryption_secret=sources.DiskSourceSettings.encryption_secret.read(reader),
         **read_generated_fields(Disk, reader),
     )
     reader.finish(names(settings.DISK))
@@ -257,13 +259,13 @@ def _image(value: object, path: str, problems: list[Problem]) -> ImageSource | N
         return None
 
 
-def nic_from(entry: Entry, problems: list[Problem], *, fleet: str, vm: str) -> Nic:
+def nic_from(entry: WrittenDevice, problems: list[Problem], *, fleet: str, vm: str) -> Nic:
     """One NIC; without a fixed MAC address it gets the one of ``names.mac_address``."""
     reader = Reader(entry.options, entry.path, problems, entry.origins)
-    kind = t.cast("_Kind | None", settings.Nic.type.read(reader))
+    kind = t.cast("_Kind | None", settings.NicSettings.type.read(reader))
     places = {
-        "bridge": settings.Nic.bridge.read(reader),
-        "network": settings.Nic.network.read(reader),
+        "bridge": settings.NicSettings.bridge.read(reader),
+        "network": settings.NicSettings.network.read(reader),
     }
     written = [key for key in ("bridge", "network", "source") if reader.given(key)]
     if len(written) > 1:
@@ -275,7 +277,7 @@ def nic_from(entry: Entry, problems: list[Problem], *, fleet: str, vm: str) -> N
         kind = "network" if reader.given("network") else "bridge"
     elif any(reader.given(key) for key in places if key != kind):
         reader.problem("type", f"type {kind} excludes {written[0]}; give only one of them")
-    rule = settings.Nic.network if kind == "network" else settings.Nic.bridge
+    rule = settings.NicSettings.network if kind == "network" else settings.NicSettings.bridge
     source = places.get(kind) or reader.text("source", None, rule.pattern, rule.rule)
     if not written:
         reader.problem(
@@ -288,9 +290,9 @@ def nic_from(entry: Entry, problems: list[Problem], *, fleet: str, vm: str) -> N
         type=kind,
         source=source or "",
         mac=_mac(reader) or mac_address(fleet, vm, entry.name),
-        vlan=settings.Nic.vlan.read(reader),
-        virtualport=tuning.Nic.virtualport.read(reader),
-        portgroup=tuning.Nic.portgroup.read(reader),
+        vlan=settings.NicSettings.vlan.read(reader),
+        virtualport=tuning.NicTuning.virtualport.read(reader),
+        portgroup=tuning.NicTuning.portgroup.read(reader),
         **read_generated_fields(Nic, reader),
     )
     _nic_rules(reader, nic)
@@ -299,7 +301,9 @@ def nic_from(entry: Entry, problems: list[Problem], *, fleet: str, vm: str) -> N
 
 
 def _nic_rules(reader: Reader, nic: Nic) -> None:
-    if reader.given("queues") and not str(settings.Nic.model.read(reader)).startswith("virtio"):
+    if reader.given("queues") and not str(settings.NicSettings.model.read(reader)).startswith(
+        "virtio"
+    ):
         reader.problem("queues", "only virtio has queues; use model virtio, or leave them out")
     for way in ("inbound", "outbound"):
         for key in ("peak", "burst"):
@@ -346,8 +350,8 @@ def console_from(value: object, path: str, problems: list[Problem]) -> Console:
     elif value is False:
         value = None
     reader = Reader(value, path, problems)
-    kind = settings.Console.type.read(reader) or ("none" if value is None else "vnc")
-    listen = settings.Console.listen.read(reader)
+    kind = settings.ConsoleSettings.type.read(reader) or ("none" if value is None else "vnc")
+    listen = settings.ConsoleSettings.listen.read(reader)
     try:
         listen = str(ip.address(listen))
     except ValueError:
@@ -369,7 +373,7 @@ def console_from(value: object, path: str, problems: list[Problem]) -> Console:
                 "only the first 8: use at most 8, and an SSH tunnel",
             )
             password = None
-    port, more = settings.Console.port.read(reader), read_generated_fields(Console, reader)
+    port, more = settings.ConsoleSettings.port.read(reader), read_generated_fields(Console, reader)
     reader.finish(names(settings.CONSOLE))
     return Console(kind, listen, None if password is None else str(password), port, **more)
 
@@ -377,10 +381,10 @@ def console_from(value: object, path: str, problems: list[Problem]) -> Console:
 def cpu_from(value: object, path: str, problems: list[Problem]) -> Cpu:
     """The CPU; a bare word is a mode if there is one of that name, else a model."""
     if isinstance(value, str):
-        value = {"mode" if value in settings.Cpu.mode.choices else "model": value}
+        value = {"mode" if value in settings.CpuSettings.mode.choices else "model": value}
     reader = Reader(value, path, problems)
-    mode = settings.Cpu.mode.read(reader)
-    model = settings.Cpu.model.read(reader)
+    mode = settings.CpuSettings.mode.read(reader)
+    model = settings.CpuSettings.model.read(reader)
     if mode is None and model is not None:
         mode = "custom"
     if mode == "custom" and not reader.given("model"):
@@ -390,7 +394,7 @@ def cpu_from(value: object, path: str, problems: list[Problem]) -> Cpu:
     sockets, dies, cores, threads = (reader.integer(key, None, 1, 4096) for key in _TOPOLOGY)
     if sockets or dies or cores or threads:  # libvirt requires all but the dies
         sockets, cores, threads = sockets or 1, cores or 1, threads or 1
-    require, disable = tuning.Cpu.require.read(reader), tuning.Cpu.disable.read(reader)
+    require, disable = tuning.CpuTuning.require.read(reader), tuning.CpuTuning.disable.read(reader)
     cpu = Cpu(mode, model, sockets, dies, cores, threads, require, disable)
     both = sorted(set(cpu.require) & set(cpu.disable))
     if both:

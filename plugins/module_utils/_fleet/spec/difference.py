@@ -170,7 +170,7 @@ def _cpu(comparison: _Differences, domain: Domain, root: Element) -> None:
 def _console(comparison: _Differences, domain: Domain, root: Element) -> None:
     if not comparison.written("console"):
         return
-    wanted, row = domain.console, settings_devices.Console
+    wanted, row = domain.console, settings_devices.ConsoleSettings
     graphics = root.findall("devices/graphics")
     types = [str(row.type.found(screen)) for screen in graphics]
     if wanted.type not in (types or ["none"]):

@@ -30,11 +30,11 @@ if t.TYPE_CHECKING:
 
 # What a NIC is attached to is compared as a whole; its MAC address identifies it
 _PLACE = (
-    settings.Nic.bridge,
-    settings.Nic.network,
-    settings.Nic.type,
-    settings.Nic.source,
-    settings.Nic.mac,
+    settings.NicSettings.bridge,
+    settings.NicSettings.network,
+    settings.NicSettings.type,
+    settings.NicSettings.source,
+    settings.NicSettings.mac,
 )
 _REST = [row for row in settings.NIC if row not in _PLACE]
 
@@ -175,7 +175,7 @@ def nics(
         if element is None:
             comparison.add(path, f"a NIC with MAC address {nic.mac}", None)
             continue
-        mac = str(settings.Nic.mac.found(element)).lower()
+        mac = str(settings.NicSettings.mac.found(element)).lower()
         if comparison.written(f"{path}.mac") and mac != nic.mac:
             comparison.add(f"{path}.mac", nic.mac, mac)
         _nic(comparison, path, nic, element)
@@ -189,7 +189,7 @@ def nic_element(root: Element, nic: Nic, request: Mapping[str, t.Any]) -> Elemen
 
 def nic_with(root: Element, *macs: str) -> Element | None:
     """The NIC with the first of these addresses that any NIC has."""
-    row = settings.Nic.mac
+    row = settings.NicSettings.mac
     real = {str(row.found(one)).lower(): one for one in root.iterfind("devices/interface")}
     return next((real[mac.lower()] for mac in macs if mac.lower() in real), None)
 
@@ -224,7 +224,7 @@ def drive_targets(request: Mapping[str, t.Any]) -> dict[str, str]:
     disks = [
         Disk(name, device=str(one.get("device")), bus=str(one.get("bus")))
         for name, one in made.items()
-        if one.get("bus") in settings.Disk.bus.choices
+        if one.get("bus") in settings.DiskSettings.bus.choices
     ]
     usual = target_names(disks)
     return {
@@ -263,7 +263,9 @@ def absent(
 
 def _nic(comparison: Comparison, path: str, nic: Nic, element: Element) -> None:
     wanted = (nic.type, nic.source)
-    real = tuple(row.found(element) for row in (settings.Nic.type, settings.Nic.source))
+    real = tuple(
+        row.found(element) for row in (settings.NicSettings.type, settings.NicSettings.source)
+    )
     place = any(comparison.written(f"{path}.{key}") for key in ("bridge", "network", "source"))
     if place and wanted != real:
         comparison.add(f"{path}.source", " ".join(wanted), " ".join(map(str, real)))

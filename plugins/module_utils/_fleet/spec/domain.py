@@ -56,7 +56,7 @@ from .device_groups import (
     Watchdog,
 )
 from .devices import Console, Cpu, Disk, Nic
-from .profiles import Entry, resolve_disks, resolve_nics
+from .profiles import WrittenDevice, resolve_disks, resolve_nics
 
 
 @dataclass(frozen=True)
@@ -192,8 +192,10 @@ def from_options(
     disk_profile = settings.DISK_PROFILE.read(reader)
     nic_profile = settings.NIC_PROFILE.read(reader)
     disk_entries, nic_entries = _entries(reader, disk_profile, nic_profile, chosen)
-    disk_entries, absent_disks = _present(disk_entries, settings_devices.Disk.state, problems)
-    nic_entries, absent_nics = _present(nic_entries, settings_devices.Nic.state, problems)
+    disk_entries, absent_disks = _present(
+        disk_entries, settings_devices.DiskSettings.state, problems
+    )
+    nic_entries, absent_nics = _present(nic_entries, settings_devices.NicSettings.state, problems)
     known = written.options(asked, disk_entries, nic_entries)
     disks = _disks(reader, _fit("disk", disk_entries, reader, known), chosen)
     nics = _nics(reader, _fit("nic", nic_entries, reader, known), chosen, str(name))
@@ -334,7 +336,7 @@ def _seed(reader: Reader, defaults: Defaults) -> Seed | None:
 
 def _entries(
     reader: Reader, disk_profile: str, nic_profile: str, defaults: Defaults
-) -> tuple[list[Entry], list[Entry]]:
+) -> tuple[list[WrittenDevice], list[WrittenDevice]]:
     """Disks and NICs as they were written, merged with their profiles."""
     disks, problems = resolve_disks(
         disk_profile, defaults.disk_profiles, reader.structure("disks"), reader.path
@@ -352,8 +354,8 @@ def _entries(
 
 
 def _present(
-    entries: t.Sequence[Entry], row: Setting[object], problems: list[Problem]
-) -> tuple[list[Entry], tuple[str, ...]]:
+    entries: t.Sequence[WrittenDevice], row: Setting[object], problems: list[Problem]
+) -> tuple[list[WrittenDevice], tuple[str, ...]]:
     """The entries that should be present, and the names of the others."""
     states = [
         row.read(Reader(entry.options, entry.path, problems, entry.origins)) for entry in entries
@@ -364,10 +366,10 @@ def _present(
 
 def _fit(
     kind: t.Literal["disk", "nic"],
-    entries: t.Sequence[Entry],
+    entries: t.Sequence[WrittenDevice],
     reader: Reader,
     known: t.Collection[str],
-) -> list[Entry]:
+) -> list[WrittenDevice]:
     """Disks or NICs as the VM's operating system needs them, where nothing else is written."""
     system, fitted = reader.value("os"), []
     for entry in entries:
@@ -377,11 +379,13 @@ def _fit(
     return fitted
 
 
-def _takes_image(entry: Entry) -> bool:
+def _takes_image(entry: WrittenDevice) -> bool:
     return entry.options.get("device") in (None, "disk") and not sources.given(entry.options)
 
 
-def _disks(reader: Reader, entries: t.Sequence[Entry], defaults: Defaults) -> tuple[Disk, ...]:
+def _disks(
+    reader: Reader, entries: t.Sequence[WrittenDevice], defaults: Defaults
+) -> tuple[Disk, ...]:
     overlay = settings.OVERLAY.read(reader)
     image = reader.value("image")
     first = next((entry.name for entry in entries if _takes_image(entry)), None)
@@ -404,7 +408,7 @@ def _disks(reader: Reader, entries: t.Sequence[Entry], defaults: Defaults) -> tu
 
 
 def _nics(
-    reader: Reader, entries: t.Sequence[Entry], defaults: Defaults, vm: str
+    reader: Reader, entries: t.Sequence[WrittenDevice], defaults: Defaults, vm: str
 ) -> tuple[Nic, ...]:
     nics = [_nic(entry, reader, defaults, vm) for entry in entries]
     macs: dict[str, str] = {}
@@ -419,7 +423,7 @@ def _nics(
     return tuple(nics)
 
 
-def _nic(entry: Entry, reader: Reader, defaults: Defaults, vm: str) -> Nic:
+def _nic(entry: WrittenDevice, reader: Reader, defaults: Defaults, vm: str) -> Nic:
     return devices.nic_from(entry, reader.problems, fleet=defaults.fleet, vm=vm)
 
 

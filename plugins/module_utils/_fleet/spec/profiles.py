@@ -44,7 +44,7 @@ _REPLACES = {
 
 
 @dataclass(frozen=True)
-class Entry:
+class WrittenDevice:
     """One disk or NIC as written: its options, and for each the path where it was written."""
 
     name: str
@@ -58,7 +58,7 @@ def resolve_disks(
     profiles: object,
     explicit: object,
     path: str = "",
-) -> tuple[list[Entry], list[Problem]]:
+) -> tuple[list[WrittenDevice], list[Problem]]:
     """The disks of a VM: those of the profile, with ``explicit`` merged over them by name.
 
     ``profiles`` is the user's ``virt_disk_profiles``, which adds to and overrides the defaults;
@@ -72,7 +72,7 @@ def resolve_nics(
     profiles: object,
     explicit: object,
     path: str = "",
-) -> tuple[list[Entry], list[Problem]]:
+) -> tuple[list[WrittenDevice], list[Problem]]:
     """The NICs of a VM; as ``resolve_disks``, with ``virt_nic_profiles``."""
     return _resolve("nic", profile, profiles, DEFAULT_NIC_PROFILES, explicit, path)
 
@@ -99,7 +99,7 @@ def _resolve(
     defaults: Mapping[str, Json],
     explicit: object,
     path: str,
-) -> tuple[list[Entry], list[Problem]]:
+) -> tuple[list[WrittenDevice], list[Problem]]:
     problems: list[Problem] = []
     variable = f"virt_{kind}_profiles"
     known: dict[str, object] = dict(defaults)
@@ -113,7 +113,7 @@ def _resolve(
             )
         )
     name = "default" if profile is None else profile
-    entries: list[Entry] = []
+    entries: list[WrittenDevice] = []
     if name in known:
         entries = _entries(known[name], join(variable, name), kind, problems)
     elif name != NO_PROFILE:
@@ -128,7 +128,7 @@ def _resolve(
     return _merged(entries, _entries(explicit, join(path, f"{kind}s"), kind, problems)), problems
 
 
-def _merged(base: list[Entry], over: list[Entry]) -> list[Entry]:
+def _merged(base: list[WrittenDevice], over: list[WrittenDevice]) -> list[WrittenDevice]:
     merged = {entry.name: entry for entry in base}
     for entry in over:
         below = merged.get(entry.name)
@@ -139,13 +139,13 @@ def _merged(base: list[Entry], over: list[Entry]) -> list[Entry]:
         replaced = {other for key in written for other in _REPLACES.get(key, ())}
         kept = {key: value for key, value in below.options.items() if key not in replaced}
         origins = {key: below.path for key in kept if key not in written}
-        merged[entry.name] = Entry(entry.name, {**kept, **written}, entry.path, origins)
+        merged[entry.name] = WrittenDevice(entry.name, {**kept, **written}, entry.path, origins)
     return list(merged.values())
 
 
-def _entries(content: object, path: str, kind: str, problems: list[Problem]) -> list[Entry]:
+def _entries(content: object, path: str, kind: str, problems: list[Problem]) -> list[WrittenDevice]:
     """The entries of one profile or list, in their order."""
-    entries: list[Entry] = []
+    entries: list[WrittenDevice] = []
     pairs: list[tuple[object, object, str]]
     if content is None:
         return entries
@@ -182,7 +182,7 @@ def _entries(content: object, path: str, kind: str, problems: list[Problem]) -> 
                 )
             )
         else:
-            entries.append(Entry(str(name), dict(options or {}), where))
+            entries.append(WrittenDevice(str(name), dict(options or {}), where))
     return entries
 
 

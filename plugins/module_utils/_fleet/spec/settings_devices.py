@@ -48,7 +48,7 @@ def _is_disk(disk: _Disk) -> bool:
     return disk.device == "disk"
 
 
-class Disk:
+class DiskSettings:
     """The settings of one disk, without its name."""
 
     state = Choice(
@@ -184,10 +184,10 @@ class Disk:
     )
 
 
-class Nic:
+class NicSettings:
     """The settings of one NIC, without its name."""
 
-    state = dataclasses.replace(Disk.state, description="Whether the VM has the NIC.")
+    state = dataclasses.replace(DiskSettings.state, description="Whether the VM has the NIC.")
     bridge = Text(
         "bridge",
         "Bridge on the hypervisor that the NIC is attached to. Either this or O(network) is"
@@ -273,7 +273,7 @@ class Nic:
     )
 
 
-class Console:
+class ConsoleSettings:
     """The settings of the graphical console."""
 
     type = Choice(
@@ -323,7 +323,7 @@ class Console:
     )
 
 
-class Cpu:
+class CpuSettings:
     """The settings of the CPU."""
 
     mode = Choice(
@@ -346,10 +346,14 @@ class Cpu:
     )
 
 
-DISK = (*rows(Disk), *rows(settings_sources.Disk), *rows(settings_tuning.Disk))
-NIC = (*rows(Nic), *rows(settings_tuning.Nic))
-CONSOLE = rows(Console)
-CPU = (*rows(Cpu), *rows(settings_tuning.Cpu))
+DISK = (
+    *rows(DiskSettings),
+    *rows(settings_sources.DiskSourceSettings),
+    *rows(settings_tuning.DiskTuning),
+)
+NIC = (*rows(NicSettings), *rows(settings_tuning.NicTuning))
+CONSOLE = rows(ConsoleSettings)
+CPU = (*rows(CpuSettings), *rows(settings_tuning.CpuTuning))
 _NAME = "Name; an entry with a name from the profile overrides settings of the profile's entry."
 DISKS = Group(
     "disks",

@@ -22,11 +22,11 @@ if t.TYPE_CHECKING:
     from ..._lxml import Element
 
 
-class _Disk(t.Protocol):
+class _EncryptedDisk(t.Protocol):
     encryption_secret: str | None
 
 
-def _write(element: Element, disk: _Disk) -> None:
+def _write(element: Element, disk: _EncryptedDisk) -> None:
     if disk.encryption_secret is not None:
         encryption.add(places.reach(element, "source"), disk.encryption_secret)
 

@@ -199,7 +199,7 @@ class Memtune:
     )
 
 
-class Clock:
+class ClockSettings:
     """The guest's clock and its timers."""
 
     offset = Choice(
@@ -362,7 +362,7 @@ MEMTUNES = Group(
 CLOCKS = Group(
     "clock",
     "Clock and timers.",
-    settings=rows(Clock),
+    settings=rows(ClockSettings),
     xml="clock",
     change=_BY_HAND,
 )

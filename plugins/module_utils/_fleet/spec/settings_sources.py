@@ -30,7 +30,7 @@ _SECRETS = {"rbd": "ceph", "iscsi": "iscsi"}
 _BEGUN = ("size", "image", "overlay")
 
 
-class _Disk(t.Protocol):
+class _DiskWithSource(t.Protocol):
     @property
     def volume(self) -> str | None: ...
     @property
@@ -49,14 +49,14 @@ class _Disk(t.Protocol):
     def pool(self) -> str: ...
 
 
-def kind(disk: _Disk) -> str:
+def kind(disk: _DiskWithSource) -> str:
     """libvirt's type of the disk."""
     if disk.volume is not None:
         return "volume"
     return "block" if disk.dev is not None else "network" if disk.protocol is not None else "file"
 
 
-def source(disk: _Disk) -> tuple[str, ...] | None:
+def source(disk: _DiskWithSource) -> tuple[str, ...] | None:
     """The disk's source; None for one that is created. The same disk has the same source."""
     if disk.volume is not None:
         return ("volume", disk.pool, disk.volume)
@@ -131,7 +131,7 @@ def _check_network(reader: Reader) -> None:
         reader.problem("auth_user", "nbd has no users; leave it out")
 
 
-def _write_volume(element: Element, disk: _Disk) -> None:
+def _write_volume(element: Element, disk: _DiskWithSource) -> None:
     if disk.volume is not None:
         places.put(element, "source/@pool", disk.pool)
         places.put(element, "source/@volume", disk.volume)
@@ -151,7 +151,7 @@ def _split(host: str) -> tuple[str, str]:
     return (name, port) if colon and ":" not in name else (host, "")
 
 
-def _write_hosts(element: Element, disk: _Disk) -> None:
+def _write_hosts(element: Element, disk: _DiskWithSource) -> None:
     for host in disk.hosts:
         name, port = _split(host)
         attributes = {"name": name, **({"port": port} if port else {})}
@@ -167,7 +167,7 @@ def _read_hosts(element: Element) -> tuple[str, ...]:
     return tuple(hosts)
 
 
-def _write_auth(element: Element, disk: _Disk) -> None:
+def _write_auth(element: Element, disk: _DiskWithSource) -> None:
     if disk.auth_user is None or disk.auth_secret is None:
         return
     places.put(element, "source/auth/@username", disk.auth_user)
@@ -180,7 +180,7 @@ def _read_auth(element: Element) -> str | None:
     return usernames[0] if usernames else None
 
 
-def _with_the_user(_element: Element, _disk: _Disk) -> None:
+def _with_the_user(_element: Element, _disk: _DiskWithSource) -> None:
     """The secret is written with its user."""
 
 
@@ -192,7 +192,7 @@ def _read_secret(element: Element) -> str | None:
 _AUTH = ("source/auth",)
 
 
-class Disk:
+class DiskSourceSettings:
     """The source of an existing disk."""
 
     volume = Text(

@@ -15,7 +15,7 @@ _FEATURE = r"[a-z0-9][a-z0-9._-]{0,31}"
 _FEATURE_RULE = "use libvirt's name of the feature, for example pcid"
 
 
-class Disk:
+class DiskTuning:
     """Further settings of a disk."""
 
     wwn = Text(
@@ -127,7 +127,7 @@ class Disk:
     )
 
 
-class Nic:
+class NicTuning:
     """Further settings of a NIC."""
 
     mode = Choice(
@@ -255,7 +255,7 @@ class Nic:
     )
 
 
-class Cpu:
+class CpuTuning:
     """Further settings of the CPU."""
 
     require = Words(

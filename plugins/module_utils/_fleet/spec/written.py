@@ -17,14 +17,16 @@ from collections.abc import Mapping
 
 from ..base.options import Reader, join
 from ..base.settings import Group
-from .profiles import Entry
+from .profiles import WrittenDevice
 from .settings import VM
 
 # A word or true stands for the whole mapping
 _STRUCTURES = [row.name for row in VM if isinstance(row, Group) and row.of == "raw"]
 
 
-def options(reader: Reader, disks: t.Sequence[Entry], nics: t.Sequence[Entry]) -> frozenset[str]:
+def options(
+    reader: Reader, disks: t.Sequence[WrittenDevice], nics: t.Sequence[WrittenDevice]
+) -> frozenset[str]:
     """The paths of all that was written; ``disks`` and ``nics`` are merged with their profiles."""
     paths = set(reader.written)
     for key in _STRUCTURES:
@@ -39,7 +41,9 @@ def options(reader: Reader, disks: t.Sequence[Entry], nics: t.Sequence[Entry]) -
     return frozenset(paths)
 
 
-def _entries(kind: str, entries: t.Sequence[Entry], reader: Reader, profile: str) -> set[str]:
+def _entries(
+    kind: str, entries: t.Sequence[WrittenDevice], reader: Reader, profile: str
+) -> set[str]:
     own = join(reader.path, kind)
     paths = set()
     for entry in entries:

@@ -17,14 +17,14 @@ from ..engine import located, proofs
 from ..engine.outcomes import outcomes
 from . import start_order
 from .facts import Brought, BroughtVm, StateLook, StateVm
-from .plan import Wanted
+from .plan import StateRequest
 
 Fleet = located.Fleet[StateLook]
 _HEADS = ["VM", "HYPERVISOR", "STATE", "RESULT", "STEPS"]
 
 
 @dataclass
-class Decision:
+class StateDecision:
     """The names that each hypervisor brings to the state, all of them and round by round; there is
     always a round. ``silent`` says which hypervisors may have more VMs of the groups that were
     named; empty if none may."""
@@ -46,8 +46,8 @@ def _vms_by_host(seen: Fleet) -> dict[str, list[StateVm]]:
 
 
 def decide(
-    names: t.Sequence[str], groups: t.Sequence[str], seen: Fleet, wanted: Wanted
-) -> Decision:
+    names: t.Sequence[str], groups: t.Sequence[str], seen: Fleet, wanted: StateRequest
+) -> StateDecision:
     """Where each of ``names``, and of the VMs in ``groups``, is; raises PlanRefused with
     everything that is not proven."""
     listed = [*names, *_members(groups, seen)]
@@ -67,7 +67,7 @@ def decide(
         ]
     if problems:
         raise PlanRefused("; ".join(problems))
-    decision = Decision(silent=proofs.named(silent))
+    decision = StateDecision(silent=proofs.named(silent))
     able = [
         (host, vm)
         for host, vm in where.places.values()

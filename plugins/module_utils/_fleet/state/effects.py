@@ -31,7 +31,7 @@ from ..engine.steps import Plan
 from . import plan as state_plan
 from . import start_order
 from .facts import StateLook, StateVm
-from .plan import Facts, Wanted
+from .plan import StateFacts, StateRequest
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
@@ -47,11 +47,11 @@ _NEVER = float("inf")
 
 
 @dataclass
-class _Job(verb.ComparedJob[Facts]):
+class _StateJob(verb.ComparedJob[StateFacts]):
     """One domain and its result. Nothing is undone: the state that it has reached is reported, and
     the next run goes on from there."""
 
-    wanted: Wanted
+    wanted: StateRequest
     dom: VirDomain
     asking: threading.Thread | None = field(default=None, init=False)  # that may not have returned
     refusal: str = field(default="", init=False)  # why the last request to shut down failed
@@ -78,7 +78,7 @@ class _Job(verb.ComparedJob[Facts]):
 def run(
     connection: Connection,
     names: t.Sequence[str],
-    wanted: Wanted,
+    wanted: StateRequest,
     *,
     check: bool,
     more: bool = False,
@@ -95,7 +95,7 @@ def run(
     return verb.planned(jobs, lambda jobs: _in_order(jobs, wanted, more), check=check)
 
 
-def _in_order(jobs: t.Sequence[_Job], wanted: Wanted, more: bool) -> None:
+def _in_order(jobs: t.Sequence[_StateJob], wanted: StateRequest, more: bool) -> None:
     rounds = start_order.rounds(jobs, lambda job: job.facts.order, wanted)
     for number, round_ in enumerate(rounds, 1):
         _carry_out(round_, wanted)
@@ -135,7 +135,7 @@ def look(connection: Connection, names: t.Collection[str], groups: t.Collection[
     return {"changed": False, "vms": list(vms.values())}
 
 
-def _carry_out(jobs: t.Sequence[_Job], wanted: Wanted) -> None:
+def _carry_out(jobs: t.Sequence[_StateJob], wanted: StateRequest) -> None:
     _ACTIONS.carry_out(jobs)
     for job in jobs:
         if not job.problem and not state_plan.is_reached(job.after, wanted.end):
@@ -146,15 +146,15 @@ def _carry_out(jobs: t.Sequence[_Job], wanted: Wanted) -> None:
             )
 
 
-def read_facts(connection: Connection, dom: VirDomain, *, media: bool = False) -> Facts:
+def read_facts(connection: Connection, dom: VirDomain, *, media: bool = False) -> StateFacts:
     """Read the domain's current state; with ``media`` also whether its seed medium is consumed."""
     name = str(dom.name())
 
-    def read() -> Facts:
+    def read() -> StateFacts:
         number, reason = dom.state(0)[:2]
         state = state_name(number)
         persistent = bool(dom.isPersistent())
-        return Facts(
+        return StateFacts(
             name=name,
             state=state,
             reason=reason_name(state, reason),
@@ -163,7 +163,7 @@ def read_facts(connection: Connection, dom: VirDomain, *, media: bool = False) -
             autostart=persistent and bool(dom.autostart()),
         )
 
-    facts: Facts = connection.call(f"read the state of {name}", read)
+    facts: StateFacts = connection.call(f"read the state of {name}", read)
     stored = read_metadata(connection, dom)
     more: dict[str, t.Any] = {"managed_save": is_saved(connection, dom)}
     if stored is not None:
@@ -174,19 +174,19 @@ def read_facts(connection: Connection, dom: VirDomain, *, media: bool = False) -
         from ..seeding import effects_waited as waited
 
         more["seed_medium"] = waited.consumed_medium(connection, dom, stored)
-    return Facts(**{**vars(facts), **more})
+    return StateFacts(**{**vars(facts), **more})
 
 
-def _plan(connection: Connection, dom: VirDomain, wanted: Wanted) -> _Job:
+def _plan(connection: Connection, dom: VirDomain, wanted: StateRequest) -> _StateJob:
     facts = read_facts(connection, dom, media=True)
     plan = state_plan.plan(facts, wanted)
     refusals = plan.refusals or start_refusals(connection, dom, facts, plan)
     plan = Plan(refusals=tuple(refusals)) if refusals else plan
-    return _Job(connection, facts.name, str(dom.UUIDString()), facts, plan, wanted, dom)
+    return _StateJob(connection, facts.name, str(dom.UUIDString()), facts, plan, wanted, dom)
 
 
 def start_refusals(
-    connection: Connection, dom: VirDomain, facts: Facts, plan: Plan[Facts]
+    connection: Connection, dom: VirDomain, facts: StateFacts, plan: Plan[StateFacts]
 ) -> list[str]:
     """Why a start that ``plan`` has would fail; empty if it has none."""
     if not any(step.kind in state_plan.STARTS for step in plan.steps):
@@ -197,18 +197,18 @@ def start_refusals(
     return [f"{facts.name!r} cannot start: {'; '.join(blockers)}"] if blockers else []
 
 
-def _autostart(job: _Job, number: int) -> None:
+def _autostart(job: _StateJob, number: int) -> None:
     job.connection.call(f"set autostart of {job.name}", job.dom.setAutostart, number)
 
 
-def _remove_medium(job: _Job) -> None:
+def _remove_medium(job: _StateJob) -> None:
     from ..seeding import effects_medium as seed_medium
 
     seed_medium.remove(job.connection, job.dom)
 
 
 def _call(
-    job: _Job,
+    job: _StateJob,
     action: str,
     states: tuple[str, ...],
     function: t.Callable[..., object],
@@ -219,25 +219,25 @@ def _call(
     yield from _await(job, states, _SETTLE_SECONDS)
 
 
-def _reset(job: _Job) -> Turns:
+def _reset(job: _StateJob) -> Turns:
     job.connection.call(f"reset {job.name}", job.dom.reset, 0, seconds=_CHANGE_SECONDS)
     job.resets += 1
     yield from _await(job, state_plan.RUNNING, _SETTLE_SECONDS)
 
 
-def _save(job: _Job) -> Turns:
+def _save(job: _StateJob) -> Turns:
     gib = job.connection.call(f"read the memory of {job.name}", job.dom.maxMemory) / 1024**2
     limit = _CHANGE_SECONDS + _SECONDS_PER_GIB * gib
     job.connection.call(f"save {job.name}", job.dom.managedSave, 0, seconds=limit)
     yield from _await(job, state_plan.OFF, _SETTLE_SECONDS)
 
 
-def _boot(job: _Job) -> Turns:
+def _boot(job: _StateJob) -> Turns:
     yield from _start(job, "boot")
     job.reboots += 1
 
 
-def _start(job: _Job, kind: str) -> Turns:
+def _start(job: _StateJob, kind: str) -> Turns:
     connection = job.connection
     name = job.name
     try:
@@ -256,7 +256,7 @@ def _start(job: _Job, kind: str) -> Turns:
     yield from _await(job, state_plan.RUNNING, _SETTLE_SECONDS)
 
 
-def _destroy(job: _Job) -> Turns:
+def _destroy(job: _StateJob) -> Turns:
     try:
         job.connection.call(f"destroy {job.name}", job.dom.destroy, seconds=_CHANGE_SECONDS)
     except LibvirtFailure as error:
@@ -266,7 +266,7 @@ def _destroy(job: _Job) -> Turns:
     yield from _await(job, state_plan.OFF, _SETTLE_SECONDS)
 
 
-def _shut_down(job: _Job, *, ask: bool) -> Turns:
+def _shut_down(job: _StateJob, *, ask: bool) -> Turns:
     """Ask the guest repeatedly until it is off; destroy it after the timeout if that is wanted."""
     name, wanted = job.name, job.wanted
     limit = time.monotonic() + wanted.shutdown_timeout
@@ -293,7 +293,7 @@ def _shut_down(job: _Job, *, ask: bool) -> Turns:
     )
 
 
-def _ask(job: _Job, turn: int) -> None:
+def _ask(job: _StateJob, turn: int) -> None:
     """One request to shut down: every other time by the agent, if one is connected, else by ACPI.
 
     An agent that does nothing must not prevent the power button from being pressed. A call through
@@ -326,12 +326,12 @@ def _ask(job: _Job, turn: int) -> None:
     job.asking.start()
 
 
-def _state(job: _Job) -> str:
+def _state(job: _StateJob) -> str:
     answer = job.connection.call(f"read the state of {job.name}", job.dom.state, 0)
     return state_name(answer[0])
 
 
-def _await(job: _Job, states: tuple[str, ...], seconds: float) -> Turns:
+def _await(job: _StateJob, states: tuple[str, ...], seconds: float) -> Turns:
     limit = time.monotonic() + seconds
     while True:
         state = _state(job)
@@ -344,7 +344,7 @@ def _await(job: _Job, states: tuple[str, ...], seconds: float) -> Turns:
         yield
 
 
-def _shown(facts: Facts) -> dict[str, object]:
+def _shown(facts: StateFacts) -> dict[str, object]:
     shown: dict[str, object] = {"autostart": facts.autostart, "state": facts.state}
     shown.update({"resets": facts.resets} if facts.resets else {})
     shown.update({"reboots": facts.reboots} if facts.reboots else {})
@@ -353,7 +353,7 @@ def _shown(facts: Facts) -> dict[str, object]:
 
 
 _ACTIONS = (
-    verb.Actions[_Job]()
+    verb.Actions[_StateJob]()
     .word("autostart", lambda job: _autostart(job, 1))
     .word("no_autostart", lambda job: _autostart(job, 0))
     .word("seed_medium", _remove_medium)

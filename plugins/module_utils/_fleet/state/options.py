@@ -11,7 +11,7 @@ import typing as t
 from ..._errors import PlanRefused
 from ..base.arguments import Spec
 from ..base.json_values import as_text
-from .plan import WANTED, Wanted
+from .plan import WANTED, StateRequest
 
 _LONGEST = 86400  # seconds
 
@@ -48,10 +48,10 @@ INTERNAL: Spec = {
 }
 
 
-def wanted_of(options: t.Mapping[str, object]) -> Wanted:
+def wanted_of(options: t.Mapping[str, object]) -> StateRequest:
     """The module's options as a request."""
     autostart, timeout = options["autostart"], options["shutdown_timeout"]
-    return Wanted(
+    return StateRequest(
         state=as_text(options["state"]),
         autostart=None if autostart is None else bool(autostart),
         force=bool(options["force"]),
@@ -61,7 +61,7 @@ def wanted_of(options: t.Mapping[str, object]) -> Wanted:
     )
 
 
-def require_sound(wanted: Wanted) -> None:
+def require_sound(wanted: StateRequest) -> None:
     """Raise PlanRefused for options that contradict each other or make no sense."""
     if (wanted.state, wanted.autostart, wanted.reset, wanted.reboot) == (None, None, False, False):
         raise PlanRefused(

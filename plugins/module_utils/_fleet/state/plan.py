@@ -55,7 +55,7 @@ _ON_THE_WAY = ("starting_up", "shutting_down", "crashed")
 
 
 @dataclass(frozen=True)
-class Facts:
+class StateFacts:
     """What libvirt reports about a domain now; ``phase`` is that of our metadata, ``broken`` why
     they cannot be used.
 
@@ -85,7 +85,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class StateRequest:
     """The request; None: leave it. ``force``: destroy a domain that does not shut down in time.
 
     ``reset``: a running domain is reset, as by the reset button. ``reboot``: the guest is shut
@@ -106,7 +106,7 @@ class Wanted:
 
 
 # What each kind of step changes, as libvirt shows it afterwards
-_EFFECTS: dict[str, Effect[Facts]] = {
+_EFFECTS: dict[str, Effect[StateFacts]] = {
     "start": lambda facts: replace(facts, state="running", reason="booted", active=True),
     "restore": lambda facts: replace(
         facts, state="running", reason="restored", active=True, managed_save=False
@@ -132,7 +132,7 @@ _EFFECTS: dict[str, Effect[Facts]] = {
     ),
 }
 # What an interrupted step that is more than one libvirt call can leave
-_TORN: dict[str, tuple[Effect[Facts], ...]] = {
+_TORN: dict[str, tuple[Effect[StateFacts], ...]] = {
     "shutdown": (
         lambda facts: replace(facts, state="shutdown", reason="user"),
         lambda facts: replace(facts, state="paused", reason="shutting_down"),
@@ -148,7 +148,7 @@ _TORN: dict[str, tuple[Effect[Facts], ...]] = {
 }
 
 
-def is_reached(facts: Facts, wanted: str | None) -> bool:
+def is_reached(facts: StateFacts, wanted: str | None) -> bool:
     """Whether ``facts`` are what ``wanted`` (one of :data:`WANTED`, or None) asks for."""
     if wanted == "running":
         return facts.state in RUNNING
@@ -159,7 +159,7 @@ def is_reached(facts: Facts, wanted: str | None) -> bool:
     return wanted is None or facts.state in OFF
 
 
-def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
+def plan(facts: StateFacts, wanted: StateRequest) -> Plan[StateFacts]:
     """The steps that lead from ``facts`` to ``wanted``, or the reason to refuse."""
     try:
         kinds = _kinds(facts, wanted)
@@ -172,7 +172,7 @@ def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
     )
 
 
-def _kinds(facts: Facts, wanted: Wanted) -> list[str]:
+def _kinds(facts: StateFacts, wanted: StateRequest) -> list[str]:
     kinds: list[str] = ["seed_medium"] if facts.seed_medium else []
     if wanted.autostart is not None and wanted.autostart != facts.autostart:
         if not facts.persistent:
@@ -199,7 +199,7 @@ def _kinds(facts: Facts, wanted: Wanted) -> list[str]:
     return kinds
 
 
-def _text(kind: str, wanted: Wanted) -> str:
+def _text(kind: str, wanted: StateRequest) -> str:
     text = _WORDS[kind]
     if kind in ("shutdown", "await_off"):
         text += f", within {wanted.shutdown_timeout:g} s"
@@ -208,7 +208,7 @@ def _text(kind: str, wanted: Wanted) -> str:
     return text
 
 
-def _to_running(facts: Facts) -> list[str]:
+def _to_running(facts: StateFacts) -> list[str]:
     start = "restore" if facts.managed_save else "start"
     if facts.state == "shutoff":
         return [start]
@@ -230,7 +230,7 @@ def _to_running(facts: Facts) -> list[str]:
     raise _unknown(facts)
 
 
-def _to_off(facts: Facts) -> list[str]:
+def _to_off(facts: StateFacts) -> list[str]:
     if not facts.persistent:
         raise PlanRefused(
             f"{facts.name!r} is transient: it would disappear when shut off; if that is intended,"
@@ -256,12 +256,12 @@ def _to_off(facts: Facts) -> list[str]:
     raise _unknown(facts)
 
 
-def _to_paused(facts: Facts) -> list[str]:
+def _to_paused(facts: StateFacts) -> list[str]:
     way = _awake(facts, "paused")
     return [*way, "suspend"]
 
 
-def _to_saved(facts: Facts) -> list[str]:
+def _to_saved(facts: StateFacts) -> list[str]:
     if not facts.persistent:
         raise PlanRefused(
             f"{facts.name!r} is transient: libvirt saves no memory of a domain that disappears when"
@@ -272,7 +272,7 @@ def _to_saved(facts: Facts) -> list[str]:
     return [*_awake(facts, "saved"), "save"]
 
 
-def _awake(facts: Facts, wanted: str) -> list[str]:
+def _awake(facts: StateFacts, wanted: str) -> list[str]:
     """The steps until it runs; raises PlanRefused for a domain without memory to save."""
     if facts.state in RUNNING:
         return []
@@ -288,7 +288,7 @@ def _awake(facts: Facts, wanted: str) -> list[str]:
     )
 
 
-def _rebooted(facts: Facts) -> list[str]:
+def _rebooted(facts: StateFacts) -> list[str]:
     """Shut down if it runs, then start: the next run finishes one that was killed in between."""
     way = ["restore"] if facts.managed_save and facts.state in OFF else []
     if not way and facts.state in OFF:
@@ -297,7 +297,7 @@ def _rebooted(facts: Facts) -> list[str]:
     return [*off, "boot"]
 
 
-_WAYS: dict[str, t.Callable[[Facts], list[str]]] = {
+_WAYS: dict[str, t.Callable[[StateFacts], list[str]]] = {
     "running": _to_running,
     "shutoff": _to_off,
     "paused": _to_paused,
@@ -305,7 +305,7 @@ _WAYS: dict[str, t.Callable[[Facts], list[str]]] = {
 }
 
 
-def _refuse_busy(facts: Facts) -> None:
+def _refuse_busy(facts: StateFacts) -> None:
     why = _BUSY.get(facts.reason)
     if why is not None:
         raise PlanRefused(
@@ -314,7 +314,7 @@ def _refuse_busy(facts: Facts) -> None:
         )
 
 
-def _unknown(facts: Facts) -> PlanRefused:
+def _unknown(facts: StateFacts) -> PlanRefused:
     return PlanRefused(
         f"{facts.name!r} is in state {facts.state} ({facts.reason}), in which its hypervisor"
         f" cannot say whether it runs; find out there (virsh domstate {facts.name} --reason)"

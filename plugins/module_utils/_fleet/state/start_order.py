@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ..engine.steps import Plan
-from .plan import Facts, Wanted
+from .plan import StateFacts, StateRequest
 
 Vm = t.TypeVar("Vm")
 
@@ -18,7 +18,7 @@ _STARTS = {"start", "restore", "boot"}
 
 
 def rounds(
-    vms: t.Sequence[Vm], order: t.Callable[[Vm], int | None], wanted: Wanted
+    vms: t.Sequence[Vm], order: t.Callable[[Vm], int | None], wanted: StateRequest
 ) -> list[list[Vm]]:
     """``vms`` in successive rounds, those of a round at the same time.
 
@@ -34,12 +34,12 @@ def rounds(
     return [places[place] for place in sorted(places, reverse=wanted.end != "running")]
 
 
-def delay(done: t.Iterable[tuple[Facts, Plan[Facts]]]) -> int:
+def delay(done: t.Iterable[tuple[StateFacts, Plan[StateFacts]]]) -> int:
     """Seconds to wait after a round, by its VMs and what was done to them."""
     return max((facts.delay for facts, plan in done if _STARTS & _kinds(plan)), default=0)
 
 
-def _kinds(plan: Plan[Facts]) -> set[str]:
+def _kinds(plan: Plan[StateFacts]) -> set[str]:
     return {step.kind for step in plan.steps}
 
 

@@ -44,7 +44,7 @@ _PROTOCOL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedFiles:
     """The references in a document: absolute paths, and volumes as (pool, name).
 
     ``formats`` has, for paths, and ``volume_formats``, for volumes, the formats in which QEMU opens
@@ -65,7 +65,7 @@ class Below:
     format: str | None = None
 
 
-def of_definition(root: Element) -> Named:
+def of_definition(root: Element) -> NamedFiles:
     """All references in a domain's, snapshot's or checkpoint's XML, including our metadata."""
     paths: set[str] = set()
     volumes: set[tuple[str, str]] = set()
@@ -93,7 +93,7 @@ def of_definition(root: Element) -> Named:
         for pool, name in (_VOLUME, _OWN_VOLUME):
             if element.get(pool) and element.get(name):
                 volumes.add((str(element.get(pool)), str(element.get(name))))
-    return Named(
+    return NamedFiles(
         frozenset(paths), frozenset(volumes), frozenset(formats), frozenset(volume_formats)
     )
 

@@ -67,7 +67,7 @@ class PoolPlace:
 
 
 @dataclass(frozen=True)
-class User:
+class FileUser:
     """What references a file; ``uuid`` is the domain's, None for an image that it backs."""
 
     text: str
@@ -81,20 +81,20 @@ class References:
 
     pools: dict[str, PoolPlace]
     domains: frozenset[str] = frozenset()  # their names
-    by_path: dict[str, set[User]] = field(default_factory=dict)
-    by_file: dict[tuple[int, int], set[User]] = field(default_factory=dict)
+    by_path: dict[str, set[FileUser]] = field(default_factory=dict)
+    by_file: dict[tuple[int, int], set[FileUser]] = field(default_factory=dict)
     chains: dict[str, list[str]] = field(default_factory=dict)  # image -> its backing files
     # the formats in which QEMU opens a file, by path, and by device and inode
     formats: dict[str | tuple[int, int], set[str | None]] = field(default_factory=dict)
     looking_at: str = ""
 
-    def users(self, path: str) -> set[User]:
+    def users(self, path: str) -> set[FileUser]:
         """All users of the file ``path``, under any of its names."""
         users = set(self.by_path.get(path, ())) | self.by_path.get(os.path.realpath(path), set())
         identity = _identity(path)
         return users | (self.by_file.get(identity, set()) if identity else set())
 
-    def named(self, name: str) -> set[User]:
+    def named(self, name: str) -> set[FileUser]:
         """All users of a file called ``name``, in any folder."""
         return {
             user
@@ -115,7 +115,7 @@ class References:
             if key is not None:
                 self.formats.setdefault(key, set()).add(kind)
 
-    def add(self, path: str, user: User) -> None:
+    def add(self, path: str, user: FileUser) -> None:
         for name in dict.fromkeys((path, os.path.realpath(path))):
             self.by_path.setdefault(name, set()).add(user)
         identity = _identity(path)
@@ -256,7 +256,7 @@ def _sharing(folder: str) -> tuple[bool, str | None]:
 
 def _named_by_domains(
     connection: Connection, domains: t.Sequence[VirDomain]
-) -> list[tuple[file_references.Named, User]]:
+) -> list[tuple[file_references.NamedFiles, FileUser]]:
     """What each domain's definition, live state, snapshots and saved memory reference."""
 
     def documents(handle: VirDomain) -> list[tuple[str, str]]:
@@ -269,12 +269,12 @@ def _named_by_domains(
             texts.append((f"snapshot {snapshot.getName()} of ", snapshot.getXMLDesc(0)))
         return texts
 
-    def read_one(handle: VirDomain) -> list[tuple[file_references.Named, User]]:
+    def read_one(handle: VirDomain) -> list[tuple[file_references.NamedFiles, FileUser]]:
         name, uuid = str(handle.name()), str(handle.UUIDString())
         return [
             (
                 file_references.of_definition(_lxml.parse(text, f"domain {name}")),
-                User(f"used by {what}domain {name!r}", uuid),
+                FileUser(f"used by {what}domain {name!r}", uuid),
             )
             for what, text in documents(handle)
         ]
@@ -285,7 +285,7 @@ def _named_by_domains(
     return [named for _handle, names in read for named in names]
 
 
-def _backings(connection: Connection, pools: t.Sequence[PoolPlace]) -> list[tuple[str, User]]:
+def _backings(connection: Connection, pools: t.Sequence[PoolPlace]) -> list[tuple[str, FileUser]]:
     """Backing files of the volumes in these pools, as libvirt reads them."""
     backings = []
     for pool in pools:
@@ -305,15 +305,15 @@ def _backings(connection: Connection, pools: t.Sequence[PoolPlace]) -> list[tupl
         )
         for handle, volume in described:
             if volume["backing"]:
-                user = User(f"backs {handle.path}", None, handle.path)
+                user = FileUser(f"backs {handle.path}", None, handle.path)
                 backings.append((str(volume["backing"]), user))
     return backings
 
 
 def _scan(
     references: References,
-    domains: t.Sequence[tuple[file_references.Named, User]],
-    others: t.Sequence[tuple[str, User]],
+    domains: t.Sequence[tuple[file_references.NamedFiles, FileUser]],
+    others: t.Sequence[tuple[str, FileUser]],
 ) -> None:
     """Add everything to ``found``; all access to files is in here."""
     attached: set[str] = set()
@@ -343,7 +343,7 @@ def _scan(
 
 
 def _formats(
-    references: References, named: file_references.Named
+    references: References, named: file_references.NamedFiles
 ) -> t.Iterator[tuple[str, str | None]]:
     """The formats that the document gives for files."""
     yield from named.formats
@@ -392,7 +392,7 @@ def _follow(
             seen.add(identity)
         for lower in below:
             references.looking_at = lower.name
-            references.add(lower.name, User(f"backs {path}", None, path))
+            references.add(lower.name, FileUser(f"backs {path}", None, path))
             if believed:
                 references.add_format(lower.name, lower.format)
             if _identity(lower.name) not in seen:  # else a file that references itself would loop

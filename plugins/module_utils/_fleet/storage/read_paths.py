@@ -25,7 +25,7 @@ _QCOW2 = b"QFI\xfb"
 
 
 @dataclass(frozen=True)
-class File:
+class RegularFile:
     """A regular file: the bytes it occupies and the contents of its header.
 
     ``qcow2``: whether it is such an image, None if it may not be read. ``backing``: its backing
@@ -42,7 +42,7 @@ class File:
 class Probed:
     """Probe results: regular files, paths that hang, and errors for the others."""
 
-    files: dict[str, File] = field(default_factory=dict)
+    files: dict[str, RegularFile] = field(default_factory=dict)
     hanging: set[str] = field(default_factory=set)
     errors: dict[str, str] = field(default_factory=dict)
 
@@ -82,14 +82,14 @@ def probe(paths: t.Iterable[str], seconds: float) -> Probed:
             probed.hanging.update(members)
             continue
         for path, answer in outcome.value:
-            if isinstance(answer, File):
+            if isinstance(answer, RegularFile):
                 probed.files[path] = answer
             elif answer is not None:
                 probed.errors[path] = answer
     return probed
 
 
-def _try(path: str) -> File | str | None:
+def _try(path: str) -> RegularFile | str | None:
     """The file, or the error; None for what must not be opened, as devices may react to that."""
     try:
         status = os.stat(path)
@@ -99,7 +99,7 @@ def _try(path: str) -> File | str | None:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except PermissionError:
-            return File(occupied)
+            return RegularFile(occupied)
         try:
             head = os.read(descriptor, BACKING_BYTES)
         finally:
@@ -108,6 +108,6 @@ def _try(path: str) -> File | str | None:
         return error.strerror or str(error)
     qcow2 = head.startswith(_QCOW2)
     try:
-        return File(occupied, qcow2, backing_file(head), True)
+        return RegularFile(occupied, qcow2, backing_file(head), True)
     except ValueError:
-        return File(occupied, qcow2)
+        return RegularFile(occupied, qcow2)

@@ -33,7 +33,7 @@ from . import effects_running as running
 from . import plan as template_plan
 from . import read
 from .options import Options
-from .plan import Abort, Copy, Disk, Facts, Publish, Remove, Reset, Wanted
+from .plan import Abort, Copy, Publish, Remove, Reset, TemplateDisk, TemplateFacts, TemplateRequest
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
@@ -44,7 +44,7 @@ _RESET_SECONDS = 900.0  # half a minute without KVM; the first time the applianc
 
 
 @dataclass
-class _Job(verb.Job[Facts]):
+class _TemplateJob(verb.Job[TemplateFacts]):
     """One VM whose disks are copied, and the images that come of them by target.
 
     ``there`` are the base images before. Nothing is undone: files without final names are removed
@@ -52,7 +52,7 @@ class _Job(verb.Job[Facts]):
     """
 
     dom: VirDomain
-    wanted: Wanted
+    wanted: TemplateRequest
     pool: Pool
     there: t.Sequence[BaseImage]
     every: bool
@@ -88,7 +88,7 @@ class _Job(verb.Job[Facts]):
         """The images, in check mode as far as they are known."""
         return [self._base(disk) for disk in self.facts.disks]
 
-    def _base(self, disk: Disk) -> BaseEntry:
+    def _base(self, disk: TemplateDisk) -> BaseEntry:
         base = self.made.get(disk.target)
         if base is not None:
             return images.described(self.pool, base)
@@ -111,9 +111,9 @@ def run(connection: Connection, asked: Options, *, check: bool) -> dict[str, obj
         raise PlanRefused(problem)
     dom = require_domains(connection, [asked.name])[asked.name]
     with contextlib.ExitStack() as held:
-        jobs: list[_Job] = []
+        jobs: list[_TemplateJob] = []
 
-        def planned() -> list[_Job]:
+        def planned() -> list[_TemplateJob]:
             jobs.append(_plan(connection, dom, asked, held, check=check))
             return jobs
 
@@ -132,25 +132,25 @@ def _plan(
     held: contextlib.ExitStack,
     *,
     check: bool,
-) -> _Job:
+) -> _TemplateJob:
     existing = images.find_pool(connection, asked.base_pool, asked.base_path, check=check)
     pool = existing or Pool(asked.base_pool, asked.base_path.rstrip("/"))
     there = images.list_bases(connection, pool) if existing else []
     facts = read.facts(connection, dom, asked, pool, there)
     named = template_plan.image_names(asked.image, facts.disks)
-    wanted = Wanted(named, asked.reset, asked.quiesce, asked.disk)
+    wanted = TemplateRequest(named, asked.reset, asked.quiesce, asked.disk)
     plan = template_plan.plan(facts, wanted)
     uuid = str(dom.UUIDString())
-    return _Job(
+    return _TemplateJob(
         connection, facts.name, uuid, facts, plan, dom, wanted, pool, there, asked.every, held
     )
 
 
-def _abort(job: _Job, _step: Abort) -> None:
+def _abort(job: _TemplateJob, _step: Abort) -> None:
     running.abort(job.connection, job.dom)
 
 
-def _remove(job: _Job, _step: Remove) -> None:
+def _remove(job: _TemplateJob, _step: Remove) -> None:
     """Remove all abandoned files at once; another run may have removed some meanwhile."""
     with base_file.folder_lock(job.pool.path, _LOCK_SECONDS):
         images.file_work(
@@ -158,7 +158,7 @@ def _remove(job: _Job, _step: Remove) -> None:
         )
 
 
-def _copy(job: _Job, _step: Copy) -> None:
+def _copy(job: _TemplateJob, _step: Copy) -> None:
     connection, disks = job.connection, job.facts.disks
     if job.pool.handle is None:
         job.pool = images.ensure_pool(connection, job.pool.name, job.pool.path)
@@ -175,7 +175,7 @@ def _copy(job: _Job, _step: Copy) -> None:
         _convert(job.facts.name, disk, job.files[disk.target].path)
 
 
-def _convert(name: str, disk: Disk, target: str) -> None:
+def _convert(name: str, disk: TemplateDisk, target: str) -> None:
     """Copy the disk of a VM that is shut off. QEMU's locks prevent its start meanwhile; the copying
     ends with this process."""
     done = programs.attempt(
@@ -196,7 +196,7 @@ def _convert(name: str, disk: Disk, target: str) -> None:
         )
 
 
-def _reset(job: _Job, _step: Reset) -> None:
+def _reset(job: _TemplateJob, _step: Reset) -> None:
     """Remove the identity of the system on these disks; raises PlanRefused without a system."""
     disks = [(new.path, "qcow2") for new in job.files.values()]
 
@@ -207,7 +207,7 @@ def _reset(job: _Job, _step: Reset) -> None:
     deadline.call(work, seconds=_RESET_SECONDS, what="reset the identity in the copy")
 
 
-def _publish(job: _Job, step: Publish) -> None:
+def _publish(job: _TemplateJob, step: Publish) -> None:
     new, name = job.files[step.target], job.wanted.images[step.target]
 
     def work() -> BaseImage:
@@ -226,7 +226,7 @@ def _publish(job: _Job, step: Publish) -> None:
 
 
 _ACTIONS = (
-    verb.Actions[_Job]()
+    verb.Actions[_TemplateJob]()
     .on(Abort, _abort)
     .on(Remove, _remove)
     .on(Copy, _copy)

@@ -30,7 +30,7 @@ from ..snapshots import effects_quiesce as quiesce_guest
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
     from ..._lxml import Element
-    from .plan import Disk
+    from .plan import TemplateDisk
 
 _POLL = 0.25
 _BEGIN_SECONDS = 120.0
@@ -42,7 +42,7 @@ _BACKUP = 9
 def copy(
     connection: Connection,
     dom: VirDomain,
-    disks: t.Sequence[tuple[Disk, str]],
+    disks: t.Sequence[tuple[TemplateDisk, str]],
     quiesce: str,
 ) -> bool:
     """Copy each disk into the file given with it; whether the guest's file systems were frozen.
@@ -93,7 +93,7 @@ def abort(connection: Connection, dom: VirDomain) -> None:
         time.sleep(_POLL)
 
 
-def _request(disks: t.Sequence[tuple[Disk, str]]) -> Element:
+def _request(disks: t.Sequence[tuple[TemplateDisk, str]]) -> Element:
     """The job's XML; disks that it does not name are not copied."""
     root = _lxml.new("domainbackup", {"mode": "push"})
     parts = _lxml.add(root, "disks")

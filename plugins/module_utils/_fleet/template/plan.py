@@ -26,7 +26,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 @dataclass(frozen=True)
-class Disk:
+class TemplateDisk:
     """A disk of the VM; ``path`` is None if it is not a file or device of the hypervisor."""
 
     target: str
@@ -39,7 +39,7 @@ class Disk:
 
 
 @dataclass(frozen=True)
-class Facts:
+class TemplateFacts:
     """The VM and what exists of its copies.
 
     ``broken`` is why its metadata cannot be used. ``disks`` are those to be copied. ``present`` are
@@ -54,7 +54,7 @@ class Facts:
     phase: str | None = None
     broken: str | None = None
     holder: Holder | None = None  # of the lease, if it is alive
-    disks: tuple[Disk, ...] = ()
+    disks: tuple[TemplateDisk, ...] = ()
     targets: tuple[str, ...] = ()
     present: frozenset[str] = frozenset()
     left: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TemplateRequest:
     """``images`` are names by target; ``quiesce`` is auto, always or never."""
 
     images: t.Mapping[str, str]
@@ -110,7 +110,7 @@ def image_problem(image: str) -> str | None:
     )
 
 
-def image_names(image: str, disks: t.Sequence[Disk]) -> dict[str, str]:
+def image_names(image: str, disks: t.Sequence[TemplateDisk]) -> dict[str, str]:
     """The name of each disk's image: that of the first is the requested one."""
     return {
         disk.target: image if number == 0 else f"{image}-{disk.target}"
@@ -118,9 +118,9 @@ def image_names(image: str, disks: t.Sequence[Disk]) -> dict[str, str]:
     }
 
 
-def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
+def plan(facts: TemplateFacts, wanted: TemplateRequest) -> Plan[TemplateFacts]:
     """The steps from whatever exists to the images."""
-    steps: list[Step[Facts]] = []
+    steps: list[Step[TemplateFacts]] = []
     if wanted.images and set(wanted.images.values()) <= facts.present:
         return Plan()
     refusals = _refusals(facts, wanted)
@@ -134,7 +134,7 @@ def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
         for name in facts.left
     ]
     targets = ", ".join(wanted.images)
-    torn: tuple[Effect[Facts], ...] = (_written,)
+    torn: tuple[Effect[TemplateFacts], ...] = (_written,)
     if facts.active:
         torn = (*torn, _begun)
     steps.append(step_for(Copy(), f"copy {targets} of {facts.name}", _written, torn))
@@ -151,37 +151,37 @@ def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
 UNFINISHED = ".fleet-virt-unfinished"
 
 
-def _same(before: Facts) -> Facts:
+def _same(before: TemplateFacts) -> TemplateFacts:
     return before
 
 
-def _aborted(before: Facts) -> Facts:
+def _aborted(before: TemplateFacts) -> TemplateFacts:
     return dataclasses.replace(before, dead_backup=False)
 
 
-def _written(before: Facts) -> Facts:
+def _written(before: TemplateFacts) -> TemplateFacts:
     return dataclasses.replace(before, left=(UNFINISHED,))
 
 
-def _begun(before: Facts) -> Facts:
+def _begun(before: TemplateFacts) -> TemplateFacts:
     return dataclasses.replace(before, left=(UNFINISHED,), dead_backup=True)
 
 
-def _removed(name: str) -> Effect[Facts]:
-    def effect(before: Facts) -> Facts:
+def _removed(name: str) -> Effect[TemplateFacts]:
+    def effect(before: TemplateFacts) -> TemplateFacts:
         return dataclasses.replace(before, left=tuple(one for one in before.left if one != name))
 
     return effect
 
 
-def _published(image: str) -> Effect[Facts]:
-    def effect(before: Facts) -> Facts:
+def _published(image: str) -> Effect[TemplateFacts]:
+    def effect(before: TemplateFacts) -> TemplateFacts:
         return dataclasses.replace(before, present=before.present | {image}, left=())
 
     return effect
 
 
-def _refusals(facts: Facts, wanted: Wanted) -> list[str]:
+def _refusals(facts: TemplateFacts, wanted: TemplateRequest) -> list[str]:
     name = facts.name
     problems = []
     if wanted.disk is not None and wanted.disk not in facts.targets:

@@ -25,7 +25,7 @@ from ..migration.read import job_of
 from ..seed import effects_guest_disk as guest_disk
 from ..storage import encryption
 from . import effects_running as running
-from .plan import Disk, Facts
+from .plan import TemplateDisk, TemplateFacts
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
@@ -98,7 +98,7 @@ def facts(
     asked: Options,
     pool: Pool,
     there: t.Sequence[BaseImage],
-) -> Facts:
+) -> TemplateFacts:
     name = str(dom.name())
     state = state_name(connection.call(f"read the state of {name}", dom.state, 0)[0])
     active = bool(connection.call(f"read the state of {name}", dom.isActive))
@@ -118,7 +118,7 @@ def facts(
     left: list[str] = []
     if pool.handle is not None:
         left = images.file_work(f"list {pool.path}", lambda: base_file.abandoned(pool.path), 60.0)
-    return Facts(
+    return TemplateFacts(
         name=name,
         state=state,
         active=active,
@@ -136,14 +136,16 @@ def facts(
     )
 
 
-def _disk(connection: Connection, dom: VirDomain, entry: DiskEntry, secret: str | None) -> Disk:
+def _disk(
+    connection: Connection, dom: VirDomain, entry: DiskEntry, secret: str | None
+) -> TemplateDisk:
     target, path = str(entry["target"]), entry["source"]
     local = path is not None and path.startswith("/") and entry["type"] in ("file", "block")
     size = 0
     if local:
         sizes = connection.call(f"read disk {target} of {dom.name()}", dom.blockInfo, target, 0)
         size = int(sizes[0])
-    return Disk(
+    return TemplateDisk(
         target=target,
         path=path if local else None,
         format=entry["format"] or "raw",
