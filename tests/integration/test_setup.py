@@ -22,8 +22,9 @@ from ansible_collections.fleet.virt.tests.integration.support.waiting import wai
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-SUITES = ("bookworm", "trixie", "bookworm")
-GUEST, AUTOSTARTED, SCREEN = "setup1", "setup2", "setup3"
+SUITES = ("bookworm", "trixie")
+GUEST, AUTOSTARTED = "setup1", "setup2"
+_SCREEN = "<graphics type='vnc'/><video><model type='vga'/></video>"
 # What a run that is only to look must not touch
 _TRACES = (
     "find /etc /usr /var/lib/dpkg /var/lib/libvirt -xdev -newer /run/mark 2>/dev/null"
@@ -35,7 +36,7 @@ _TRACES = (
 def newcomers(
     lab: Laboratory, ansible: Ansible, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Newcomers]:
-    """Three bare machines."""
+    """Two bare machines."""
     found = Newcomers(lab, ansible, tmp_path_factory.mktemp("fleet") / "inventory", [])
     found.folder.mkdir()
     for suite in SUITES:
@@ -73,7 +74,7 @@ def test_packages_that_cannot_be_had_are_named_at_once(newcomers: Newcomers) -> 
     assert took < 60, "as long as one try takes, on a busy machine too"
 
 
-def test_one_command_makes_three_hypervisors(newcomers: Newcomers) -> None:
+def test_setup_of_bare_hosts_makes_hypervisors(newcomers: Newcomers) -> None:
     run = newcomers.run().succeeded()
     assert {host for host, _ in changed(run)} == {host.name for host in newcomers.hosts}
     told = {
@@ -98,24 +99,14 @@ def test_one_command_makes_three_hypervisors(newcomers: Newcomers) -> None:
     ids = {
         newcomers.sh(host, "cat /var/lib/libvirt/*/fleet-virt.pool-id") for host in newcomers.hosts
     }
-    assert len(ids) == 3
+    assert len(ids) == len(newcomers.hosts)
 
 
-def test_the_second_run_changes_nothing_in_30_seconds(newcomers: Newcomers) -> None:
-    """Where three are pinged in 1.7 s, which took 19.0 s; on a busier machine in proportion."""
+def test_second_setup_of_hosts_changes_nothing(newcomers: Newcomers) -> None:
     before = newcomers.stops()
-    pings = [_ping(newcomers)]
-    began = time.monotonic()
-    run = newcomers.run().succeeded()
-    took = time.monotonic() - began
-    pings.append(_ping(newcomers))
-    print(
-        f"second run of three: {took:.1f} s; ping before and after: {pings[0]:.1f}, {pings[1]:.1f}"
-    )
-    assert changed(run) == []
+    assert changed(newcomers.run().succeeded()) == []
     assert changed(newcomers.run(check=True).succeeded()) == []
     assert newcomers.stops() == before
-    assert took < 30 * max(1, sum(pings) / 2 / 1.7)
 
 
 def _ping(newcomers: Newcomers) -> float:
@@ -130,15 +121,15 @@ def _ping(newcomers: Newcomers) -> float:
 def test_guests_go_on(newcomers: Newcomers, all_guests: Guests) -> None:
     """With settings for which libvirt begins anew."""
     pids = {}
-    for host in newcomers.hosts[:2]:
+    for host in newcomers.hosts:
         # that of the first is shut down in order later, so it needs a system
         blank = host is not newcomers.hosts[0]
-        all_guests.define(host.name, GUEST, start=True, nics=(), blank=blank)
+        all_guests.define(host.name, GUEST, start=True, nics=(), blank=blank, devices=_SCREEN)
         pids[host.name] = newcomers.sh(host, f"cat /run/libvirt/qemu/{GUEST}.pid")
     before = newcomers.stops()
     run = newcomers.run(libvirtd_qemu_conf={"keepalive_interval": 12}).succeeded()
     assert {host for host, _ in changed(run)} == {host.name for host in newcomers.hosts}
-    for host in newcomers.hosts[:2]:
+    for host in newcomers.hosts:
         assert newcomers.stops()[host.name] != before[host.name], "libvirt did not begin anew"
         assert newcomers.sh(host, f"cat /run/libvirt/qemu/{GUEST}.pid") == pids[host.name]
         assert newcomers.sh(host, f"kill -0 {pids[host.name]} && echo there") == "there"
@@ -147,16 +138,13 @@ def test_guests_go_on(newcomers: Newcomers, all_guests: Guests) -> None:
 
 def test_screen_is_seen_through_ssh(newcomers: Newcomers, all_guests: Guests) -> None:
     """To the first frame, from a controller that has no certificate; and on loopback only."""
-    screen = "<graphics type='vnc'/><video><model type='vga'/></video>"
-    for host in newcomers.hosts[:2]:
-        all_guests.define(host.name, SCREEN, start=True, nics=(), devices=screen, blank=True)
-        shown = all_guests.virsh(host.name, "vncdisplay", SCREEN)
+    for host in newcomers.hosts:
+        shown = all_guests.virsh(host.name, "vncdisplay", GUEST)
         address, _, display = shown.strip().rpartition(":")
         assert address == "127.0.0.1"
         with screens.tunnel(newcomers.lab.login(host.name), 5900 + int(display)) as port:
             width, height = screens.first_frame(port)
         assert width >= 640, f"{width} x {height}"
-        all_guests.remove(host.name, SCREEN)
 
 
 def test_shutdown_and_boot(newcomers: Newcomers, all_guests: Guests) -> None:
@@ -177,13 +165,23 @@ def test_shutdown_and_boot(newcomers: Newcomers, all_guests: Guests) -> None:
         assert "shutting down, reason=shutdown" in log, log
 
 
-def test_a_fourth_is_added(newcomers: Newcomers) -> None:
+def test_added_host_is_set_up_within_time_limit(newcomers: Newcomers) -> None:
+    """The others are not disturbed, and then a run of all three has half a minute.
+
+    Where three are pinged in 1.7 s, it took 19.0 s; on a busier machine in proportion.
+    """
     before = newcomers.stops()
-    fourth = newcomers.add("trixie")
-    limited = newcomers.run("--limit", fourth.name, libvirtd_qemu_conf={"keepalive_interval": 12})
-    assert {event.host for event in limited.succeeded().events} == {fourth.name}
+    added = newcomers.add("bookworm")
+    limited = newcomers.run("--limit", added.name, libvirtd_qemu_conf={"keepalive_interval": 12})
+    assert {event.host for event in limited.succeeded().events} == {added.name}
     assert newcomers.stops() == before
+    pings = [_ping(newcomers)]
+    began = time.monotonic()
     run = newcomers.run(libvirtd_qemu_conf={"keepalive_interval": 12}).succeeded()
+    took = time.monotonic() - began
+    pings.append(_ping(newcomers))
+    print(f"run of three: {took:.1f} s; ping before and after: {pings[0]:.1f}, {pings[1]:.1f}")
+    assert took < 30 * max(1, sum(pings) / 2 / 1.7)
     roles = {task for _, task in changed(run) if "irewall" not in task}
     assert roles == set()
     assert newcomers.stops() == before
