@@ -117,20 +117,20 @@ def test_a_reboot_is_another_boot(ansible: Ansible, awake: Guests) -> None:
 def test_the_playbook_finds_them_wherever_they_are(
     ansible: Ansible, lab: Laboratory, guests: Guests
 ) -> None:
-    guests.define("hv1", "here1", blank=True)
-    guests.define("hv2", "there1", blank=True)
+    """Its rounds for one state: what the module does to reach each is shown by the tests above."""
+    for host, name in (("hv1", "here1"), ("hv2", "there1")):
+        guests.define(host, name, blank=True, paused=True)
     names = {"virt_names": "here1,there1"}
-    for state, shown in (("running", "running"), ("paused", "paused"), ("saved", "shut off")):
-        harness.verify_playbook(
-            ansible,
-            lab,
-            "fleet.virt.state",
-            variables={**names, "vm_state": state},
-            # the state that is shown: check mode has the present one, a run the one it led to
-            predicted_ignore=("output", "rows.*.2"),
-        )
-        for host, name in (("hv1", "here1"), ("hv2", "there1")):
-            assert guests.virsh(host, "domstate", name).strip() == shown
+    harness.verify_playbook(
+        ansible,
+        lab,
+        "fleet.virt.state",
+        variables={**names, "vm_state": "saved"},
+        # the state that is shown: check mode has the present one, a run the one it led to
+        predicted_ignore=("output", "rows.*.2"),
+    )
+    for host, name in (("hv1", "here1"), ("hv2", "there1")):
+        assert guests.state(host, name) == "shut off (saved)"
     guests.define("hv2", "here1")
     run = ansible.playbook("state", {**names, "vm_state": "running"})
     assert run.returncode != 0
@@ -183,14 +183,12 @@ def test_the_playbook_starts_in_order_and_back(
 @pytest.mark.parametrize(
     ("variables", "words"),
     [
-        ({"vm_state": "running"}, "no VM is named"),
         ({"vm_name": "nobody1", "vm_state": "running"}, "no hypervisor has a VM 'nobody1'"),
-        ({"vm_name": "nobody1"}, "nothing is requested"),
         ({"vm_name": "nobody1", "vm_state": "runing"}, "value of state must be one of"),
-        ({"virt_group": "nobody", "vm_state": "running"}, "no VM is in nobody"),
     ],
 )
 def test_the_playbook_refuses(ansible: Ansible, variables: dict[str, str], words: str) -> None:
+    """Other wrong requests: tests/unit/state."""
     run = ansible.playbook("state", variables)
     assert run.returncode != 0
     assert words in run.stdout, str(run)
