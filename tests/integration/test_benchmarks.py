@@ -21,10 +21,11 @@ def test_query_does_twice_as_much_for_twice_as_many() -> None:
     """Counted; the time is the benchmark's, on a machine that does nothing else."""
     lab = Laboratory(f"b{os.getpid()}", os.getpid()).up(1)  # its host must have no other domains
     try:
-        figures = query.measure(lab, "hv1", [100, 200], running=10, rounds=1)
+        # how many of them run is the benchmark's; that it measures some that run is shown here
+        figures = query.measure(lab, "hv1", [100, 200], running=1, rounds=1)
     finally:
         lab.down()
-    assert [(one.domains, one.running) for one in figures] == [(100, 0), (200, 0), (200, 10)]
+    assert [(one.domains, one.running) for one in figures] == [(100, 0), (200, 0), (200, 1)]
     half, whole, _ = figures
     print(query.table(figures), half, whole)
     assert half.functions > half.requests > half.raw_requests > half.domains

@@ -83,18 +83,27 @@ def web(first: tuple[Run, float], guests: Guests) -> Guests:
     return guests
 
 
-@pytest.fixture
-def mute(guests: Guests) -> Guests:
+@pytest.fixture(scope="module")
+def mute(all_guests: Guests) -> Iterator[Guests]:
     """A guest that boots but has no NIC."""
-    guests.define("hv1", "mute", start=True, nics=())
-    return guests
+    all_guests.define("hv1", "mute", start=True, nics=())
+    yield all_guests
+    all_guests.remove("hv1", "mute")
+
+
+@pytest.fixture(scope="module")
+def _halted(all_guests: Guests) -> Iterator[Guests]:
+    all_guests.define("hv1", "halted", nics=(), blank=True)
+    yield all_guests
+    all_guests.remove("hv1", "halted")
 
 
 @pytest.fixture
-def halted(guests: Guests) -> Guests:
-    """One of the same name that only runs: it has neither a NIC nor an operating system."""
-    guests.define("hv1", "mute", start=True, nics=(), blank=True)
-    return guests
+def halted(_halted: Guests) -> Guests:
+    """One that only runs: it has neither a NIC nor an operating system."""
+    if not _halted.state("hv1", "halted").startswith("running"):
+        _halted.virsh("hv1", "start", "halted")
+    return _halted
 
 
 def test_all_at_once(first: tuple[Run, float], lab: Laboratory) -> None:
@@ -240,9 +249,9 @@ def test_what_does_not_run_is_not_waited_for(web: Guests, ansible: Ansible) -> N
 
 @pytest.mark.usefixtures("web", "halted")
 def test_one_that_does_not_answer_holds_up_nobody(ansible: Ansible) -> None:
-    run = waiting(ansible, "hv1", {"names": ["mute", "web1"], "wait_timeout": "6"})
+    run = waiting(ansible, "hv1", {"names": ["halted", "web1"], "wait_timeout": "6"})
     vms = by_name(run)
-    assert (vms["mute"]["answered"], vms["web1"]["answered"]) == (False, True)
+    assert (vms["halted"]["answered"], vms["web1"]["answered"]) == (False, True)
     assert vms["web1"]["seconds"] < 6
 
 
@@ -283,11 +292,11 @@ def test_a_login_prompt_of_a_guest_that_has_no_cloud_init_ends_the_wait(
 
 def test_one_that_ends_meanwhile(halted: Guests, ansible: Ansible) -> None:
     at_once = "--timer-property=AccuracySec=100ms"  # not within a minute after it
-    halted.script("hv1", f"systemd-run -q --on-active=8 {at_once} virsh -q destroy mute")
+    halted.script("hv1", f"systemd-run -q --on-active=8 {at_once} virsh -q destroy halted")
     begun = time.monotonic()
-    run = waiting(ansible, "hv1", {"names": ["mute"]})
+    run = waiting(ansible, "hv1", {"names": ["halted"]})
     assert time.monotonic() - begun < LIMIT
-    assert run.of("Wait")["hv1"]["msg"] == "mute: it is not running: shutoff (destroyed)"
+    assert run.of("Wait")["hv1"]["msg"] == "halted: it is not running: shutoff (destroyed)"
 
 
 def test_it_outlives_its_ssh_connection(halted: Guests, ansible: Ansible) -> None:
@@ -306,8 +315,8 @@ def test_it_outlives_its_ssh_connection(halted: Guests, ansible: Ansible) -> Non
     run = disturbed(ansible, disturb)
     assert 0 in cut, "there was no connection to cut"
     assert "hv1: cannot be reached" in run.stdout, str(run)
-    assert run.of("Wait")["hv1"]["msg"] == "mute: no address: it has no NIC", str(run)
-    assert halted.state("hv1", "mute").startswith("running")
+    assert run.of("Wait")["hv1"]["msg"] == "halted: no address: it has no NIC", str(run)
+    assert halted.state("hv1", "halted").startswith("running")
 
 
 def test_it_outlives_the_daemon(halted: Guests, ansible: Ansible, lab: Laboratory) -> None:
@@ -322,12 +331,12 @@ def test_it_outlives_the_daemon(halted: Guests, ansible: Ansible, lab: Laborator
 
     run = disturbed(ansible, disturb)
     assert "hv1: cannot connect to libvirt at qemu:///system: " in run.stdout, str(run)
-    assert run.of("Wait")["hv1"]["msg"] == "mute: no address: it has no NIC", str(run)
-    assert halted.state("hv1", "mute").startswith("running")
+    assert run.of("Wait")["hv1"]["msg"] == "halted: no address: it has no NIC", str(run)
+    assert halted.state("hv1", "halted").startswith("running")
 
 
 def disturbed(ansible: Ansible, disturb: Callable[[], None]) -> Run:
-    """A wait for the guest ``mute`` that is disturbed when it is well under way.
+    """A wait for the guest ``halted`` that is disturbed when it is well under way.
 
     That is after 7 seconds where a ping takes 1.5 s, on a busier machine in proportion.
     """
@@ -341,7 +350,8 @@ def disturbed(ansible: Ansible, disturb: Callable[[], None]) -> Run:
 
     thread = threading.Thread(target=later)
     thread.start()
-    run = waiting(ansible, "hv1", {"names": ["mute"], "wait_timeout": int(25 * slower), "slice": 3})
+    options = {"names": ["halted"], "wait_timeout": int(25 * slower), "slice": 3}
+    run = waiting(ansible, "hv1", options)
     thread.join()
     return run
 
@@ -355,21 +365,27 @@ def test_check_mode_knows_nothing(ansible: Ansible) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"names": ["nobody"]}, "no domain 'nobody' on this hypervisor"),
-        ({"names": ["web1"], "wait_timeout": 0}, "wait_timeout: 0 is not a time limit"),
-        ({"names": ["web1"], "slice": "-1"}, "slice: -1 is not a time limit"),
-        ({"names": ["web1"], "timeout": 0}, "timeout: 0 is not a time limit"),
-        ({"names": ["web1"], "port": 70000}, "port: 70000 is not a TCP port"),
-        ({}, "names"),
-    ],
-)
-def test_wrong_input(ansible: Ansible, options: dict[str, Any], message: str) -> None:
-    result = ansible.module("hv1", "virt_wait", options)["hv1"]
-    assert result["failed"]
-    assert message in result["msg"]
+_WRONG: dict[str, dict[str, Any]] = {
+    "no domain 'nobody' on this hypervisor": {"names": ["nobody"]},
+    "wait_timeout: 0 is not a time limit": {"names": ["web1"], "wait_timeout": 0},
+    "slice: -1 is not a time limit": {"names": ["web1"], "slice": "-1"},
+    "timeout: 0 is not a time limit": {"names": ["web1"], "timeout": 0},
+    "port: 70000 is not a TCP port": {"names": ["web1"], "port": 70000},
+    "names": {},
+}
+
+
+def test_wrong_input(ansible: Ansible) -> None:
+    tasks = [
+        {"name": message, WAIT: options, "ignore_errors": True}
+        for message, options in _WRONG.items()
+    ]
+    run = ansible.play(tasks, "hv1", become=True)
+    assert [(event.task, event.status) for event in run.events] == [
+        (message, "failed") for message in _WRONG
+    ], str(run)
+    for message in _WRONG:
+        assert message in run.of(message)["hv1"]["msg"]
 
 
 def test_nobody_is_waited_for_at_once(ansible: Ansible) -> None:
