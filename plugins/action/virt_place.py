@@ -24,7 +24,6 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import ou
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import fleet_seen
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import decide as placement
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import demand
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import power
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Domain
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
@@ -250,8 +249,7 @@ class _Work:
         ]
 
     def _waits(self, shares: t.Mapping[str, t.Collection[str]]) -> dict[str, list[str]]:
-        """The VMs to wait for, by hypervisor: seeded, started, and not shut off before, unless the
-        request says that they are started. Those that do not run then are left out later."""
+        """The VMs to wait for, by hypervisor, if they run then: the others are left out later."""
         again = {domain.name for domain in self.domains}
         before = shares_of(self.options["_earlier"].get("waits"))
         waits = {host: [name for name in before[host] if name not in again] for host in before}
@@ -259,10 +257,7 @@ class _Work:
             defined = {vm["name"]: vm for vm in _placing.vms_of(self.answers[host])}
             for domain in self.domains:
                 vm = defined.get(domain.name)
-                runs = vm is None or vm["active"] or vm["phase"] is not None
-                runs = runs or power.says_start(domain)
-                wanted = domain.start and domain.wait and domain.seed is not None
-                if domain.name in names and wanted and runs:
+                if domain.name in names and _placing.is_awaited(domain, vm):
                     waits.setdefault(host, []).append(domain.name)
         return waits
 

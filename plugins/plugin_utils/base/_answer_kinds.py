@@ -63,6 +63,7 @@ class ClaimedVm(MadeVm):
 
 class DefinedVmMore(t.TypedDict, total=False):
     uuid: str | None
+    seeded: bool | None
     groups: list[str] | None
     anti_affinity: list[str] | None
     disks: list[str] | None

@@ -20,6 +20,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.demand
     ImageFacts,
     request_of,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import power
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.devices_xml import target_names
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import (
@@ -168,6 +169,22 @@ def vms_of(answer: Placing) -> list[DefinedVm]:
     """The VMs of a hypervisor; none if it did not respond."""
     host = answer.get("host")
     return [] if host is None else host["vms"]
+
+
+def is_awaited(domain: Domain, vm: DefinedVm | None) -> bool:
+    """Whether the run waits for a VM that its hypervisor has as ``vm``.
+
+    It is seeded, started, and was not shut off before unless the request says that it is started.
+    """
+    if not (domain.start and domain.wait):
+        return False
+    if vm is None:
+        return domain.seed is not None
+    said = power.says_start(domain)
+    if domain.seed is None:
+        # a request need not repeat the image, with which a seed is the default
+        return said and bool(vm.get("seeded")) and "seed" not in domain.written
+    return said or bool(vm["active"]) or vm["phase"] is not None
 
 
 def conflicts(

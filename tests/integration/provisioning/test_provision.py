@@ -68,7 +68,8 @@ def _power_is_cut_and_comes_back(fleet: Fleet, host: str, variables: dict[str, s
     predicted = fleet.provision(check=True, **variables).succeeded()
     assert last_row(predicted).endswith("would be started")
     assert fleet.host(host, "virsh domstate centos1").strip() == "shut off"
-    started = fleet.provision(**variables).succeeded()
+    short = {"vm_name": "centos1", "vm_start": "true"}  # what exists need not be described again
+    started = fleet.provision(**short).succeeded()
     assert re.search(r"198\.1[89]\.\d+\.\d+ +started$", last_row(started)), started.stdout
 
 

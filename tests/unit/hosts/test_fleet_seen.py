@@ -15,6 +15,7 @@ def _vm(name: str, **more: Any) -> dict[str, Any]:
         "name": name,
         "uuid": f"uuid of {name}",
         "managed": True,
+        "seeded": False,
         "phase": None,
         "run": None,
         "groups": ["web"],
@@ -35,6 +36,7 @@ _BEFORE = [_vm("one"), _vm("two")]
         pytest.param([_vm("two"), _vm("one")], id="another order"),
         pytest.param([_vm("one", active=False), _vm("two")], id="one was shut off"),
         pytest.param([_vm("one", disks=["data"], targets=["vda"]), _vm("two")], id="its disks"),
+        pytest.param([_vm("one", seeded=True), _vm("two")], id="one was given a host key"),
         pytest.param(
             [_vm("one"), _vm("two"), _vm("new", phase="creating", run="ours")], id="our own claim"
         ),

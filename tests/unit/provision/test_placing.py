@@ -18,12 +18,15 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.types 
     Policy,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import (
+    Defaults,
     Domain,
     from_options,
+    many,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _placing
 
 _MAC = "52:54:00:aa:bb:cc"
+_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
 
 
 def _domain(name: str, mac: str) -> Domain:
@@ -113,3 +116,32 @@ def test_images_of_disks_that_the_vm_has_are_not_needed(
     assert domain is not None
     answer: Any = None if vm is None else {"name": "web1", "macs": [], **vm}
     assert _placing.images_of(domain, answer) == needed
+
+
+@pytest.mark.parametrize(
+    ("options", "vm", "awaited"),
+    [
+        pytest.param({"image": "a.qcow2"}, None, True, id="new"),
+        pytest.param({}, None, False, id="new, without a seed"),
+        pytest.param({"image": "a.qcow2", "wait": False}, None, False, id="wait is off"),
+        pytest.param({"image": "a.qcow2"}, {"active": True}, True, id="runs"),
+        pytest.param({"image": "a.qcow2"}, {"seeded": True}, False, id="off"),
+        pytest.param({"image": "a.qcow2", "start": True}, {}, True, id="off, to be started"),
+        pytest.param({"image": "a.qcow2"}, {"phase": "starting"}, True, id="unfinished"),
+        pytest.param({"start": True}, {"seeded": True}, True, id="off, its image not repeated"),
+        pytest.param(
+            {"start": True}, {"seeded": True, "phase": "changing"}, True, id="unfinished change"
+        ),
+        pytest.param({}, {"seeded": True, "active": True}, False, id="start is not written"),
+        pytest.param({"start": True}, {"seeded": False}, False, id="it was never seeded"),
+        pytest.param({"start": True, "seed": False}, {"seeded": True}, False, id="seed is off"),
+    ],
+)
+def test_vm_seeded_and_started_is_awaited(
+    options: dict[str, Any], vm: dict[str, Any] | None, awaited: bool
+) -> None:
+    defaults = Defaults(ssh_public_keys=(_KEY,))
+    (domain,), problems = many([{"name": "web1", **options}], defaults=defaults)
+    assert not problems, problems
+    defined: Any = vm if vm is None else {"active": False, "phase": None, **vm}
+    assert _placing.is_awaited(domain, defined) is awaited

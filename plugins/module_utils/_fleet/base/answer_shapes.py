@@ -72,6 +72,7 @@ _DEFINED: Fields = {
     "uuid?": _TEXT,
     "macs": _TEXTS,
     "active": _FLAG,
+    "seeded?": _FLAG,
     "phase": _TEXT,
     "groups?": (_TEXTS, _NONE),
     "anti_affinity?": (_TEXTS, _NONE),

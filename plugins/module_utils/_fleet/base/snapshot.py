@@ -450,11 +450,13 @@ class HostEntry(t.TypedDict):
 
 
 class DefinedEntry(t.TypedDict):
-    """A domain as far as it matters to the placement of another."""
+    """A domain as far as it matters to the placement of another. ``seeded``: it was given a host
+    key, which it presents once it responds."""
 
     name: str
     uuid: str
     managed: bool
+    seeded: bool
     phase: str | None
     run: str | None
     groups: list[str]

@@ -23,7 +23,7 @@ SEEN: Spec = {
 }
 
 
-_NOT_COUNTED = ("active", "disks", "targets")
+_NOT_COUNTED = ("active", "seeded", "disks", "targets")
 
 
 class SeenHypervisor(t.TypedDict):
@@ -39,8 +39,8 @@ def domains(entries: t.Iterable[t.Mapping[str, object]], run: str | None = None)
     """A fingerprint of a hypervisor's domains that changes whenever it matters to placement.
 
     ``entries`` are ``vms`` of ``placement_facts``; those being created by ``run`` do not count.
-    Whether they run is left out: what is defined counts, running or not; and so are their disks,
-    which matter to themselves only.
+    Whether they run is left out: what is defined counts, running or not; and so are their disks
+    and whether they have a host key, which matter to themselves only.
     """
     counted = [
         {key: value for key, value in entry.items() if key not in _NOT_COUNTED}

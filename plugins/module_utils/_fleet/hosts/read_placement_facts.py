@@ -273,6 +273,7 @@ def _entry(domain: _Defined) -> DefinedEntry:
         "name": domain.name,
         "uuid": domain.uuid,
         "managed": known.made_here,
+        "seeded": known.host_key is not None,
         # what else the metadata say cannot be relied on
         "phase": own_metadata.UNREADABLE if known.broken else known.phase,
         "run": known.owner.run if known.owner else None,
