@@ -106,6 +106,21 @@ def test_refusals(change: dict[str, t.Any], words: str) -> None:
     assert words in "; ".join(plan.refusals)
 
 
+@pytest.mark.parametrize("holder", [Holder(4711, "python3", "2026-01-02 03:04:05 UTC"), None])
+def test_lease_is_no_lasting_refusal(holder: Holder | None) -> None:
+    """Or the VM would be refused before its run was waited for."""
+    facts = _facts(stored=Metadata(phase="changing"), holder=holder)
+    assert adopt_plan.plan(facts, AdoptionOptions()).refusals
+    assert adopt_plan.lasting_refusals(facts) == []
+
+
+def test_unusable_metadata_in_a_phase_are_a_lasting_refusal() -> None:
+    broken = _facts(stored=Metadata(phase="changing", broken="owner: boot_id is missing"))
+    (refusal,) = adopt_plan.lasting_refusals(broken)
+    assert "its metadata cannot be used" in refusal
+    assert adopt_plan.plan(broken, AdoptionOptions()).refusals == (refusal,)
+
+
 def test_a_vm_that_was_made_here_is_left_alone() -> None:
     made = _facts(stored=Metadata(request="{}"), description=described.Description(problems=("x",)))
     plan = adopt_plan.plan(made, AdoptionOptions(disks=True))

@@ -130,7 +130,8 @@ def look(connection: Connection, names: t.Sequence[str], pool: str) -> AdoptLook
                 "phase": job.facts.stored.phase if job.facts.stored else None,
                 "candidate": adopt_plan.is_candidate(job.facts.stored),
                 "specification": job.facts.description.options,
-                "problems": list(job.plan.refusals),
+                # a run that is at work on it is waited for, once this has been decided
+                "problems": adopt_plan.lasting_refusals(job.facts),
                 "carried": job.facts.description.leftovers.carried,
                 "refused": list(job.facts.description.leftovers.refused),
             }

@@ -98,7 +98,7 @@ def is_candidate(stored: Metadata | None) -> bool:
 
 def plan(facts: AdoptionFacts, options: AdoptionOptions) -> Plan[AdoptionFacts]:
     """The steps that adopt the domain."""
-    refusals = _refusals(facts)
+    refusals = [*_leased(facts), *lasting_refusals(facts)]
     if refusals:
         return Plan(refusals=tuple(refusals))
     if not is_candidate(facts.stored):
@@ -179,12 +179,18 @@ def _why_not(disk: AdoptionDisk, facts: AdoptionFacts, options: AdoptionOptions)
     return None
 
 
-def _refusals(facts: AdoptionFacts) -> list[str]:
+def _leased(facts: AdoptionFacts) -> list[str]:
+    """That a run is at work on it, or was interrupted: what may be over once it was waited for."""
+    name, stored = facts.name, facts.stored
+    if stored is None or stored.phase is None or metadata_problems(name, stored, facts.live):
+        return []
+    return [leases.in_phase(name, stored.phase, facts.holder, ", before the VM is adopted")]
+
+
+def lasting_refusals(facts: AdoptionFacts) -> list[str]:
+    """Why it cannot be adopted, whether or not a run is at work on it."""
     name, stored = facts.name, facts.stored
     problems = metadata_problems(name, stored, facts.live)
-    if stored is not None and stored.phase is not None and not problems:
-        before = ", before the VM is adopted"
-        problems.append(leases.in_phase(name, stored.phase, facts.holder, before))
     if not facts.persistent:
         problems.append(
             f"{name!r} is transient: it disappears when it stops; define it first (virsh dumpxml"
