@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 _UEFI = "provisioning/test_settings.py::test_a_guest_with_uefi_reports_its_tpm"
+_THREADS = "provisioning/test_settings.py::test_disks_share_threads_and_detect_zeroes"
 # Setting: the test that sees it, below tests/integration
 PROVEN = {
     "boot": "provisioning/test_media.py::test_a_vm_boots_from_its_cd",
@@ -22,12 +23,12 @@ PROVEN = {
     "disks.image": "provisioning/test_media.py::test_a_vm_boots_from_its_cd",
     "disks.read_bytes_sec": "provisioning/test_change.py::test_changes_of_a_guest_that_runs",
     "disks.serial": "provisioning/test_change.py::test_changes_of_a_guest_that_runs",
-    "disks.detect_zeroes": "provisioning/test_settings.py::test_zeroes_are_looked_for",
+    "disks.detect_zeroes": _THREADS,
     **{
         f"disks.{key}": "provisioning/test_owned.py::test_disks_that_exist_are_attached_and_stay"
         for key in ("volume", "dev", "protocol", "source_name", "hosts")
     },
-    "disks.iothread": "provisioning/test_settings.py::test_disks_share_threads",
+    "disks.iothread": _THREADS,
     "disks.encryption_secret": "provisioning/test_settings.py::test_disks_are_encrypted",
     "secure_boot": "provisioning/test_settings.py::test_secure_boot_looks_for_signatures",
     "firmware": _UEFI,
