@@ -208,8 +208,8 @@ def test_four_controllers_and_room_for_three(fleet: Fleet) -> None:
         fleet.sweep()
 
 
-@pytest.mark.parametrize("name", ["hv1", "hv2"])
-def test_the_name_of_a_hypervisor_is_refused(fleet: Fleet, name: str) -> None:
-    run = fleet.provision(vm_name=name, vm_memory="64", vm_seed="false", vm_start="false")
+def test_the_name_of_a_hypervisor_is_refused(fleet: Fleet) -> None:
+    """Not only of the first, in whose name it is judged."""
+    run = fleet.provision(vm_name="hv2", vm_memory="64", vm_seed="false", vm_start="false")
     assert run.returncode != 0
     assert "name of a hypervisor" in run.stdout
