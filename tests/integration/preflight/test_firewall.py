@@ -336,18 +336,12 @@ def test_refused_with_a_remedy(case: str, bare: Bench) -> None:
         bare.sh("nft flush ruleset")
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"networks": ["0.0.0.0/0"]}, "matches every address"),
-        ({"networks": ["no.such.host.invalid"]}, "'no.such.host.invalid' is not an address"),
-        ({"networks": [], "ports": ["70000"]}, "'70000' is not a port"),
-    ],
-)
-def test_wrong_input(options: dict[str, t.Any], words: str, bare: Bench) -> None:
+def test_wrong_input(bare: Bench) -> None:
+    """What is no name in this network; the rest is judged in tests/unit/firewall/test_plan.py."""
+    options = {"networks": ["no.such.host.invalid"]}
     found = bare.controller.module("hv3", "virt_firewall", options)["hv3"]
     assert found["failed"]
-    assert words in found["msg"]
+    assert "'no.such.host.invalid' is not an address" in found["msg"]
 
 
 def test_it_is_quick(bare: Bench) -> None:

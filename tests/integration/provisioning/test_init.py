@@ -116,14 +116,6 @@ def test_b06_profiles_are_made_in_their_order(fleet: Fleet) -> None:
     assert sources == [{"bridge": "br0"}, {"network": "inner"}]
 
 
-def test_b07_an_unknown_profile_is_named_with_those_that_exist(fleet: Fleet) -> None:
-    for option in ("disk_profile", "nic_profile"):
-        refused = fleet.init("hv1", name="b07", **{option: "nosuch"}, **_BLANK)
-        assert refused["failed"]
-        assert "nosuch" in refused["msg"]
-        assert "default" in refused["msg"]
-
-
 def test_b09_the_same_request_changes_nothing_and_another_is_told_apart(fleet: Fleet) -> None:
     options = {"name": "b09", **_BLANK}
     first = _made(fleet.init("hv1", **options))
