@@ -26,10 +26,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import
     evacuation as migration_evacuation,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
-    report as migration_report,
+    options as migration_options,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
-    request as migration_request,
+    report as migration_report,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.options import (
     ARGUMENTS,
@@ -153,7 +153,7 @@ class ActionModule(FleetAction):
         return {"changed": changed, "bases": present, "needed": dict(needed), "diff": diffs}
 
     def _decide(self, options: VirtMigrateOptions, task_vars: Values) -> Answer:
-        migration_request.options(options)  # before a hypervisor is marked in vain
+        migration_options.options(options)  # before a hypervisor is marked in vain
         answers = registered(task_vars, options["_results"], MIGRATE_LOOK)
         lost = self.lost()
         expected = self.expected()

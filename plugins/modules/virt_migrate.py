@@ -367,10 +367,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import
     effects_jobs as migration_jobs,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
-    read_candidates as migration_look,
+    options as migration_options,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
-    request as migration_request,
+    read_candidates as migration_look,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.options import (
     ARGUMENTS,
@@ -399,14 +399,13 @@ def main() -> None:
             settings = migration_jobs.MigrationSettings(
                 here,
                 params["base_pool"],
-                migration_request.options(params),
+                migration_options.options(params),
                 repair=params["state"] == "repaired",
                 parallel=params["parallel"],
                 evacuating=bool(params["_evacuated"]) and params["_evacuated"] == here,
             )
-            wanted = migration_request.moves(params["vms"], here, repair=settings.repair)
-            jobs = [migration_jobs.MigrationJob(*move) for move in wanted]
-            return migration.run(connection, jobs, settings, check=module.check_mode)
+            wanted = migration_options.moves(params["vms"], here, repair=settings.repair)
+            return migration.run(connection, wanted, settings, check=module.check_mode)
 
     run(module, work)
 

@@ -40,7 +40,7 @@ sys.path[:0] = [str(CHECKOUT), str(CHECKOUT / ".venv" / "collections")]
 os.environ.setdefault("ANSIBLE_COLLECTIONS_PATH", str(CHECKOUT / ".venv" / "collections"))
 
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
-    command as migration_command,
+    plan as migration_plan,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.types import (
     Destination,
@@ -190,7 +190,7 @@ class Bench:
         found = MigrationPlan(volumes=[volume], incremental=disk.backing is not None)
         if disk.shared:
             found = MigrationPlan(shared=[disk.path])
-        return migration_command.command(vm, target, found, MigrationOptions(), "qemu:///system")
+        return migration_plan.command(vm, target, found, MigrationOptions(), "qemu:///system")
 
     def compare(self, name: str, rounds: int, disk: Disk) -> Figures:
         """There and back by each, in turn."""

@@ -30,6 +30,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.effects_jobs import (
     MigrationJob,
+    new_job,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.plan import claim_uuid
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.types import Destination
@@ -126,7 +127,7 @@ class Fleet:
 
     def settle(self, answers: bool = True, **more: t.Any) -> tuple[MigrationJob, str | None]:
         """The job, and why it was not finished; None if it was, or if it was killed."""
-        job = MigrationJob("web1", Destination("hv2", "192.0.2.2"))
+        job = new_job(self.one.connection, "web1", "hv1", Destination("hv2", "192.0.2.2"))
 
         def work(connection: Connection) -> str | None:
             both = self.endpoints(connection, job, answers=answers)
@@ -140,7 +141,7 @@ class Fleet:
 
     def predict_settling(self) -> t.Any:
         """What settling would do."""
-        job = MigrationJob("web1", Destination("hv2", "192.0.2.2"))
+        job = new_job(self.one.connection, "web1", "hv1", Destination("hv2", "192.0.2.2"))
         return self.one.call(
             lambda connection: settle.Settler(
                 self.endpoints(connection, job), job, keep_volumes=False

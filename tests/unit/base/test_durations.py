@@ -11,7 +11,7 @@ import itertools
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import durations
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
-    command as migration_command,
+    plan as migration_plan,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.types import (
     MigrationOptions,
@@ -38,6 +38,6 @@ def test_a_move_has_time_for_all_that_its_hypervisor_gives_it(parallel: int, per
             ends = [0.0] * parallel
             for size in order:
                 ends.sort()
-                own = migration_command.seconds(MigrationPlan(), size * 1024, options)
+                own = migration_plan.seconds(MigrationPlan(), size * 1024, options)
                 ends[0] += 2 * own  # with on_timeout=pause
             assert given > max(ends)

@@ -16,7 +16,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.decide
     decide,
     repair,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.request import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.options import (
     moves,
     options,
 )

@@ -41,6 +41,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.effects_jobs import (
     MigrationJob,
+    new_job,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.types import (
     Destination,
@@ -97,7 +98,9 @@ def settle(
     connection: Connection, *addresses: str, check: bool = False
 ) -> tuple[MigrationJob, str | None]:
     """What becomes of the VM, and why it is not settled."""
-    job = MigrationJob("web1", Destination("hv2", "hv2"), LostSource("hv1", addresses))
+    job = new_job(
+        connection, "web1", "hv2", Destination("hv2", "hv2"), LostSource("hv1", addresses)
+    )
     try:
         migration_lost.settle(connection, job, "hv2", LostSource("hv1", addresses), check=check)
     except PlanRefused as error:
@@ -123,9 +126,9 @@ def test_one_that_has_arrived_is_finished(connection: Connection, claimed: bool)
     assert stored.phase == "migrating"
     done, problem = settle(connection)
     assert problem is None
-    assert (done.flow, done.changed, done.steps, done.note) == (
+    assert (done.flow, done.changed, done.steps, done.remark) == (
         *("finish", True),
-        *(predicted.steps, predicted.note),
+        *(predicted.steps, predicted.remark),
     )
     assert there(connection) == ["web1"]
     assert dom.autostart()
@@ -134,7 +137,7 @@ def test_one_that_has_arrived_is_finished(connection: Connection, claimed: bool)
     assert stored is not None
     assert (stored.phase, stored.move, stored.home) == (None, None, "hv1")
     assert stored.volumes[0].made == ("" if claimed else MADE)
-    note = str(done.note)
+    note = str(done.remark)
     assert "it ran before the move and is shut off on hv2 now" in note
     assert "hv1, which is declared lost, may still have its old definition" in note
     assert (_PATH in note) == claimed
@@ -203,7 +206,7 @@ def test_one_that_was_shut_off_before_is_stopped_and_stays_off(
     done, problem = settle(connection)
     assert (done.flow, problem) == ("finish", None)
     assert (dom.isActive(), dom.isPersistent(), dom.autostart()) == (0, 1, 0)
-    assert "it ran before" not in str(done.note)
+    assert "it ran before" not in str(done.remark)
 
 
 def test_one_that_never_came_is_lost_and_its_place_is_given_up(connection: Connection) -> None:

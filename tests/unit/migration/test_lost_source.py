@@ -33,8 +33,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.lost_s
     WAIT,
     LostMoveFacts,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.options import moves
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.report import report
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.request import moves
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.types import LostSource
 
 MARKED = {"marks": True, "phase": True}

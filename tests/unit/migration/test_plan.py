@@ -18,16 +18,14 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.metadata im
     OwnVolume,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.leases import Holder
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.command import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.plan import (
+    claim_uuid,
     command,
     destination_uri,
     downtimes,
-    seconds,
-)
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.plan import (
-    claim_uuid,
     other_move,
     plan,
+    seconds,
     without_seed_medium,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.types import (

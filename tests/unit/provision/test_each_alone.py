@@ -22,7 +22,6 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import types
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.effects_jobs import (
-    MigrationJob,
     MigrationSettings,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.types import Destination
@@ -80,10 +79,10 @@ def test_moving(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(migration._Mover, "move", move)
     # libvirt's test driver serves as the hypervisor's own; neither end is asked for anything
     monkeypatch.setattr(migration, "connect", lambda *_a: connect("test:///default", 10))
-    jobs = [MigrationJob(one, Destination("hv2", "192.0.2.2")) for one in ("bad", "good")]
+    moves = [(name, Destination("hv2", "192.0.2.2"), None) for name in ("bad", "good")]
     here = Connection(None, "qemu:///system", 10)
     result = migration.run(
-        here, jobs, MigrationSettings("hv1", "base", types.MigrationOptions()), check=False
+        here, moves, MigrationSettings("hv1", "base", types.MigrationOptions()), check=False
     )
     assert [(one["changed"], one["failed"], one["msg"]) for one in result["vms"]] == [
         (False, True, text),

@@ -26,6 +26,21 @@ Payload = t.TypeVar("Payload")
 Shown = t.Mapping[str, object]
 
 
+class Work(t.Protocol):
+    """What steps are carried out for: a job, or a part of it with a plan of its own.
+
+    ``done`` are the steps that were, ``error`` is what one has raised, also for ``finish``.
+    """
+
+    error: Exception | None
+
+    @property
+    def done(self) -> list[Step[t.Any]]: ...
+
+    def finish(self) -> None:
+        """Read the outcome, also after a failure; without this, replies confirm each step."""
+
+
 @dataclass
 class Job(abc.ABC, t.Generic[Snapshot]):
     """One VM that a verb works on, the plan for it, and what came of it.
@@ -68,8 +83,24 @@ class Job(abc.ABC, t.Generic[Snapshot]):
         """What a difference is headed with."""
         return self.name
 
+    @property
+    def failure(self) -> str:
+        """What the call as a whole says of a problem."""
+        return self.problem
+
     def finish(self) -> None:
         """Read the outcome, also after a failure; without this, replies confirm each step."""
+
+    def report(self) -> dict[str, object]:
+        """What the module reports of the VM."""
+        return {
+            "name": self.name,
+            "uuid": self.uuid,
+            "changed": self.changed,
+            **self.entry(),
+            "failed": bool(self.problem),
+            "msg": self.problem or self.note,
+        }
 
     @abc.abstractmethod
     def entry(self) -> Shown:
@@ -90,25 +121,26 @@ class ComparedJob(Job[Snapshot]):
 
 
 AnyJob = t.TypeVar("AnyJob", bound="Job[t.Any]")
-Do = t.Callable[[AnyJob, Payload], t.Optional[Turns]]
-Undo = t.Callable[[AnyJob, Payload], object]
+AnyWork = t.TypeVar("AnyWork", bound=Work)
+Do = t.Callable[[AnyWork, Payload], t.Optional[Turns]]
+Undo = t.Callable[[AnyWork, Payload], object]
 
 
-class Actions(t.Generic[AnyJob]):
+class Actions(t.Generic[AnyWork]):
     """How each kind of step is done and undone: by the type of its payload, or by its word if it
     has none. ``undo_failed`` as for the executor."""
 
     def __init__(self, *, undo_failed: bool = False) -> None:
         self.undo_failed = undo_failed
-        self.ways: dict[type | str, Do[AnyJob, t.Any]] = {}
-        self.ways_back: dict[type | str, Undo[AnyJob, t.Any]] = {}
+        self.ways: dict[type | str, Do[AnyWork, t.Any]] = {}
+        self.ways_back: dict[type | str, Undo[AnyWork, t.Any]] = {}
 
     def on(
         self,
         kind: type[Payload],
-        do: Do[AnyJob, Payload],
-        undo: Undo[AnyJob, Payload] | None = None,
-    ) -> Actions[AnyJob]:
+        do: Do[AnyWork, Payload],
+        undo: Undo[AnyWork, Payload] | None = None,
+    ) -> Actions[AnyWork]:
         """Add a kind of step. ``do`` yields while it waits, or is done on return; without ``undo``
         what was done stays when a later step fails."""
         self.ways[kind] = do
@@ -116,42 +148,53 @@ class Actions(t.Generic[AnyJob]):
             self.ways_back[kind] = undo
         return self
 
-    def word(self, kind: str, do: t.Callable[[AnyJob], Turns | None]) -> Actions[AnyJob]:
+    def word(self, kind: str, do: t.Callable[[AnyWork], Turns | None]) -> Actions[AnyWork]:
         """Add a kind of step that has no payload."""
-        self.ways[kind] = lambda job, _payload: do(job)
+        self.ways[kind] = lambda work, _payload: do(work)
         return self
 
-    def carry_out(self, jobs: t.Sequence[AnyJob]) -> None:
+    def carry_out(self: Actions[AnyJob], jobs: t.Sequence[AnyJob]) -> None:
         """Carry out the plans of ``jobs`` at the same time; each job has its own problem."""
-        runs = [
-            executor.Run(job.plan.steps, _Work(job, self), undo_failed=self.undo_failed)
-            for job in jobs
-        ]
+        runs = [self._run(job, job.plan.steps) for job in jobs]
         executor.carry_out(runs)
         for job, run in zip(jobs, runs):
             job.irreversible, job.error = run.irreversible, run.problem
             if run.problem is not None:
                 job.problem = error_message(run.problem)
 
+    def do(self, work: AnyWork, steps: t.Sequence[Step[t.Any]]) -> None:
+        """Carry out ``steps`` of one VM; raises the error of the one that failed."""
+        run = self._run(work, steps)
+        executor.carry_out([run])
+        if run.problem is not None:
+            raise run.problem
+
+    def _run(self, work: AnyWork, steps: t.Sequence[Step[t.Any]]) -> executor.Run[t.Any]:
+        return executor.Run(steps, _Steps(work, self), undo_failed=self.undo_failed)
+
 
 @dataclass
-class _Work(t.Generic[AnyJob]):
-    """A job for the executor."""
+class _Steps(t.Generic[AnyWork]):
+    """The steps of a work, for the executor."""
 
-    job: AnyJob
-    actions: Actions[AnyJob]
+    work: AnyWork
+    actions: Actions[AnyWork]
 
     def do(self, step: Step[t.Any]) -> Turns:
-        yield from self.actions.ways[_kind(step)](self.job, step.payload) or ()
-        self.job.done.append(step)
+        try:
+            yield from self.actions.ways[_kind(step)](self.work, step.payload) or ()
+        except Exception as error:
+            self.work.error = error
+            raise
+        self.work.done.append(step)
 
     def undo(self, step: Step[t.Any]) -> None:
         undo = self.actions.ways_back.get(_kind(step))
         if undo is not None:
-            undo(self.job, step.payload)
+            undo(self.work, step.payload)
 
     def finish(self) -> None:
-        self.job.finish()
+        self.work.finish()
 
 
 def _kind(step: Step[t.Any]) -> type | str:
@@ -198,20 +241,10 @@ def planned(
 
 
 def _result(jobs: t.Sequence[AnyJob]) -> dict[str, object]:
-    vms = [
-        {
-            "name": job.name,
-            "uuid": job.uuid,
-            "changed": job.changed,
-            **job.entry(),
-            "failed": bool(job.problem),
-            "msg": job.problem or job.note,
-        }
-        for job in jobs
-    ]
+    vms = [job.report() for job in jobs]
     diff = [json_diff(job.header, *job.shown()) for job in jobs if job.changed]
     result = {"changed": any(job.changed for job in jobs), "vms": vms, "diff": diff}
-    problems = [job.problem for job in jobs if job.problem]
+    problems = [job.failure for job in jobs if job.problem]
     return {**result, "failed": True, "msg": "; ".join(problems)} if problems else result
 
 

@@ -30,23 +30,24 @@ from ..base.metadata import Metadata, Owner
 from ..base.results import GENERATED
 from ..engine import effects_lease as lease
 from ..engine import effects_lease_holder as owners
+from ..engine import effects_verb as verb
+from ..engine.steps import Plan as Steps
 from ..engine.steps import Step
 from ..seeding.effects_waited import consumed_medium
 from . import effects_job as migration_job
-from . import effects_jobs as migration_jobs
 from . import effects_lost_source as migration_lost
 from . import plan as migration_plan
 from . import plan_steps as moving
 from . import read as migration_facts
 from . import read_keys as migration_keys
 from . import read_shared as migration_shared
-from .effects_jobs import MigrationJob, MigrationSettings
+from .effects_jobs import MigrationJob, MigrationSettings, new_job
 from .effects_move import Moving, Overtaken
 from .effects_settle import Settler, Undone
 from .plan_steps import MoveState
 from .read_endpoints import Endpoints
 from .settling import Verdict
-from .types import MigrationPlan, Source, Target
+from .types import Destination, LostSource, MigrationPlan, Source, Target
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
@@ -58,12 +59,15 @@ _ATTEMPTS = 5  # at a VM that another run keeps changing
 
 def run(
     connection: Connection,
-    jobs: t.Sequence[MigrationJob],
+    moves: t.Iterable[tuple[str, Destination, LostSource | None]],
     settings: MigrationSettings,
     *,
     check: bool,
 ) -> dict[str, object]:
-    """Move the VMs of ``jobs``; the module's result."""
+    """Make the ``moves``, of a VM to a destination, from a lost source if so; the module's result.
+
+    Each is planned in its thread, more than once, from what both ends have by then.
+    """
     if not connection.local:
         raise PlanRefused(
             f"{connection.uri} is not this machine's hypervisor; run this on the hypervisor that"
@@ -81,11 +85,17 @@ def run(
                 with contextlib.closing(mover.endpoints):
                     mover.move()
         except Exception as error:
-            job.fail(error_message(error))
+            job.problem = error_message(error)
 
-    with ThreadPoolExecutor(max_workers=settings.parallel) as pool:
-        list(pool.map(move_vm, jobs))
-    return migration_jobs.result(jobs, settings)
+    def work(jobs: t.Iterable[MigrationJob]) -> None:
+        with ThreadPoolExecutor(max_workers=settings.parallel) as pool:
+            list(pool.map(move_vm, jobs))
+
+    jobs = [
+        new_job(connection, name, settings.here, destination, lost)
+        for name, destination, lost in moves
+    ]
+    return verb.planned(jobs, work, check=False, together=False)
 
 
 class _Mover:
@@ -119,7 +129,7 @@ class _Mover:
             except Overtaken:
                 if attempt == _ATTEMPTS:
                     raise
-                self.job.steps.clear()
+                self.job.done.clear()
                 self.job.flow = "finish" if self.job.flow == "finish" else None
                 time.sleep(_POLL)
         if self.job.changed and not self.check:
@@ -163,10 +173,10 @@ class _Mover:
             target = self._with_shared(remote, source, target, check=False)
             plan = migration_plan.plan(source, target, self.settings.options)
         self.job.flow, self.job.bytes_to_copy = plan.flow, plan.bytes_to_copy
-        self.job.findings, self.job.kept = plan.findings, list(plan.kept)
+        self.job.plan, self.job.kept = Steps(refusals=tuple(plan.findings)), list(plan.kept)
         if plan.findings:
             self._require_at_rest(self._read_metadata(dom))
-            self.job.fail("; ".join(plan.findings))
+            self.job.problem = "; ".join(plan.findings)
             return
         steps = moving.begin(
             source, plan, self.endpoints.where, seed=consumed, evacuating=self.settings.evacuating
@@ -188,7 +198,7 @@ class _Mover:
         rest = moving.predicted(
             source, plan, self.endpoints.where, keep_volumes=keep, evacuating=evacuating
         )
-        self.job.steps += [step.text for step in (*steps, *rest.steps)]
+        self.job.done += [*steps, *rest.steps]
         self.job.changed = True
         self.job.bytes = self.job.seconds = self.job.downtime_ms = GENERATED
 
@@ -255,7 +265,7 @@ class _Mover:
         if destination.stored is None or destination.stored.phase != "migrating":
             if self.job.flow == "finish":
                 self._seen(None)
-            self.job.flow, self.job.msg = self.job.flow or "none", f"it is on {where}"
+            self.job.flow, self.job.note = self.job.flow or "none", f"it is on {where}"
             return
         move = destination.stored.move
         if move is None or (move.source, move.destination) != (here, where):
@@ -268,11 +278,9 @@ class _Mover:
                 f"{self.name!r} is still being moved to {where}; wait, then run this again"
             )
         self.job.flow = "finish"
-        self.job.steps.append(f"finish the move of {self.name}")
+        self.job.tell(f"finish the move of {self.name}")
         if self.check:
-            self.job.steps += [
-                step.text for step in self.settler.predict(remote, destination).steps
-            ]
+            self.job.done += self.settler.predict(remote, destination).steps
             self.job.changed = True
             return
         self.settler.complete(remote, destination, str(destination.dom.UUIDString()))
@@ -280,7 +288,7 @@ class _Mover:
     def _resolve(self, dom: VirDomain, remote: Connection) -> bool:
         """Join or undo an earlier run's move; whether that has moved the VM."""
         uuid = str(dom.UUIDString())
-        self.job.steps.append(f"finish or undo the interrupted move of {self.name}")
+        self.job.tell(f"finish or undo the interrupted move of {self.name}")
         if self.check:
             return self._predict_settling(dom, uuid)
         watched = None
@@ -311,7 +319,7 @@ class _Mover:
         if self._is_running(dom, uuid):
             return False  # unknown
         verdict, plan = self.settler.predict_settling(uuid)
-        self.job.steps += [step.text for step in plan.steps] if plan else []
+        self.job.done += plan.steps if plan else ()
         if plan is None or verdict is Verdict.UNDO:
             return False
         self.job.flow, self.job.changed = "finish", True
@@ -349,8 +357,8 @@ class _Mover:
             self.job.progress += watched.lines
             self.job.bytes = watched.processed
         self.job.changed = True
-        self.job.msg = f"it is on {self.endpoints.where}"
-        self.job.steps.append(f"finish the move of {self.name}")
+        self.job.note = f"it is on {self.endpoints.where}"
+        self.job.tell(f"finish the move of {self.name}")
 
     def _repaired(self, stored: Metadata | None) -> None:
         """Report a VM of which nothing had to be finished."""
@@ -359,9 +367,9 @@ class _Mover:
             self.job.flow, self.job.changed = "finish", True
         elif self.job.changed:
             self.job.flow = "undo"
-            self.job.msg = f"it is on {self.settings.here}"
+            self.job.note = f"it is on {self.settings.here}"
         else:
-            self.job.msg = "nothing to repair"
+            self.job.note = "nothing to repair"
 
     def _own(self, dom: VirDomain, uuid: str) -> bool:
         """Take over an unfinished move from a dead run, or wait for a live one.

@@ -26,7 +26,7 @@ from ..base.effects_connection import Connection
 from . import effects_progress as migration_progress
 from . import progress
 from . import read_sockets as migration_sockets
-from .command import downtimes
+from .plan import downtimes
 from .read import job_of
 
 if t.TYPE_CHECKING:

@@ -6,10 +6,13 @@
 
 from __future__ import annotations
 
-import json
 import typing as t
 from dataclasses import dataclass, field
 
+from ..base.effects_connection import Connection
+from ..engine import effects_verb as verb
+from ..engine.steps import Plan, Step
+from .plan_steps import MoveState
 from .types import Destination, LostSource, MigrationOptions
 
 
@@ -30,65 +33,74 @@ Figure = t.Union[int, float, str, None]  # a text in check mode
 
 
 @dataclass
-class MigrationJob:
-    """One VM and its result; ``lost``: its source, if that hypervisor is lost."""
+class MigrationJob(verb.Job[MoveState]):
+    """One VM and its result; ``lost``: its source, if that hypervisor is lost.
 
-    name: str
+    It has several plans, one after the other: ``done`` are the steps of all, in check mode those
+    that would be done. ``remark`` is what the user must know of a VM that was moved.
+    """
+
+    here: str
     destination: Destination
     lost: LostSource | None = None
-    flow: str | None = None
-    steps: list[str] = field(default_factory=list)
-    findings: list[str] = field(default_factory=list)
-    kept: list[str] = field(default_factory=list)
-    progress: list[str] = field(default_factory=list)
-    bytes_to_copy: int = 0
-    bytes: Figure = None
-    seconds: Figure = None
-    downtime_ms: Figure = None
-    changed: bool = False
-    failed: bool = False
-    msg: str | None = None
-    note: str | None = None
+    flow: str | None = field(default=None, init=False)
+    kept: list[str] = field(default_factory=list, init=False)
+    progress: list[str] = field(default_factory=list, init=False)
+    bytes_to_copy: int = field(default=0, init=False)
+    bytes: Figure = field(default=None, init=False)
+    seconds: Figure = field(default=None, init=False)
+    downtime_ms: Figure = field(default=None, init=False)
+    changed: bool = field(default=False, init=False)
+    remark: str | None = field(default=None, init=False)
 
-    def fail(self, message: str) -> None:
-        self.failed, self.msg = True, message
+    @property
+    def source(self) -> str:
+        """The hypervisor that it comes from."""
+        return self.lost.name if self.lost else self.here
 
+    @property
+    def steps(self) -> list[str]:
+        """What was done, also for a VM that stayed."""
+        return [step.text for step in self.done]
 
-def result(jobs: t.Sequence[MigrationJob], settings: MigrationSettings) -> dict[str, object]:
-    """The module's result."""
-    vms = [
-        {
-            "name": job.name,
-            "source": job.lost.name if job.lost else settings.here,
-            "destination": job.destination.name,
-            **{
-                key: getattr(job, key)
-                for key in (
-                    *("flow", "steps", "findings", "kept", "progress", "bytes_to_copy"),
-                    *("bytes", "seconds", "downtime_ms", "changed", "failed", "msg", "note"),
-                )
-            },
+    @property
+    def failure(self) -> str:
+        return f"{self.name}: {self.problem}"
+
+    def tell(self, text: str) -> None:
+        """Record what is done, or was done by another run, without a step of this one."""
+        self.done.append(Step("told", text, lambda seen: seen))
+
+    def report(self) -> dict[str, object]:
+        report = super().report()
+        del report["uuid"]  # unknown of one that is nowhere
+        return report
+
+    def entry(self) -> verb.Shown:
+        keys = (
+            *("source", "flow", "steps", "kept", "progress", "bytes_to_copy"),
+            *("bytes", "seconds", "downtime_ms"),
+        )
+        return {
+            "destination": self.destination.name,
+            "findings": list(self.plan.refusals),
+            "note": self.remark,
+            **{key: getattr(self, key) for key in keys},
         }
-        for job in jobs
-    ]
-    answer: dict[str, object] = {
-        "changed": any(job.changed for job in jobs),
-        "vms": vms,
-        "diff": [_diff(job, settings) for job in jobs if job.changed],
-    }
-    if any(job.failed for job in jobs):
-        answer["failed"] = True
-        answer["msg"] = "; ".join(f"{job.name}: {job.msg}" for job in jobs if job.failed)
-    return answer
+
+    def shown(self) -> tuple[verb.Shown, verb.Shown]:
+        return (
+            {"hypervisor": self.source, "steps": []},
+            {"hypervisor": self.destination.name, "steps": self.steps},
+        )
 
 
-def _diff(job: MigrationJob, settings: MigrationSettings) -> dict[str, str]:
-    def text(where: str, steps: t.Sequence[str]) -> str:
-        return json.dumps({"hypervisor": where, "steps": list(steps)}, indent=1) + "\n"
-
-    return {
-        "before_header": job.name,
-        "after_header": job.name,
-        "before": text(job.lost.name if job.lost else settings.here, []),
-        "after": text(job.destination.name, job.steps),
-    }
+def new_job(
+    connection: Connection,
+    name: str,
+    here: str,
+    destination: Destination,
+    lost: LostSource | None = None,
+) -> MigrationJob:
+    """A VM of which nothing has been read yet."""
+    return MigrationJob(connection, name, None, MoveState(None), Plan(), here, destination, lost)

@@ -162,7 +162,7 @@ class _Settler:
                 f"{self.here} no longer has {self.name!r} or a claim of its move from"
                 f" {self.lost.name}: another run may have finished or undone it"
             )
-        self.job.flow, self.job.msg = "none", f"it is on {self.here}"
+        self.job.flow, self.job.note = "none", f"it is on {self.here}"
 
     def _gone(self, current: _Found, *, clear: bool) -> None:
         """The VM was lost with its hypervisor: remove empty volumes, keep those with content."""
@@ -171,7 +171,7 @@ class _Settler:
         ]
         if clear:
             self.job.changed = True
-            self.job.steps.append(f"remove the claim of {self.name} and its empty volumes")
+            self.job.tell(f"remove the claim of {self.name} and its empty volumes")
             if not self.check and current.claimed is not None:
                 stay = migration_volumes.drop(
                     self.connection, self.name, current.claimed, volumes=True
@@ -187,9 +187,9 @@ class _Settler:
         name, move = self.name, before.move
         self.job.flow, self.job.changed = "finish", self.check
         if what == lost_plan.DEFINE:
-            self.job.steps.append(f"make the transient domain {name} persistent")
-        self.job.steps.append(f"finish the move of {name}")
-        self.job.note = self._note(before)
+            self.job.tell(f"make the transient domain {name} persistent")
+        self.job.tell(f"finish the move of {name}")
+        self.job.remark = self._note(before)
         if self.check:
             return
         if self._never_ran(before):

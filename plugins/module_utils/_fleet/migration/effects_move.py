@@ -19,16 +19,14 @@ from ..._libvirt import DOMAIN_START_PAUSED
 from ..base import effects_lookup as lookup
 from ..base.effects_connection import Connection
 from ..base.effects_lookup import read_metadata
-from ..base.json_values import require_type
 from ..base.metadata import Move, Owner
-from ..engine import effects_executor as executor
 from ..engine import effects_lease_holder as owners
-from ..engine.effects_executor import Turns
+from ..engine import effects_verb as verb
 from ..engine.steps import Step
 from ..seeding import effects_medium as seed_medium
-from . import command as migration_command
 from . import effects_job as migration_job
 from . import effects_volumes as migration_volumes
+from . import plan as migration_plan
 from . import plan_steps as moving
 from .effects_jobs import MigrationSettings
 from .effects_settle import Settler
@@ -61,7 +59,7 @@ class Moving:
     watch: t.Callable[[float], migration_job.Watched]
     marked: bool = False
     finished: bool = False
-    error: str = ""
+    error: Exception | None = None
     watched: migration_job.Watched | None = None
 
     @property
@@ -82,36 +80,31 @@ class Moving:
 
     def carry_out(self, steps: t.Sequence[Step[MoveState]]) -> None:
         """Move it. Raises the error of a step that failed, Undone if it is still on the source."""
-        run = executor.Run(steps, self)
-        executor.carry_out([run])
-        if run.problem is not None and not self.finished:
-            raise run.problem
-
-    def do(self, step: Step[MoveState]) -> Turns:
-        yield from ()
         try:
-            _DO[step.kind](self, step)
-        except Exception as failure:
-            self.error = error_message(failure)
-            raise
-        self.settler.job.steps.append(step.text)
+            ACTIONS.do(self, steps)
+        except Exception:
+            if not self.finished:
+                raise
 
-    def undo(self, step: Step[MoveState]) -> None:
-        """Do nothing: which endpoint has the VM decides whether to finish or to undo the move."""
+    @property
+    def done(self) -> list[Step[MoveState]]:
+        return self.settler.job.done
 
     def finish(self) -> None:
         """Finish or undo the move, if anything but the seed medium was changed."""
         if self.marked:
-            self.settler.settle(self.source.uuid, self.error, self.watched)
+            told = self.watched.error or "" if self.watched is not None else ""
+            error = told if self.error is None else error_message(self.error)
+            self.settler.settle(self.source.uuid, error, self.watched)
             self.finished = True
 
 
-def _remove_seed(moves: Moving, _step: Step[MoveState]) -> None:
+def _remove_seed(moves: Moving) -> None:
     if seed_medium.remove(moves.connection, moves.dom):
         moves.source = moves.read()
 
 
-def _mark(moves: Moving, _step: Step[MoveState]) -> None:
+def _mark(moves: Moving) -> None:
     source = moves.source
     with owners.host_lock():
         if read_metadata(moves.connection, moves.dom) != source.metadata or source.metadata is None:
@@ -122,46 +115,41 @@ def _mark(moves: Moving, _step: Step[MoveState]) -> None:
     moves.marked = True
 
 
-def _no_autostart(moves: Moving, _step: Step[MoveState]) -> None:
+def _no_autostart(moves: Moving) -> None:
     moves.connection.call("switch autostart off", moves.dom.setAutostart, 0)
 
 
-def _claim(moves: Moving, _step: Step[MoveState]) -> None:
+def _claim(moves: Moving) -> None:
     volumes = moves.plan.volumes
     migration_volumes.define_claim(moves.remote, moves.source, volumes, moves.owner, moves.move)
 
 
-def _volume(moves: Moving, step: Step[MoveState]) -> None:
-    volume = require_type(step.payload, NewVolume)
+def _volume(moves: Moving, volume: NewVolume) -> None:
     migration_volumes.make(moves.remote, moves.source, [volume])
 
 
-def _start(moves: Moving, _step: Step[MoveState]) -> None:
+def _start(moves: Moving) -> None:
     start = moves.dom.createWithFlags
     what = f"start {moves.source.name} paused"
     moves.connection.call(what, start, DOMAIN_START_PAUSED, seconds=_START_SECONDS)
 
 
-def _move(moves: Moving, _step: Step[MoveState]) -> None:
+def _move(moves: Moving) -> None:
     source, plan, options = moves.source, moves.plan, moves.settings.options
-    argv = migration_command.command(source, moves.target, plan, options, moves.connection.uri)
+    argv = migration_plan.command(source, moves.target, plan, options, moves.connection.uri)
     migration_job.start(source.uuid, argv)
-    moves.watched = moves.watch(migration_command.seconds(plan, source.memory_mib, options))
-    moves.error = moves.watched.error or ""
+    moves.watched = moves.watch(migration_plan.seconds(plan, source.memory_mib, options))
 
 
-def _nothing(_moves: Moving, _step: Step[MoveState]) -> None:
-    """Do nothing: it stays as it is."""
-
-
-# How each kind of step is done
-_DO: dict[str, t.Callable[[Moving, Step[MoveState]], None]] = {
-    "seed_medium": _remove_seed,
-    "mark": _mark,
-    "no_autostart": _no_autostart,
-    "claim": _claim,
-    "volume": _volume,
-    "leave": _nothing,
-    "start": _start,
-    "move": _move,
-}
+# None is undone by itself: which endpoint has the VM decides whether the move is finished or undone
+ACTIONS = (
+    verb.Actions[Moving]()
+    .word("seed_medium", _remove_seed)
+    .word("mark", _mark)
+    .word("no_autostart", _no_autostart)
+    .word("claim", _claim)
+    .on(NewVolume, _volume)
+    .word("leave", lambda _moves: None)
+    .word("start", _start)
+    .word("move", _move)
+)

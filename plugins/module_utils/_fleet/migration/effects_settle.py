@@ -5,14 +5,18 @@
 """After a move, however it ended: reading which endpoint has the VM, and cleaning up.
 
 ``_fleet/migration/settling.py`` decides what to do in which case; this file reads and does it.
+The steps that remain are planned by ``plan_steps``, and done on the endpoint that has the VM.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import os
 import posixpath
 import time
 import typing as t
+from dataclasses import dataclass
 
 from ..._errors import FleetVirtError, PlanRefused
 from ..._libvirt import (
@@ -24,22 +28,33 @@ from ..._libvirt import (
     DOMAIN_SHUTOFF,
     DOMAIN_XML_INACTIVE,
 )
+from ..base import effects_definitions as domains
+from ..base import effects_lookup as lookup
 from ..base import metadata
 from ..base.effects_connection import Connection
 from ..base.effects_lookup import find_domain, read_metadata
 from ..base.metadata import Metadata, OwnVolume
 from ..base.names import CLAIM
+from ..engine import effects_verb as verb
+from ..engine.steps import Step
 from ..hosts import domain_info
+from ..storage import effects_own_files as owned
 from ..storage import effects_storage as storage
+from ..storage import read_file_users as ownership
+from ..storage.read_file_users import References
 from . import effects_job as migration_job
+from . import effects_volumes as migration_volumes
 from . import plan_steps as moving
+from . import read_endpoints as migration_endpoints
 from . import settling
-from .effects_ending import End
 from .effects_jobs import MigrationJob
-from .plan_steps import Settled
+from .plan_steps import MoveState, Settled
 from .read import job_of
 from .read_endpoints import DestinationView, Endpoints, SourceView
 from .settling import Arrival, DestinationState, SourceState, Verdict
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
 
 _ARRIVALS = {
     DOMAIN_RUNNING: Arrival.RUNNING,
@@ -147,7 +162,7 @@ class Settler:
             left = "; ".join(self.job.kept[before:])
             cleaned = f"; not removed: {left}" if left else f", and {where} was cleaned up"
             state = "remains shut off" if off else "keeps running"
-            if self.job.note is not None:
+            if self.job.remark is not None:
                 state = "ran before and is shut off now"
             raise Undone(
                 f"{error}; {name!r} {state} on {source_host}{cleaned}. Fix the cause and run it"
@@ -186,7 +201,7 @@ class Settler:
 
     def _note_off(self, host: str) -> None:
         """Note that the VM was shut off with its hypervisor and is left so."""
-        self.job.note = went_off(host)
+        self.job.remark = went_off(host)
 
     def complete(
         self,
@@ -327,3 +342,102 @@ def pools_of(connection: Connection, volumes: t.Sequence[OwnVolume]) -> dict[str
                 }
             )
     return pools
+
+
+# --- the steps that remain once it is known which endpoint has the VM ---
+
+
+@dataclass
+class End:
+    """The endpoint that has the VM, ``dom`` on ``connection``, where the remaining steps are done.
+
+    ``stored`` is its metadata: those to write on the destination, the present ones on the source.
+    ``source`` is the definition that the source still has.
+    """
+
+    endpoints: Endpoints
+    job: MigrationJob
+    connection: Connection
+    dom: VirDomain
+    stored: Metadata | None
+    remote: Connection
+    uuid: str
+    source: SourceView | None = None
+    references: References | None = None
+    error: Exception | None = None
+
+    def carry_out(self, plan: Settled) -> None:
+        """Do all steps; raises the error of the one that failed."""
+        ACTIONS.do(self, plan.steps)
+
+    @property
+    def done(self) -> list[Step[MoveState]]:
+        return self.job.done
+
+    def finish(self) -> None:
+        """Do nothing: the marks are removed last, so the next run finds whatever is left."""
+
+
+def _forget(end: End) -> None:
+    if end.source is not None:
+        domains.undefine(
+            end.endpoints.connection, end.source.dom, keep_nvram=True, missing_ok=False
+        )
+
+
+def _clear(end: End) -> None:
+    stay = migration_volumes.drop_claim(end.remote, end.endpoints.name, end.uuid, volumes=True)
+    end.job.kept += [f"{left.path} on {end.endpoints.where}: {left.reason}" for left in stay]
+    migration_job.clear(end.uuid)
+
+
+def _release(end: End) -> None:
+    migration_job.clear(end.uuid)
+    migration_volumes.drop_claim(end.remote, end.endpoints.name, end.uuid, volumes=False)
+
+
+def _stop(end: End) -> None:
+    end.endpoints.stop(end.connection, end.dom)
+
+
+def _resume(end: End) -> None:
+    end.connection.call(f"resume {end.endpoints.name}", end.dom.resume)
+
+
+def _old(end: End, own: OwnVolume) -> None:
+    """Remove a volume on the source: the VM ran on it, so it is its own. Shared ones stay."""
+    if not os.path.lexists(own.path):
+        return
+    connection = end.endpoints.connection
+    if end.references is None:
+        end.references = ownership.read(connection)
+    stays = owned.remove(connection, own, end.uuid, end.references, proven=True)
+    end.job.kept += [] if stays is None else [str(stays)]
+
+
+def _autostart(end: End) -> None:
+    end.connection.call("switch autostart on", end.dom.setAutostart, 1)
+
+
+def _unmark(end: End) -> None:
+    if end.stored is None:
+        return
+    if end.connection is end.remote:
+        migration_endpoints.write_everywhere(end.connection, end.dom, end.stored)
+        return
+    left = metadata.arriving(end.stored, end.endpoints.source)
+    plain = dataclasses.replace(end.stored, phase=None, owner=None, move=None, evacuated_from=left)
+    lookup.write_metadata(end.connection, end.dom, plain, lookup.AFFECT_CONFIG)
+
+
+ACTIONS = (
+    verb.Actions[End]()
+    .word("forget", _forget)
+    .word("clear", _clear)
+    .word("release", _release)
+    .word("stop", _stop)
+    .word("resume", _resume)
+    .on(OwnVolume, _old)
+    .word("autostart", _autostart)
+    .word("unmark", _unmark)
+)

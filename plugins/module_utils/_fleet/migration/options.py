@@ -2,11 +2,17 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The options of ``virt_migrate``, for the module and its action plugin."""
+"""The options of ``virt_migrate``, for the module and its action plugin, and reading them:
+everything that is wrong is reported."""
 
 from __future__ import annotations
 
+import re
 import typing as t
+
+from ..._errors import Problem, SpecError
+from ..base.json_values import as_number
+from .types import Destination, LostSource, MigrationOptions
 
 if t.TYPE_CHECKING:
     from ..base.arguments import Spec
@@ -73,3 +79,129 @@ INTERNAL: Spec = {
     "_shares": {"type": "dict"},
     "_marked": {"type": "str"},
 }
+
+# A host name or an address: nothing that could be another part of a URI
+_ADDRESS = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
+_POSITIVE = ("parallel", "bandwidth", "max_downtime", "parallel_connections", "seconds_per_gib")
+
+
+class DestinationOption(t.TypedDict):
+    """The suboptions of ``vms[].destination`` that are always there."""
+
+    name: str
+
+
+class DestinationOptions(DestinationOption, total=False):
+    """Where a VM should go, as given by the playbook."""
+
+    address: str | None
+    bridges: list[str] | None
+    marked: bool | None
+    expired: list[str] | None
+    missing_certificates: list[str] | None
+    needed: dict[str, object] | None
+    coming: list[str] | None
+
+
+class LostOptions(t.TypedDict):
+    """The lost hypervisor that a VM came from."""
+
+    name: str
+    addresses: list[str]
+
+
+class MoveOption(t.TypedDict):
+    """The suboptions of ``vms`` that are always there."""
+
+    name: str
+    destination: DestinationOptions
+
+
+class MoveOptions(MoveOption, total=False):
+    """A VM to move; Ansible has checked the types."""
+
+    lost_source: LostOptions | None
+
+
+def options(given: t.Mapping[str, t.Any]) -> MigrationOptions:
+    """How to move; raises SpecError with every invalid number."""
+    problems = [
+        Problem(name, f"{given[name]} is not above 0")
+        for name in _POSITIVE
+        if given.get(name) is not None and given[name] <= 0
+    ]
+    if given["tunnelled"] and given.get("parallel_connections") is not None:
+        text = "a tunnel is one connection; leave this out, or tunnelled"
+        problems.append(Problem("parallel_connections", text))
+    if problems:
+        raise SpecError(problems)
+    return MigrationOptions(
+        keep_volumes=given["keep_volumes"],
+        bandwidth=given["bandwidth"],
+        max_downtime=given["max_downtime"],
+        auto_converge=given["auto_converge"],
+        tunnelled=given["tunnelled"],
+        parallel_connections=given["parallel_connections"],
+        seconds_per_gib=given["seconds_per_gib"],
+        on_timeout=given["on_timeout"],
+    )
+
+
+def moves(
+    vms: t.Sequence[MoveOptions], here: str, *, repair: bool = False
+) -> list[tuple[str, Destination, LostSource | None]]:
+    """The VMs with their destinations, and with the hypervisor that each came from if that is lost;
+    raises SpecError with everything that is wrong."""
+    requested: list[tuple[str, Destination, LostSource | None]] = []
+    problems = []
+    seen: set[str] = set()
+    for index, vm in enumerate(vms):
+        name, to = str(vm["name"]), vm["destination"]
+        address = str(to.get("address") or to["name"])
+        where = f"vms[{index}]"
+        if not name:
+            problems.append(Problem(f"{where}.name", "it is empty; name the VM"))
+        elif name in seen:
+            problems.append(Problem(f"{where}.name", f"{name!r} is given twice; move it once"))
+        seen.add(name)
+        lost = vm.get("lost_source")
+        if lost is not None:
+            problems += _lost(f"{where}.lost_source", name, to["name"], lost, here, repair=repair)
+        elif to["name"] == here:
+            text = f"{name!r} is to go from {here} to {here}; name another hypervisor"
+            problems.append(Problem(f"{where}.destination", text))
+        if not _ADDRESS.fullmatch(address):
+            text = f"{address!r} is no host name or address; give one that the certificate names"
+            problems.append(Problem(f"{where}.destination.address", text))
+        bridges = to.get("bridges")
+        known = None if bridges is None else tuple(str(bridge) for bridge in bridges)
+        destination = Destination(
+            str(to["name"]),
+            address,
+            known,
+            marked=bool(to.get("marked")),
+            expired=tuple(str(text) for text in to.get("expired") or ()),
+            missing_certificates=tuple(str(text) for text in to.get("missing_certificates") or ()),
+            needed={key: as_number(size) or 0 for key, size in (to.get("needed") or {}).items()},
+            incoming=tuple(str(path) for path in to.get("coming") or ()),
+        )
+        gone = None if lost is None else LostSource(lost["name"], tuple(lost["addresses"]))
+        requested.append((name, destination, gone))
+    if problems:
+        raise SpecError(problems)
+    return requested
+
+
+def _lost(
+    path: str, name: str, to: str, lost: LostOptions, here: str, *, repair: bool
+) -> list[Problem]:
+    """What is wrong with the options of a lost hypervisor."""
+    problems = []
+    if not repair:
+        problems.append(Problem(path, "only with state: repaired; no VM moves from a lost one"))
+    if to != here:
+        text = f"{name!r} was to go to {to}, and this is {here}; run it there"
+        problems.append(Problem(path, text))
+    if lost["name"] == here:
+        problems.append(Problem(f"{path}.name", f"{here} runs this; leave lost_source out"))
+    return problems

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from ..base import metadata as read_metadata
 from ..base.metadata import BEGUN, MADE, Metadata, Move, OwnVolume
-from ..engine.steps import Effect, Step
+from ..engine.steps import Effect, Step, step_for
 from . import settling
 from .settling import Act, Arrival, DestinationState, SourceState
 from .types import MigrationPlan, NewVolume, Source
@@ -96,7 +96,7 @@ def begin(
         base = f" over {volume.backing[0]}" if volume.backing else ""
         word = "recreate" if volume.again else "create"
         text = f"{word} {volume.path} on {where}{base}"
-        steps.append(Step("volume", text, _made(volume), _half_made(volume), payload=volume))
+        steps.append(step_for(volume, text, _made(volume), _half_made(volume)))
     for path in plan.shared:
         steps.append(Step("leave", f"leave {path} in place on shared storage", _same))
     if not source.active:
@@ -155,9 +155,8 @@ def finish(vm: Arrived, *, keep_volumes: bool = False) -> Settled:
     if not keep_volumes and remove:
         for volume in own:  # a detached disk may be worth keeping
             if volume.role == "seed" or volume.path in vm.attached:
-                steps.append(
-                    _final("old", f"remove {volume.path} here", _gone(volume), payload=volume)
-                )
+                text = f"remove {volume.path} here"
+                steps.append(step_for(volume, text, _gone(volume), irreversible=True))
     elif not keep_volumes:
         stay = tuple(
             f"{volume.path}: {name!r} does not run on {vm.where}, so what it had here stays; remove"
@@ -245,10 +244,8 @@ def states(seen: MoveState) -> tuple[SourceState, DestinationState]:
     return source, DestinationState.ARRIVED if arrived else DestinationState.FOREIGN
 
 
-def _final(
-    kind: str, text: str, effect: Effect[MoveState], payload: OwnVolume | None = None
-) -> Step[MoveState]:
-    return Step(kind, text, effect, payload=payload, irreversible=True)
+def _final(kind: str, text: str, effect: Effect[MoveState]) -> Step[MoveState]:
+    return Step(kind, text, effect, irreversible=True)
 
 
 def _same(seen: MoveState) -> MoveState:

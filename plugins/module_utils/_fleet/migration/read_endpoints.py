@@ -19,7 +19,7 @@ from ..base import effects_lookup as lookup
 from ..base.effects_connection import Connection, connect
 from ..base.effects_lookup import find_domain, read_metadata
 from ..base.metadata import Metadata
-from . import command as migration_command
+from . import plan as migration_plan
 from . import read_keys as migration_keys
 from .types import RENEW, Destination
 
@@ -77,7 +77,7 @@ class Endpoints:
         self.source = here
         self.where = destination.name
         self.address = destination.address
-        self.uri = migration_command.destination_uri(self.address)
+        self.uri = migration_plan.destination_uri(self.address)
         self._opened = contextlib.ExitStack()
 
     def close(self) -> None:
