@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import effects_verb as verb
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.steps import (
@@ -112,3 +113,12 @@ def test_job_with_a_failed_step_is_undone_without_others() -> None:
     assert [vm["msg"] for vm in result["vms"]] == ["it is broken", None]
     assert [vm["changed"] for vm in result["vms"]] == [False, True]
     assert (result["failed"], result["msg"]) == (True, "it is broken")
+
+
+def test_steps_of_a_part_raise_what_failed_and_undo_what_was_done() -> None:
+    job = _job("web1", "one")
+    _ACTIONS.do(job, [_step("two")])
+    with pytest.raises(PlanRefused, match="it is broken"):
+        _ACTIONS.do(job, [_step("three"), _step("broken")])
+    assert job.did == ["two"]
+    assert isinstance(job.error, PlanRefused)
