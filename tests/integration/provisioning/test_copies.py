@@ -280,6 +280,10 @@ def test_a_copy_goes_to_another_hypervisor_whole_or_linked(copies: Fleet) -> Non
     off = {"vm_start": "false"}
     fleet.provision(**_VM, **off, vm_name="web1", vm_host="hv1").succeeded()
     before = [fleet.files(host, BASE) for host in ("hv1", "hv2")]
+    refused = _clone(fleet, "web2", **off, vm_memory="900GiB")
+    assert refused.returncode == 2, str(refused)
+    assert "web2 fits nowhere" in refused.stdout, str(refused)
+    assert [fleet.files(host, BASE) for host in ("hv1", "hv2")] == before  # nothing was copied
     with tls.trusting(fleet.lab, ["hv1", "hv2"]):
         _clone(fleet, "web2", **off, vm_host="hv2", virt_clone_mode="full").succeeded()
         assert [fleet.files(host, BASE) for host in ("hv1", "hv2")] == before
