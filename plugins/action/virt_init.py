@@ -16,7 +16,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.names import playbook_command
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.options import to_boolean
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Defaults
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import Defaults
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import MADE, Made

@@ -310,28 +310,6 @@ options:
           - In an existing VM, a change takes effect at the next start.
         type: str
         choices: [native, threads, io_uring]
-      discard:
-        description:
-          - Whether blocks that the guest discards are returned to the pool.
-          - In an existing VM, a change takes effect at the next start.
-        type: str
-        choices: [unmap, ignore]
-        default: unmap
-      detect_zeroes:
-        description:
-          - Whether QEMU detects zeroes in the guest's writes. V(on) stores them without allocating
-            space where the format can; V(unmap) also releases the space, which needs
-            O(disks[].discard) V(unmap).
-          - In an existing VM, a change takes effect at the next start.
-        type: str
-        choices: ["off", "on", unmap]
-      iothread:
-        description:
-          - Number of the QEMU I/O thread that serves the disk, separate from the vCPU threads.
-            Disks with the same number share a thread. The VM has as many threads as the highest
-            number. Only for O(disks[].bus) V(virtio). From 1 to 64.
-          - In an existing VM, a change takes effect at the next start.
-        type: int
       pool:
         description:
           - Pool to create the volume in; defaults to the variable C(virt_pool).
@@ -360,11 +338,6 @@ options:
           - In an existing VM, a change takes effect at the next start.
         type: bool
         default: false
-      serial:
-        description:
-          - Serial number that the guest sees, at most 20 letters, digits or C(_.+-).
-          - In an existing VM, a change takes effect at the next start.
-        type: str
       volume:
         description:
           - Existing volume of O(disks[].pool), attached as it is. Like a block device
@@ -427,6 +400,33 @@ options:
             have snapshots.
           - Cannot be changed in an existing VM (encryption is decided when a disk is created; add
             another disk).
+        type: str
+      discard:
+        description:
+          - Whether blocks that the guest discards are returned to the pool.
+          - In an existing VM, a change takes effect at the next start.
+        type: str
+        choices: [unmap, ignore]
+        default: unmap
+      detect_zeroes:
+        description:
+          - Whether QEMU detects zeroes in the guest's writes. V(on) stores them without allocating
+            space where the format can; V(unmap) also releases the space, which needs
+            O(disks[].discard) V(unmap).
+          - In an existing VM, a change takes effect at the next start.
+        type: str
+        choices: ["off", "on", unmap]
+      iothread:
+        description:
+          - Number of the QEMU I/O thread that serves the disk, separate from the vCPU threads.
+            Disks with the same number share a thread. The VM has as many threads as the highest
+            number. Only for O(disks[].bus) V(virtio). From 1 to 64.
+          - In an existing VM, a change takes effect at the next start.
+        type: int
+      serial:
+        description:
+          - Serial number that the guest sees, at most 20 letters, digits or C(_.+-).
+          - In an existing VM, a change takes effect at the next start.
         type: str
       wwn:
         description:
@@ -525,6 +525,19 @@ options:
           - Cannot be changed in an existing VM (a guest knows its NIC by its MAC address; add
             another NIC, and remove this one).
         type: str
+      type:
+        description:
+          - Type of O(nics[].source); defaults to V(bridge). V(direct) is an existing interface of
+            the hypervisor (macvtap); a VM with such a NIC cannot be moved.
+          - In an existing VM, a change takes effect at the next start.
+        type: str
+        choices: [bridge, network, direct]
+      source:
+        description:
+          - Name of the bridge or network, an alternative to O(nics[].bridge) or O(nics[].network),
+            or of the interface for O(nics[].type) V(direct).
+          - In an existing VM, a change takes effect at once where libvirt supports that.
+        type: str
       vlan:
         description:
           - VLAN tag. Refused where libvirt cannot set VLAN tags, such as on a Linux bridge without
@@ -554,19 +567,6 @@ options:
           - In an existing VM, a change takes effect at once where libvirt supports that.
         type: bool
         default: true
-      type:
-        description:
-          - Type of O(nics[].source); defaults to V(bridge). V(direct) is an existing interface of
-            the hypervisor (macvtap); a VM with such a NIC cannot be moved.
-          - In an existing VM, a change takes effect at the next start.
-        type: str
-        choices: [bridge, network, direct]
-      source:
-        description:
-          - Name of the bridge or network, an alternative to O(nics[].bridge) or O(nics[].network),
-            or of the interface for O(nics[].type) V(direct).
-          - In an existing VM, a change takes effect at once where libvirt supports that.
-        type: str
       mode:
         description:
           - How VMs on the same interface of O(nics[].type) V(direct) reach each other. V(vepa), the
@@ -697,6 +697,11 @@ options:
           - In an existing VM, a change takes effect at the next start.
         type: str
         default: "127.0.0.1"
+      password:
+        description:
+          - Password of the console; none if omitted. VNC takes at most 8 characters.
+          - In an existing VM, a change takes effect at once where libvirt supports that.
+        type: str
       port:
         description:
           - Port that the console listens on. Defaults to the first free one; a fixed port may be in
@@ -707,11 +712,6 @@ options:
         description:
           - Keyboard layout of the viewer, such as V(de); needed for old viewers only.
           - In an existing VM, a change takes effect at the next start.
-        type: str
-      password:
-        description:
-          - Password of the console; none if omitted. VNC takes at most 8 characters.
-          - In an existing VM, a change takes effect at once where libvirt supports that.
         type: str
   groups:
     description:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.settings import Group, Setting
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import many
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import many
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.settings import VM
 from ansible_collections.fleet.virt.tests import setting_classes
 from ansible_collections.fleet.virt.tests.contract import _tools

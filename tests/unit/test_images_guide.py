@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Defaults, many
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import Defaults, many
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "docsite" / "rst" / "images.rst"
 

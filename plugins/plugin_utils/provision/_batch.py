@@ -30,11 +30,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.option
     ARGUMENTS,
     OPTIONS,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import (
-    Defaults,
-    Domain,
-    many,
-)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Domain
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import Defaults, many
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._fleet_variables import (
     Variables,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import many
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import many
 from ansible_collections.fleet.virt.tests.integration.support import blank
 from ansible_collections.fleet.virt.tests.lab import images
 

@@ -13,7 +13,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefu
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption import (
     decide as adopt_decision,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Defaults
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import Defaults
 
 
 def _vm(name: str, mac: str = "52:54:00:00:00:01", uuid: str = "", **more: t.Any) -> t.Any:

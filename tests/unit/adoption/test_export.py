@@ -18,7 +18,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption import 
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.metadata import Metadata
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec import difference, settings
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import from_options
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import from_options
 from ansible_collections.fleet.virt.tests.unit.spec import test_round_trip as round_trip
 
 _HOST = described.Host("x86_64", "kvm")

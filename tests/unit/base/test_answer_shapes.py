@@ -71,7 +71,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import (
     facts as snapshot_facts,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Defaults
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import Defaults
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import (
     decide as state_decision,
 )

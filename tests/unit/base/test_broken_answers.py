@@ -22,7 +22,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import
     decide as snapshots,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots.facts import SnapshotLook
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Defaults
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import Defaults
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import decide as state
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.facts import StateLook
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.plan import StateRequest

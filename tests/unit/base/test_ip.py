@@ -30,7 +30,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.images import (
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys import decide as keys
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed import specification as seed
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec import devices
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec import options_devices
 
 MAC = "52:54:00:12:34:56"
 # What is said, and what of it may be a guest's
@@ -163,7 +163,7 @@ def _bridge(**options: t.Any) -> list[Problem]:
 
 def _console(listen: str) -> list[Problem]:
     problems: list[Problem] = []
-    devices.console_from({"type": "vnc", "listen": listen}, "console", problems)
+    options_devices.console_from({"type": "vnc", "listen": listen}, "console", problems)
     return problems
 
 

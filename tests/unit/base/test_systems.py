@@ -13,10 +13,8 @@ from ansible_collections.fleet.virt.plugins.module_utils import _lxml
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import systems
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec import domain_xml
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.devices_xml import VolumeRef
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import (
-    Domain,
-    from_options,
-)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Domain
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import from_options
 from ansible_collections.fleet.virt.tests.unit._xml import assert_valid
 
 _CD: dict[str, t.Any] = {"name": "cd", "device": "cdrom"}

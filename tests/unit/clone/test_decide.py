@@ -11,7 +11,7 @@ import typing as t
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.clone import decide as clone
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import (
     Defaults,
     from_options,
 )

@@ -31,7 +31,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import pla
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename import effects as rename
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import effects as snapshot
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import facts as snapshots
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Defaults, many
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import Defaults, many
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import effects as state
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.plan import StateRequest
 from ansible_collections.fleet.virt.tests.contract import _tools

@@ -9,10 +9,8 @@ import dataclasses
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import demand
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import (
-    Domain,
-    from_options,
-)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Domain
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import from_options
 
 _MIB = 1024 * 1024
 _IMAGE = demand.ImageFacts("small.img", "ab" * 32, "raw", 64 * _MIB)

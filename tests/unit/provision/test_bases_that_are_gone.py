@@ -25,7 +25,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.effect
     ProvisionJob,
     require_bases,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Defaults, many
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import Defaults, many
 
 _THERE, _GONE = f"{'a' * 64}-there.qcow2", f"{'b' * 64}-gone.qcow2"
 

@@ -28,7 +28,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.effects_batch import (
     BatchSettings,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Defaults, many
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import Defaults, many
 from ansible_collections.fleet.virt.tests.unit._crash import Machine, Machines, plain
 
 _RUN = "11111111-1111-4111-8111-111111111111"

@@ -25,11 +25,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.effects_batch import (
     BatchSettings,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import (
-    Defaults,
-    Domain,
-    many,
-)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Domain
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import Defaults, many
 from ansible_collections.fleet.virt.tests.unit._crash import Machine, Machines
 
 _VM: dict[str, object] = {

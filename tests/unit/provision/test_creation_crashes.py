@@ -46,11 +46,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.plan_c
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed import (
     effects_nocloud as seed_nocloud,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import (
-    Defaults,
-    Domain,
-    many,
-)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Domain
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import Defaults, many
 from ansible_collections.fleet.virt.tests.unit._crash import Machine, Machines, living, plain
 
 _IMAGE = b"a small system" * 100

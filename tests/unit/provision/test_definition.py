@@ -16,7 +16,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption import 
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.metadata import Metadata
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import definition
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec import difference
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import from_options
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import from_options
 from ansible_collections.fleet.virt.tests.unit._xml import assert_valid, assert_xml_equal
 
 _DOMAIN = (

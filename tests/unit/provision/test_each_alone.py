@@ -43,7 +43,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.plan impor
     Mark,
     PurgeOptions,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import many
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import many
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import effects as state
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.plan import StateRequest
 

@@ -16,10 +16,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.defini
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.plan import ChangeFacts
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec import domain_xml, request
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import (
-    Domain,
-    from_options,
-)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Domain
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import from_options
 
 _BASE: dict[str, t.Any] = {"name": "web1", "disk_profile": "none", "nic_profile": "none"}
 _CELLS = [{"cpus": "0", "memory": 64}, {"cpus": "1", "memory": 64}]

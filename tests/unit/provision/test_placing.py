@@ -17,9 +17,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.types 
     Placement,
     Policy,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Domain
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import (
     Defaults,
-    Domain,
     from_options,
     many,
 )

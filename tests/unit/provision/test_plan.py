@@ -27,10 +27,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.defini
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.pending import pending
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.plan import ChangeFacts
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec import domain_xml, request
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import (
-    Domain,
-    from_options,
-)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Domain
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import from_options
 from lxml import etree
 
 _MIB = 1024 * 1024

@@ -32,7 +32,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.plan_c
     plan,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec import request
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import many
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import many
 
 _DEAD = Owner("boot", 4711, 1, "dead")
 _KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"

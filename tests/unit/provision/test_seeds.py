@@ -16,7 +16,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed import (
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed.settings import SEED
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed.types import HIDDEN
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec import domain
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec import options
 from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _seeds
 
 KEY = (
@@ -105,16 +105,16 @@ def test_what_is_not_yaml_is_told_with_its_place(text: str, words: str) -> None:
 
 def test_user_data_that_is_not_yaml_is_one_problem_of_the_vm() -> None:
     vm = {"name": "a", "image": "x", "seed": {"ssh_public_keys": [KEY], "user_data": "a: [1"}}
-    _domains, problems = domain.many([vm], defaults=domain.Defaults(read_yaml=_seeds.read_yaml))
+    _domains, problems = options.many([vm], defaults=options.Defaults(read_yaml=_seeds.read_yaml))
     assert [problem.path for problem in problems] == ["vms[0].seed.user_data"]
     assert "line 1" in problems[0].message
 
 
 def test_an_alias_of_itself_is_refused() -> None:
     value: dict[str, t.Any] = {"user_data": "a: &a [*a]"}
-    _domain, problems = domain.from_options(
+    _domain, problems = options.from_options(
         {"name": "a", "seed": {"ssh_public_keys": [KEY], **value}},
-        defaults=domain.Defaults(read_yaml=_seeds.read_yaml),
+        defaults=options.Defaults(read_yaml=_seeds.read_yaml),
     )
     assert [problem.path for problem in problems] == ["seed.user_data"]
 

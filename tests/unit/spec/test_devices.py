@@ -11,9 +11,8 @@ import typing as t
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import Problem
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.source import ImageSource
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.devices import (
-    Disk,
-    Nic,
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.devices import Disk, Nic
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options_devices import (
     disk_from,
     nic_from,
 )

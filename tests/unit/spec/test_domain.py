@@ -15,22 +15,21 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.names impor
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.source import ImageSource
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed.types import Seed
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec import domain as domain_module
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.device_groups import (
-    Tpm,
-    Watchdog,
-)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.devices import (
     Console,
     Cpu,
     Disk,
     Nic,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Domain, Placement
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import (
     Defaults,
-    Domain,
-    Placement,
     from_options,
     many,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.settings_peripherals import (
+    Tpm,
+    Watchdog,
 )
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGnZ0Vh3c3V0cGl4ZWxzd2l0aG91dG1lYW5pbmcw ansible@control"

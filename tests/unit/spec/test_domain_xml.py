@@ -18,9 +18,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.devices_xml
     VolumeRef,
     device_name,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Domain
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import (
     Defaults,
-    Domain,
     from_options,
 )
 from ansible_collections.fleet.virt.tests.unit._xml import assert_valid, assert_xml_equal

@@ -15,7 +15,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec import (
     settings,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.devices_xml import VolumeRef
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import from_options
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import from_options
 from ansible_collections.fleet.virt.tests.unit._xml import assert_valid
 
 _THERE = """<domain type="kvm">

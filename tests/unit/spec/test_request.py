@@ -10,9 +10,9 @@ import typing as t
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec import request
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Domain
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import (
     Defaults,
-    Domain,
     from_options,
 )
 

@@ -29,10 +29,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.settings im
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec import domain_xml, settings
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.devices_xml import VolumeRef
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import (
-    Domain,
-    from_options,
-)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Domain
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import from_options
 from ansible_collections.fleet.virt.tests.unit._xml import assert_valid
 
 _UUID = "6f0f7c2e-58f4-4a0e-9d0b-0d9c1b4f6a11"

@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec import domain_xml
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import from_options
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import from_options
 from lxml import etree
 
 _PLAIN = {"name": "v", "disk_profile": "none", "nic_profile": "none", "memory": 1024}

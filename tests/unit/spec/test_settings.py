@@ -32,11 +32,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec import (
     settings,
     settings_devices,
     settings_peripherals,
+    settings_tuning,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import (
-    Domain,
-    from_options,
-)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Domain
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import from_options
 
 
 def test_what_is_documented_is_what_is_taken() -> None:
@@ -117,13 +116,13 @@ def test_a_row_is_written_instead_of_what_stands_there() -> None:
     for row in (
         settings_devices.DiskSettings.cache,
         settings_devices.DiskSettings.io,
-        settings_devices.DiskSettings.serial,
+        settings_tuning.DiskTuning.serial,
     ):
         row.rewrite(element, disk)
     expected = '<disk><driver cache="writeback"/><serial>b</serial></disk>'
     assert _lxml.tostring(element).replace("\n", "").replace("  ", "") == expected
     nic = _lxml.parse("<interface><link state='down'/></interface>", "x")
-    settings_devices.NicSettings.link.rewrite(nic, types.SimpleNamespace(link=True))
+    settings_tuning.NicTuning.link.rewrite(nic, types.SimpleNamespace(link=True))
     assert len(nic) == 0, "an element that holds nothing any more is gone"
 
 

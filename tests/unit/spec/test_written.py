@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import (
     Defaults,
     from_options,
 )

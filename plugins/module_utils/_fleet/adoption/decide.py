@@ -20,7 +20,7 @@ from ..base.results import word
 from ..base.tables import clean, table
 from ..engine import located, proofs
 from ..engine.outcomes import outcomes
-from ..spec.domain import Defaults, from_options
+from ..spec.options import Defaults, from_options
 from .facts import AdoptableVm, Adopted, AdoptedVm, AdoptLook, DefinedVm
 
 _HEADS = ["VM", "HYPERVISOR", "RESULT", "OWN DISKS", "WHAT"]

@@ -25,8 +25,9 @@ from ..base.xml_values import mib_up
 from ..spec import difference, settings, settings_devices
 from ..spec import settings_sources as sources
 from ..spec.devices import Disk
-from ..spec.domain import Defaults, Domain, from_options
+from ..spec.domain import Domain
 from ..spec.leftovers import Leftovers
+from ..spec.options import Defaults, from_options
 from . import unsupported as undescribed
 
 if t.TYPE_CHECKING:
@@ -117,7 +118,7 @@ class _Writer:
         """Everything that rows find."""
         plain = [row for row in settings.VM if row.xml and not isinstance(row, Group)]
         for row in self._grow(plain, self.root, self.options, lambda row: row):
-            if row is not settings.MEMORY_MAX:
+            if row is not settings.Rows.memory_max:
                 self._leave(row.name, row, self.root)
         for row in settings.VM:
             if not isinstance(row, Group) or not row.xml:

@@ -8,7 +8,10 @@ A feature keeps its rows in a table. ``read`` takes the value from what the user
 everything that is not allowed; ``argument_spec`` is the same for Ansible and for the documentation.
 A setting that no type here can read (an image, a MAC address) is a ``Value``, and the feature reads
 it. If the row has a place in libvirt's XML, the setting is written there, read from there and
-compared with it; ``fields_of`` turns it into a field if nothing else is done with it.
+compared with it.
+
+A row is a typed descriptor: a class has rows, and an instance, which :func:`specification` makes,
+has their values.
 
 Defaults in an argument spec are for the documentation. Ansible never fills them into a VM: action
 plugins pass VMs on as plain mappings, so that explicit values stay distinct from defaults.
@@ -16,6 +19,7 @@ plugins pass VMs on as plain mappings, so that explicit values stay distinct fro
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import operator
 import typing as t
@@ -32,7 +36,10 @@ if t.TYPE_CHECKING:
     from .arguments import Argument, Type
     from .options import Reader
 
+Value_co = t.TypeVar("Value_co", covariant=True)
 Default_co = t.TypeVar("Default_co", covariant=True)
+Row = t.TypeVar("Row", bound="Setting[object]")
+Specification = t.TypeVar("Specification")
 
 
 def shown(value: object) -> str:
@@ -67,7 +74,7 @@ def never(reason: str) -> Change:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Setting(t.Generic[Default_co]):
+class Setting(t.Generic[Value_co]):
     """A row.
 
     ``xml`` is the value's place below the element of its device or of the domain; ``absent`` is the
@@ -78,7 +85,7 @@ class Setting(t.Generic[Default_co]):
 
     name: str
     description: str | Sequence[str]
-    default: Default_co
+    default: object
     xml: str | Pair = ""
     absent: object = None
     applies: Callable[..., bool] = _always
@@ -87,6 +94,18 @@ class Setting(t.Generic[Default_co]):
     aliases: tuple[str, ...] = ()
 
     type: t.ClassVar[Type] = "str"
+
+    @t.overload
+    def __get__(self: Row, instance: None, owner: object) -> Row: ...
+    @t.overload
+    def __get__(self, instance: object, owner: object) -> Value_co: ...
+    def __get__(self, instance: object, owner: object) -> object:
+        return self  # an instance keeps its values itself
+
+    @property
+    def unwritten(self) -> object:
+        """The value in a specification that does not mention the setting."""
+        return self.default
 
     def read(self, reader: Reader) -> object:
         """The value that the user wrote, else the default."""
@@ -154,8 +173,10 @@ class Setting(t.Generic[Default_co]):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Integer(Setting[Default_co]):
+class Integer(Setting[t.Union[int, Default_co]]):
     """An integer."""
+
+    default: Default_co
 
     low: int = 0
     high: int = 0
@@ -173,8 +194,10 @@ class Integer(Setting[Default_co]):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Size(Setting[Default_co]):
+class Size(Setting[t.Union[int, Default_co]]):
     """A size in MiB, read from a number or from text with a unit."""
+
+    default: Default_co
 
     low: int = 1
     high: int = 0
@@ -197,8 +220,10 @@ class Size(Setting[Default_co]):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Text(Setting[Default_co]):
+class Text(Setting[t.Union[str, Default_co]]):
     """Text on one line that matches ``pattern``; ``rule`` describes it in words."""
+
+    default: Default_co
 
     pattern: str = r"[^\0]+"
     rule: str = ""
@@ -213,8 +238,10 @@ class Text(Setting[Default_co]):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Choice(Setting[Default_co]):
+class Choice(Setting[t.Union[str, Default_co]]):
     """One of a few words."""
+
+    default: Default_co
 
     choices: tuple[str, ...] = ()
 
@@ -227,12 +254,14 @@ class Choice(Setting[Default_co]):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Boolean(Setting[Default_co]):
+class Boolean(Setting[t.Union[bool, Default_co]]):
     """True or false.
 
     libvirt has a word for either (``words``, which the user may write as well), or the element is
     present or absent. The value that is meant by neither is not written.
     """
+
+    default: Default_co
 
     words: tuple[str, str] | None = None
     absent: object = False
@@ -256,13 +285,17 @@ class Boolean(Setting[Default_co]):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Words(Setting[None]):
+class Words(Setting[tuple[str, ...]]):
     """A list of words, each of which matches ``pattern``, or text with commas."""
 
     default: None = None
     pattern: str = ""
     rule: str = ""
     type = "list"
+
+    @property
+    def unwritten(self) -> tuple[str, ...]:
+        return ()
 
     def read(self, reader: Reader) -> tuple[str, ...]:
         return reader.words(self.name, self.pattern, self.rule)
@@ -272,8 +305,10 @@ class Words(Setting[None]):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Value(Setting[Default_co]):
+class Value(Setting[object], t.Generic[Default_co]):
     """A value that its feature reads; ``of`` is Ansible's type, ``elements`` that of list items."""
+
+    default: Default_co
 
     of: Type = "str"
     elements: Type | None = None
@@ -292,7 +327,7 @@ class Value(Setting[Default_co]):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Group(Setting[None]):
+class Group(Setting[object]):
     """Settings in a mapping (``dict``), in each mapping of a list, or ``raw`` with a short form.
 
     ``xml`` is the place in libvirt's XML of the device or devices that have these settings.
@@ -308,34 +343,25 @@ class Group(Setting[None]):
 
 
 Table = Sequence[Setting[object]]
-Specification = t.TypeVar("Specification")
-_GENERATED = "rows_with_generated_fields"
 
 
-def fields_of(table: Table) -> Callable[[type[Specification]], type[Specification]]:
-    """Add a field for every row with a place in XML that the class does not declare itself.
-
-    Goes below ``@dataclass``. ``read_generated_fields`` reads these rows.
-    """
-
-    def extend(kind: type[Specification]) -> type[Specification]:
-        own = dict(kind.__annotations__)
-        rows = [row for row in table if row.xml and row.name not in own]
-        rows = [row for row in rows if not isinstance(row, Group) and not hasattr(kind, row.name)]
-        for row in rows:
-            own[row.name] = "object"
-            setattr(kind, row.name, row.default)
-        kind.__annotations__ = own
-        setattr(kind, _GENERATED, tuple(rows))
-        return kind
-
-    return extend
+def specification(kind: type[Specification]) -> type[Specification]:
+    """A frozen dataclass with a field for every row that ``kind`` declares or inherits."""
+    fields = [(row.name, object, _field(row)) for row in rows(kind)]
+    own = {"__doc__": kind.__doc__, "__module__": kind.__module__}
+    return dataclasses.make_dataclass(
+        kind.__name__, fields, bases=(kind,), frozen=True, namespace=own
+    )
 
 
-def read_generated_fields(kind: type[object], reader: Reader) -> dict[str, t.Any]:
-    """The values of the fields that ``fields_of`` added to a class."""
-    rows: Table = getattr(kind, _GENERATED)
-    return {row.name: row.read(reader) for row in rows}
+def _field(row: Setting[object]) -> object:
+    # of a plain default, dataclasses would make a class attribute, which would hide the row
+    return dataclasses.field(default_factory=lambda: row.unwritten)
+
+
+def read_rows(kind: type[object], reader: Reader) -> dict[str, t.Any]:
+    """The values of the rows of a class, as its fields."""
+    return {row.name: row.read(reader) for row in rows(kind)}
 
 
 def write(table: Table, element: Element, specification: object) -> None:
@@ -351,8 +377,9 @@ def argument_spec(table: Table) -> dict[str, Argument]:
 
 
 def rows(table: type[object]) -> tuple[Setting[object], ...]:
-    """The rows that a class declares, in their order."""
-    return tuple(row for row in vars(table).values() if isinstance(row, Setting))
+    """The rows that a class inherits and declares, in their order."""
+    kinds = reversed(table.__mro__)
+    return tuple(row for kind in kinds for row in vars(kind).values() if isinstance(row, Setting))
 
 
 def names(table: Table) -> list[str]:

@@ -97,7 +97,7 @@ def wants_of(
         virtiofs=any(one.driver == "virtiofs" for one in domain.filesystems),
         # the kernel is asked for it when the VM starts, not before
         vsock=domain.start and any(map(_has_vsock, (domain.xml, leftovers))),
-        secure_boot=bool(getattr(domain, "secure_boot", False)),
+        secure_boot=domain.secure_boot,
         secrets=tuple(
             dict.fromkeys(one.encryption_secret for one in domain.disks if one.encryption_secret)
         ),
@@ -106,8 +106,7 @@ def wants_of(
 
 def nwfilters_of(nics: Iterable[Nic]) -> tuple[str, ...]:
     """The network filters that ``nics`` name."""
-    names = (getattr(nic, "filter", None) for nic in nics)
-    return tuple(dict.fromkeys(str(name) for name in names if name))
+    return tuple(dict.fromkeys(nic.filter for nic in nics if nic.filter))
 
 
 def _has_vsock(text: str | None) -> bool:

@@ -113,7 +113,7 @@ def change_of(domain: Domain, difference: Difference, root: Element) -> Change:
         return (row.change if row else None) or _UNKNOWN
     top, _dot, key = difference.path.partition("[")[0].partition(".")
     row = _row(settings.VM, top)
-    if row is settings.MACHINE and not _same_family(domain, root):
+    if row is settings.Rows.machine and not _same_family(domain, root):
         return _OTHER_FAMILY
     if isinstance(row, Group) and key and _row(row.settings, key):
         row = _row(row.settings, key) if row.name != "seed" else row
@@ -195,7 +195,7 @@ def _device(root: Element, wanted: DefinitionRequest, device: Device, stored: Me
         new = addition(root, wanted, device)
         insert(root, new)
         if isinstance(device.spec, Disk):
-            settings_devices.DiskSettings.iothread.rewrite(new, device.spec)
+            settings_tuning.DiskTuning.iothread.rewrite(new, device.spec)
             _controller(root, wanted, device.spec)
     else:
         rewrite(element, device, wanted)
@@ -390,8 +390,8 @@ def _vcpus(root: Element, wanted: DefinitionRequest, _key: str, _kept: Metadata)
 
 def _memory(root: Element, wanted: DefinitionRequest, _key: str, _kept: Metadata) -> None:
     domain = wanted.domain
-    most = require_type(settings.MEMORY_MAX.found(root) or 0, int)
-    current = require_type(settings.MEMORY.found(root) or most, int)
+    most = require_type(settings.Rows.memory_max.found(root) or 0, int)
+    current = require_type(settings.Rows.memory.found(root) or most, int)
     count = domain.memory if "memory" in domain.written else current
     most = count if current == most else max(most, count)
     if domain.memory_max is not None and "memory_max" in domain.written:

@@ -20,7 +20,8 @@ from ..images.source import ImageSource
 from ..placement.demand import ImageFacts
 from ..seed import effects_nocloud as seed_nocloud
 from ..spec import request
-from ..spec.domain import Domain, many
+from ..spec.domain import Domain
+from ..spec.options import many
 from ..storage import effects_storage as storage
 from .effects_batch import BatchSettings, Host, OfAll, ProvisionJob, defaults_of
 from .read_creation import prepare

@@ -16,7 +16,8 @@ from ..engine.steps import Plan
 from ..hosts import host_info
 from ..placement.demand import ImageFacts
 from ..spec.devices import Disk
-from ..spec.domain import Defaults, Domain
+from ..spec.domain import Domain
+from ..spec.options import Defaults
 
 if t.TYPE_CHECKING:
     from ..hosts.fleet_seen import SeenHypervisor

@@ -296,7 +296,7 @@ def _has_other_memory(live: str | None, domain: Domain) -> bool:
     """Whether the running VM has other memory than its specification."""
     if live is None or "memory" not in domain.written:
         return False
-    return settings.MEMORY.found(_lxml.parse(live, domain.name)) != domain.memory
+    return settings.Rows.memory.found(_lxml.parse(live, domain.name)) != domain.memory
 
 
 def _has_balloon_driver(connection: Connection, dom: VirDomain, live: str) -> bool | None:
@@ -423,5 +423,9 @@ def _growth(change: VmChange) -> creation_capacity.Growth:
         nic for nic in change.domain.nics if {f"nics.{nic.name}", f"nics.{nic.name}.source"} & paths
     )
     return creation_capacity.Growth(
-        change.domain.name, more(settings.MEMORY_MAX), more(settings.VCPUS_MAX), disks, nics
+        change.domain.name,
+        more(settings.Rows.memory_max),
+        more(settings.Rows.vcpus_max),
+        disks,
+        nics,
     )

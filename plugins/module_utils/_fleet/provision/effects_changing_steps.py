@@ -254,8 +254,8 @@ def _vcpus(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
 
 
 def _vcpus_back(work: ChangeWork, _step: Step[ChangeFacts]) -> None:
-    before = settings.VCPUS.found(work.before())
-    if settings.VCPUS.found(work.live()) == before:
+    before = settings.Rows.vcpus.found(work.before())
+    if settings.Rows.vcpus.found(work.live()) == before:
         return
     work.call("change the vCPUs", work.dom.setVcpusFlags, before, DOMAIN_AFFECT_LIVE)
 
@@ -268,7 +268,7 @@ def _memory(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
 def _set_memory(work: ChangeWork, wanted: int) -> Turns:
     work.call("change the memory", work.dom.setMemoryFlags, wanted * 1024, DOMAIN_AFFECT_LIVE)
     limit = time.monotonic() + _GUEST_SECONDS
-    while (has := settings.MEMORY.found(work.live())) != wanted:
+    while (has := settings.Rows.memory.found(work.live())) != wanted:
         if time.monotonic() > limit:
             raise PlanRefused(
                 f"the guest of {work.name!r} has {has} MiB after {_GUEST_SECONDS:g} seconds, not"
@@ -279,7 +279,7 @@ def _set_memory(work: ChangeWork, wanted: int) -> Turns:
 
 
 def _memory_back(work: ChangeWork, _step: Step[ChangeFacts]) -> None:
-    before = require_type(settings.MEMORY.found(work.before()), int)
+    before = require_type(settings.Rows.memory.found(work.before()), int)
     for _turn in _set_memory(work, before):
         time.sleep(_PAUSE)
 
@@ -290,8 +290,8 @@ def _field(step: Step[ChangeFacts]) -> t.Literal["title", "description"]:
 
 def _text(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
     yield from ()
-    which = _field(step)
-    text = str(getattr(work.change.domain, which) or "")
+    which, domain = _field(step), work.change.domain
+    text = (domain.title if which == "title" else domain.description) or ""
     domains.set_text(work.host.connection, work.dom, which, text)
 
 
@@ -303,7 +303,7 @@ def _text_back(work: ChangeWork, step: Step[ChangeFacts]) -> None:
 
 def _system(work: ChangeWork, _step: Step[ChangeFacts]) -> Turns:
     yield from ()
-    domains.set_system(work.host.connection, work.dom, getattr(work.change.domain, "os", None))
+    domains.set_system(work.host.connection, work.dom, work.change.domain.os)
 
 
 def _system_back(work: ChangeWork, _step: Step[ChangeFacts]) -> None:

@@ -43,7 +43,7 @@ _UHCI_PORTS = 2
 def memory_obstacle(live: Element, balloon: bool | None) -> str | None:
     """Why the memory of the running VM cannot be changed; ``balloon`` tells whether its guest has
     a driver, None if that is unknown."""
-    if not settings.BALLOON.found(live):
+    if not settings.Rows.balloon.found(live):
         return NO_BALLOON
     return NO_DRIVER if balloon is False else None
 
@@ -52,7 +52,7 @@ def can_take_vcpus(live: Element, count: int) -> bool:
     """Whether the running VM can be given, or can give back, vCPUs up to ``count``."""
     vcpus = live.findall("vcpus/vcpu")
     online = [one for one in vcpus if one.get("enabled") == "yes"]
-    now = require_type(settings.VCPUS.found(live), int)
+    now = require_type(settings.Rows.vcpus.found(live), int)
     if count >= now:
         pluggable = [one for one in vcpus if one.get("enabled") != "yes"]
         free = sum(one.get("hotpluggable") == "yes" for one in pluggable)

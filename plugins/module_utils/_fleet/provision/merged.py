@@ -11,53 +11,23 @@ A request has only some of the settings of a VM that exists. The rules are those
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
 
 from ..base.json_values import as_number, as_text, require_type
 from ..base.options import Reader
 from ..base.settings import Group
 from ..spec import device_groups, rules, settings, settings_devices
 from ..spec.devices import Console, Cpu
+from ..spec.domain import Domain
 
 if t.TYPE_CHECKING:
     from ..._errors import Problem
     from ..._lxml import Element
-    from ..spec.devices import Disk
     from ..spec.difference import Difference
 
 _READ = (
-    *(settings.SECURE_BOOT, settings.KERNEL, settings.INITRD, settings.CMDLINE),
-    *(settings.ON_POWEROFF, settings.ON_REBOOT),
+    *(settings.Rows.secure_boot, settings.Rows.kernel, settings.Rows.initrd, settings.Rows.cmdline),
+    *(settings.Rows.on_poweroff, settings.Rows.on_reboot),
 )
-
-
-@dataclass(frozen=True)
-class _Definition:
-    """What the rules look at, of a definition."""
-
-    vcpus: int
-    vcpus_max: int
-    memory: int
-    memory_max: int | None
-    machine: str | None
-    arch: str | None
-    firmware: str | None
-    cpu: Cpu
-    console: Console
-    numa: tuple[device_groups.Cell, ...]
-    cputune: device_groups.Cputune | None
-    memtune: device_groups.Memtune | None
-    memory_backing: device_groups.MemoryBacking | None
-    features: device_groups.Features | None
-    hyperv: device_groups.Hyperv | None
-    clock: device_groups.Clock | None
-    filesystems: tuple[device_groups.Filesystem, ...]
-    serials: tuple[device_groups.Serial, ...]
-    channels: tuple[device_groups.Channel, ...]
-    # Their own rules need what is not in a definition
-    seed: object = None
-    disks: tuple[Disk, ...] = ()
-    hostdevs: tuple[device_groups.Hostdev, ...] = ()
 
 
 def conflicts(before: Element, after: Element, written: t.Collection[str]) -> list[str]:
@@ -105,7 +75,8 @@ def _problems(root: Element) -> list[Problem]:
     return problems
 
 
-def _definition(root: Element) -> _Definition:
+def _definition(root: Element) -> Domain:
+    """What the rules look at; disks, seed and host's devices are in no definition as requested."""
     values: dict[str, t.Any] = {kind.group.name: _group(kind, root) for kind in device_groups.KINDS}
     graphics = [settings_devices.ConsoleSettings.type.found(one) for one in _graphics(root)]
     screen = "spice" if "spice" in graphics else str(graphics[0]) if graphics else "none"
@@ -113,27 +84,19 @@ def _definition(root: Element) -> _Definition:
     rows = {row.name: row for row in settings_devices.CPU}
     element = root.find("cpu")
     topology: dict[str, t.Any] = {key: rows[key].found(element) for key in keys}
-    return _Definition(
-        vcpus=require_type(settings.VCPUS.found(root) or 1, int),
-        vcpus_max=require_type(settings.VCPUS_MAX.found(root) or 1, int),
-        memory=require_type(settings.MEMORY.found(root) or 0, int),
-        memory_max=as_number(settings.MEMORY_MAX.found(root)),
-        machine=as_text(settings.MACHINE.found(root)),
-        arch=as_text(settings.ARCH.found(root)),
-        firmware=as_text(settings.FIRMWARE.found(root)),
-        cpu=Cpu(**topology),
-        console=Console(screen),
-        numa=values["numa"],
-        cputune=values["cputune"],
-        memtune=values["memtune"],
-        memory_backing=values["memory_backing"],
-        features=values["features"],
-        hyperv=values["hyperv"],
-        clock=values["clock"],
-        filesystems=values["filesystems"],
+    values.update(
+        vcpus=require_type(settings.Rows.vcpus.found(root) or 1, int),
+        vcpus_max=require_type(settings.Rows.vcpus_max.found(root) or 1, int),
+        memory=require_type(settings.Rows.memory.found(root) or 0, int),
+        memory_max=as_number(settings.Rows.memory_max.found(root)),
+        machine=as_text(settings.Rows.machine.found(root)),
+        arch=as_text(settings.Rows.arch.found(root)),
+        firmware=as_text(settings.Rows.firmware.found(root)),
         serials=values["serials"][1:],  # the first is the console's
-        channels=tuple(one for one in values["channels"] if one.name),
+        channels=tuple(channel for channel in values["channels"] if channel.name),
+        hostdevs=(),
     )
+    return Domain(name="", cpu=Cpu(**topology), console=Console(screen), **values)
 
 
 def _graphics(root: Element) -> list[Element]:

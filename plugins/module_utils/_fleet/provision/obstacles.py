@@ -57,11 +57,11 @@ class Obstacles:
         """Why it cannot be done in the running VM, in words where that is not obvious."""
         domain, running, live = self.wanted.domain, self.facts.running, self.live
         if difference.path == "vcpus":
-            most = require_type(settings.VCPUS_MAX.found(live), int)
+            most = require_type(settings.Rows.vcpus_max.found(live), int)
             can = running and domain.vcpus <= most and hotplug.can_take_vcpus(live, domain.vcpus)
             return None if can else ""
         if difference.path == "memory":
-            most = require_type(settings.MEMORY_MAX.found(live), int)
+            most = require_type(settings.Rows.memory_max.found(live), int)
             if not running or domain.memory > most:
                 return ""
             return hotplug.memory_obstacle(live, self.facts.balloon)
@@ -76,8 +76,8 @@ class Obstacles:
         if not device.key:
             return self._plug(device, element)
         if device.kind == "nics":
-            if device.key == "source" and element is not None and device.spec is not None:
-                kind = getattr(device.spec, "type", None)
+            if device.key == "source" and element is not None and isinstance(device.spec, Nic):
+                kind = device.spec.type
                 return None if kind != "direct" and element.get("type") == kind else ""
             return None
         # libvirt changes the medium and limits of a running VM's disk
@@ -94,9 +94,9 @@ class Obstacles:
         if isinstance(spec, Nic) and not self.facts.running:
             return ""
         if isinstance(spec, Nic):
-            return self.room.nic(str(getattr(spec, "model", "")))
+            return self.room.nic(spec.model)
         threads = number(live.findtext("iothreads")) or 0
-        if spec.device != "disk" or (getattr(spec, "iothread", None) or 0) > threads:
+        if spec.device != "disk" or (spec.iothread or 0) > threads:
             return ""
         wanted = definition.target_of(live, self.wanted.domain, spec)
         return self.room.disk(spec.bus, wanted)

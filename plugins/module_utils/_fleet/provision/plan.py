@@ -486,7 +486,7 @@ def _mended(wanted: DefinitionRequest, change: Changed) -> Effect[ChangeFacts]:
             if vcpu is not None:
                 vcpu.set("current", str(wanted.domain.vcpus))
         elif change.path == "memory":
-            settings.MEMORY.rewrite(root, wanted.domain)
+            settings.Rows.memory.rewrite(root, wanted.domain)
         else:
             what = Difference(change.path, change.asked, change.real)
             definition.mend(root, wanted, what, before.metadata)

@@ -69,7 +69,7 @@ def read(
     """The results of those of ``asked`` that need no change."""
     # few hypervisors have one of them
     from ..base.effects_lookup import find_domain
-    from ..spec.domain import many
+    from ..spec.options import many
     from . import effects_changing as changing
     from .effects_batch import BatchSettings, Host, defaults_of
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ... import _lxml
 from ..base import places
 from ..base.options import Reader, show, to_boolean
-from ..base.settings import Group, fields_of, names, write
+from ..base.settings import Group, names, read_rows, write
 from . import settings_machine as machine
 from . import settings_peripherals as peripherals
 
@@ -26,136 +26,6 @@ if t.TYPE_CHECKING:
     from ..._lxml import Element
 
 _PCS = ("x86_64", "i686")
-
-
-@dataclass(frozen=True)
-@fields_of(machine.MEMORY_BACKINGS.settings)
-class MemoryBacking:
-    """What backs the memory."""
-
-    hugepages: bool | None = None
-    page_size: int | None = None
-    source: str | None = None
-    access: str | None = None
-
-
-@dataclass(frozen=True)
-@fields_of(machine.NUMATUNES.settings)
-class Numatune:
-    """NUMA nodes that the memory comes from."""
-
-
-@dataclass(frozen=True)
-@fields_of(machine.NUMAS.settings)
-class Cell:
-    """A NUMA node of the guest."""
-
-    cpus: str | None = None
-    memory: int | None = None
-
-
-@dataclass(frozen=True)
-@fields_of(machine.CPUTUNES.settings)
-class Cputune:
-    """CPU time and pinning."""
-
-    vcpupin: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-@fields_of(machine.MEMTUNES.settings)
-class Memtune:
-    """Limits of QEMU's memory."""
-
-    hard_limit: int | None = None
-
-
-@dataclass(frozen=True)
-@fields_of(machine.CLOCKS.settings)
-class Clock:
-    """Clock and timers."""
-
-    hypervclock: bool | None = None
-
-
-@dataclass(frozen=True)
-@fields_of(machine.FEATURES.settings)
-class Features:
-    """Features of the machine."""
-
-    smm: bool | None = None
-
-
-@dataclass(frozen=True)
-@fields_of(machine.HYPERVS.settings)
-class Hyperv:
-    """Enlightenments of Hyper-V."""
-
-    stimer: bool | None = None
-
-
-@dataclass(frozen=True)
-@fields_of(peripherals.WATCHDOGS.settings)
-class Watchdog:
-    """A watchdog device and what the host does when it fires."""
-
-    model: str | None = None
-
-
-@dataclass(frozen=True)
-@fields_of(peripherals.TPMS.settings)
-class Tpm:
-    """An emulated TPM 2.0."""
-
-    model: str | None = None
-
-
-@dataclass(frozen=True)
-@fields_of(peripherals.VIDEOS.settings)
-class Video:
-    """The graphics card."""
-
-
-@dataclass(frozen=True)
-@fields_of(peripherals.SOUNDS.settings)
-class Sound:
-    """The sound card."""
-
-
-@dataclass(frozen=True)
-@fields_of(peripherals.PANICS.settings)
-class Panic:
-    """The panic device."""
-
-
-@dataclass(frozen=True)
-@fields_of(peripherals.FILESYSTEMS.settings)
-class Filesystem:
-    """A directory of the hypervisor."""
-
-    target: str | None = None
-    driver: str = "path"
-
-
-@dataclass(frozen=True)
-@fields_of(peripherals.HOSTDEVS.settings)
-class Hostdev:
-    """A device of the hypervisor."""
-
-
-@dataclass(frozen=True)
-@fields_of(peripherals.SERIALS.settings)
-class Serial:
-    """A serial port."""
-
-
-@dataclass(frozen=True)
-@fields_of(peripherals.CHANNELS.settings)
-class Channel:
-    """A channel."""
-
-    name: str | None = None
-    type: str = "unix"
 
 
 class Machine(t.NamedTuple):
@@ -335,23 +205,25 @@ def _channel(element: Element, _chosen: Machine) -> None:
 
 _OF_EVERY_VM = ("rng", "memballoon")
 KINDS: tuple[Kind, ...] = (
-    Kind(peripherals.WATCHDOGS, Watchdog, "action", decide=_watchdog, before=_OF_EVERY_VM),
-    Kind(peripherals.TPMS, Tpm, "model", decide=_tpm, before=_OF_EVERY_VM),
-    Kind(machine.MEMORY_BACKINGS, MemoryBacking),
-    Kind(machine.NUMATUNES, Numatune, check=_check_numatune),
-    Kind(machine.NUMAS, Cell, check=_check_cell),
-    Kind(machine.CPUTUNES, Cputune),
-    Kind(machine.MEMTUNES, Memtune),
-    Kind(machine.CLOCKS, Clock, "offset", _check_clock, _clock),
-    Kind(machine.FEATURES, Features),
-    Kind(machine.HYPERVS, Hyperv, "", _check_hyperv, _hyperv, machine.RECOMMENDED),
-    Kind(peripherals.VIDEOS, Video, "model", decide=_video),
-    Kind(peripherals.SOUNDS, Sound, "model", decide=_sound),
-    Kind(peripherals.PANICS, Panic, "model", decide=_panic),
-    Kind(peripherals.FILESYSTEMS, Filesystem, "", _check_filesystem, _filesystem),
-    Kind(peripherals.HOSTDEVS, Hostdev, check=_check_hostdev),
-    Kind(peripherals.SERIALS, Serial, check=_check_serial),
-    Kind(peripherals.CHANNELS, Channel, "", _check_channel, _channel),
+    Kind(
+        peripherals.WATCHDOGS, peripherals.Watchdog, "action", decide=_watchdog, before=_OF_EVERY_VM
+    ),
+    Kind(peripherals.TPMS, peripherals.Tpm, "model", decide=_tpm, before=_OF_EVERY_VM),
+    Kind(machine.MEMORY_BACKINGS, machine.MemoryBacking),
+    Kind(machine.NUMATUNES, machine.Numatune, check=_check_numatune),
+    Kind(machine.NUMAS, machine.Cell, check=_check_cell),
+    Kind(machine.CPUTUNES, machine.Cputune),
+    Kind(machine.MEMTUNES, machine.Memtune),
+    Kind(machine.CLOCKS, machine.ClockSettings, "offset", _check_clock, _clock),
+    Kind(machine.FEATURES, machine.Features),
+    Kind(machine.HYPERVS, machine.Hyperv, "", _check_hyperv, _hyperv, machine.RECOMMENDED),
+    Kind(peripherals.VIDEOS, peripherals.Video, "model", decide=_video),
+    Kind(peripherals.SOUNDS, peripherals.Sound, "model", decide=_sound),
+    Kind(peripherals.PANICS, peripherals.Panic, "model", decide=_panic),
+    Kind(peripherals.FILESYSTEMS, peripherals.Filesystem, "", _check_filesystem, _filesystem),
+    Kind(peripherals.HOSTDEVS, peripherals.Hostdev, check=_check_hostdev),
+    Kind(peripherals.SERIALS, peripherals.Serial, check=_check_serial),
+    Kind(peripherals.CHANNELS, peripherals.Channel, "", _check_channel, _channel),
 )
 
 
@@ -382,7 +254,7 @@ def _read(kind: Kind, reader: Reader) -> object:
 
 def _made(kind: Kind, reader: Reader) -> object:
     kind.check(reader)
-    made = kind.spec_class(**{row.name: row.read(reader) for row in kind.group.settings})
+    made = kind.spec_class(**read_rows(kind.spec_class, reader))
     reader.finish(names(kind.group.settings))
     return made
 

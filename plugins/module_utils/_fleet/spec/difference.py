@@ -22,7 +22,14 @@ from ..base.settings import Group, Table, names
 from ..base.settings import shown as show
 from ..base.xml_values import mib_up
 from ..seed.types import HIDDEN
-from . import device_groups, difference_devices, fragment, settings, settings_devices
+from . import (
+    device_groups,
+    difference_devices,
+    fragment,
+    settings,
+    settings_devices,
+    settings_tuning,
+)
 from .domain import Domain
 from .request import as_plain, made_as
 
@@ -176,12 +183,12 @@ def _console(comparison: _Differences, domain: Domain, root: Element) -> None:
     if wanted.type not in (types or ["none"]):
         comparison.add("console", wanted.type, ", ".join(types) or "none")
         return
-    for key in ("port", "keymap"):
-        setting = getattr(row, key)
+    further = settings_tuning.ConsoleTuning
+    for setting, asked in ((further.port, wanted.port), (further.keymap, wanted.keymap)):
+        path = f"console.{setting.name}"
         real = [setting.found(each) for each, kind in zip(graphics, types) if kind == wanted.type]
-        asked = getattr(wanted, key)
-        if comparison.written(f"console.{key}") and asked not in (None, *real):
-            comparison.add(f"console.{key}", asked, real[0] if real else None)
+        if comparison.written(path) and asked not in (None, *real):
+            comparison.add(path, asked, real[0] if real else None)
     if wanted.type != "none" and comparison.written("console.listen"):
         listens = [
             row.listen.found(screen) for screen, kind in zip(graphics, types) if kind == wanted.type

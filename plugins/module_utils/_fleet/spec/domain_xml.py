@@ -21,6 +21,7 @@ from ..base.settings import write
 from . import device_groups, fragment, settings, settings_devices
 from .devices_xml import VolumeRef, add_devices
 from .domain import Domain
+from .settings_peripherals import Video
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
@@ -75,9 +76,10 @@ def render(
 
     Raises KeyError for a disk without a volume.
     """
-    decided = dataclasses.replace(domain, domain_type=domain_type, machine=machine, arch=arch)
+    rows: dict[str, t.Any] = {"domain_type": domain_type, "machine": machine, "arch": arch}
     if domain_type == "qemu" and "hyperv" not in domain.written:
-        decided = dataclasses.replace(decided, hyperv=None)  # only KVM has what the system needs
+        rows["hyperv"] = None  # only KVM has what the system needs
+    decided = dataclasses.replace(domain, **rows)
     root = _lxml.new("domain", {"type": domain_type})
     _lxml.add(root, "name", text=domain.name)
     _lxml.add(root, "uuid", text=uuid)
@@ -102,7 +104,7 @@ def render(
     write(settings.VM, root, decided)
     chosen = device_groups.Machine(arch, machine, domain_type)
     if domain.console.type != "none" and domain.video is None:
-        decided = dataclasses.replace(decided, video=device_groups.Video())
+        decided = dataclasses.replace(decided, video=Video())
     device_groups.add(root, decided, chosen)
     device_groups.clock(root, chosen)
     fragment.merge(root, domain.xml)

@@ -12,59 +12,13 @@ from ..base.options import Reader
 from . import cpusets
 
 if t.TYPE_CHECKING:
-    from . import device_groups
-    from .devices import Console, Cpu, Disk
-
-
-class _Domain(t.Protocol):
-    @property
-    def vcpus(self) -> int: ...
-    @property
-    def memory(self) -> int: ...
-    @property
-    def memory_max(self) -> int | None: ...
-    @property
-    def machine(self) -> str | None: ...
-    @property
-    def arch(self) -> str | None: ...
-    @property
-    def firmware(self) -> str | None: ...
-    @property
-    def cpu(self) -> Cpu: ...
-    @property
-    def console(self) -> Console: ...
-    @property
-    def seed(self) -> object: ...
-    @property
-    def disks(self) -> tuple[Disk, ...]: ...
-    @property
-    def numa(self) -> tuple[device_groups.Cell, ...]: ...
-    @property
-    def cputune(self) -> device_groups.Cputune | None: ...
-    @property
-    def memtune(self) -> device_groups.Memtune | None: ...
-    @property
-    def memory_backing(self) -> device_groups.MemoryBacking | None: ...
-    @property
-    def features(self) -> device_groups.Features | None: ...
-    @property
-    def hyperv(self) -> device_groups.Hyperv | None: ...
-    @property
-    def clock(self) -> device_groups.Clock | None: ...
-    @property
-    def filesystems(self) -> tuple[device_groups.Filesystem, ...]: ...
-    @property
-    def hostdevs(self) -> tuple[device_groups.Hostdev, ...]: ...
-    @property
-    def serials(self) -> tuple[device_groups.Serial, ...]: ...
-    @property
-    def channels(self) -> tuple[device_groups.Channel, ...]: ...
+    from .domain import Domain
 
 
 _SERIALS = 4  # what a PC has, the console among them
 
 
-def check(domain: _Domain, host: str | None, reader: Reader) -> None:
+def check(domain: Domain, host: str | None, reader: Reader) -> None:
     """Report all settings that exclude each other; ``host`` is the hypervisor it must be on."""
     _cpus(domain, reader)
     _memory(domain, reader)
@@ -73,7 +27,7 @@ def check(domain: _Domain, host: str | None, reader: Reader) -> None:
             "seed", "it is stored beside a disk created for the VM, and there is none; set it false"
         )
     encrypted = [one.name for one in domain.disks if one.encryption_secret]
-    if encrypted and getattr(domain.seed, "method", None) == "offline":
+    if encrypted and domain.seed and domain.seed.method == "offline":
         reader.problem(
             "seed",
             f"a seed cannot be written into an encrypted disk ({', '.join(encrypted)}); use"
@@ -102,16 +56,16 @@ def check(domain: _Domain, host: str | None, reader: Reader) -> None:
         reader.problem("serials", f"a PC has {_SERIALS} serial ports, the first for the console")
     if any(one.type == "spicevmc" for one in domain.channels) and domain.console.type != "spice":
         reader.problem("channels", "spicevmc needs console spice; set that, or use unix")
-    for kind, keys in (("filesystems", ("target",)), ("channels", ("name",))):
-        for key in keys:
-            values = [getattr(one, key) for one in getattr(domain, kind)]
-            twice = sorted({str(one) for one in values if values.count(one) > 1})
-            if twice:
-                reader.problem(kind, f"{', '.join(twice)} is given twice; each {key} is unique")
+    targets = [filesystem.target for filesystem in domain.filesystems]
+    channels = [channel.name for channel in domain.channels]
+    for kind, key, values in (("filesystems", "target", targets), ("channels", "name", channels)):
+        twice = sorted({str(value) for value in values if values.count(value) > 1})
+        if twice:
+            reader.problem(kind, f"{', '.join(twice)} is given twice; each {key} is unique")
 
 
-def _cpus(domain: _Domain, reader: Reader) -> None:
-    most = max(domain.vcpus, int(getattr(domain, "vcpus_max", None) or 0))
+def _cpus(domain: Domain, reader: Reader) -> None:
+    most = max(domain.vcpus, domain.vcpus_max or 0)
     if domain.cpu.topology not in (0, most):
         reader.problem(
             "cpu",
@@ -132,7 +86,7 @@ def _cpus(domain: _Domain, reader: Reader) -> None:
             )
 
 
-def _memory(domain: _Domain, reader: Reader) -> None:
+def _memory(domain: Domain, reader: Reader) -> None:
     most = domain.memory_max or domain.memory
     total = sum(cell.memory or 0 for cell in domain.numa)
     if total not in (0, most):

@@ -26,6 +26,7 @@ from ..base.systems import OS
 from ..seed.settings import SEEDS
 from . import composites, cpusets
 from .fragment import XML
+from .settings_boot import Boot
 from .settings_devices import (
     CONSOLES,
     CPUS,
@@ -64,7 +65,6 @@ _MIN_MEMORY = 16  # MiB; a smaller number was meant as GiB: no kernel boots in i
 _MAX_MEMORY = 64 * 1024 * 1024  # 64 TiB, what 46 address bits reach
 _TAG = r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}"
 _TAG_RULE = "1 to 64 letters, digits or '_.:-', the first a letter or digit"
-_PATH, _PATH_RULE = r"/[^\0]{1,1023}", "write an absolute path on the hypervisor"
 _GROUP = r"(?!(?:all|ungrouped)$)[A-Za-z_][A-Za-z0-9_]{0,63}"
 _GROUP_RULE = (
     "a group is an Ansible group: letters, digits and '_', not starting with a digit, "
@@ -72,57 +72,179 @@ _GROUP_RULE = (
 )
 
 
-def _as_far_as_known(asked: str | None, real: object) -> bool:
-    return not asked or real in (None, asked)
+class Rows(Boot):
+    """The settings of a VM that its specification has as they were read."""
+
+    os = OS
+    vcpus = Integer(
+        "vcpus",
+        "Number of virtual CPUs.",
+        default=1,
+        xml=composites.VCPUS,
+        low=1,
+        high=_MAX_VCPUS,
+        change=LIVE,
+    )
+    cpuset = Text(
+        "cpuset",
+        "Host CPUs that the vCPUs may run on, such as V(0-3,^2); any CPU if omitted.",
+        default=None,
+        xml="vcpu/@cpuset",
+        same=cpusets.same,
+        change=AT_BOOT,
+        pattern=cpusets.PATTERN,
+        rule=cpusets.RULE,
+    )
+    vcpus_max = Integer(
+        "vcpus_max",
+        "Maximum number of virtual CPUs that the VM can be given while it runs; defaults to"
+        " O(vcpus).",
+        default=None,
+        xml=composites.VCPUS_MAX,
+        low=1,
+        high=_MAX_VCPUS,
+        change=AT_BOOT,
+    )
+    memory = Size(
+        "memory",
+        "Memory of the VM.",
+        default=1024,
+        xml=composites.MEMORY,
+        low=_MIN_MEMORY,
+        high=_MAX_MEMORY,
+        change=LIVE,
+    )
+    memory_max = Size(
+        "memory_max",
+        "Maximum memory that the VM can be given while it runs; defaults to O(memory).",
+        default=None,
+        xml=composites.MEMORY_MAX,
+        low=_MIN_MEMORY,
+        high=_MAX_MEMORY,
+        change=AT_BOOT,
+    )
+    disk_profile = Text(
+        "disk_profile",
+        "Name of a profile in C(virt_disk_profiles). Predefined are V(default), one disk C(system)"
+        " of 8192 MiB, qcow2, virtio, and V(none), no disks.",
+        default="default",
+        pattern=LABEL,
+        rule=LABEL_RULE,
+    )
+    nic_profile = Text(
+        "nic_profile",
+        "Profile in C(virt_nic_profiles), or V(default), a virtio NIC C(eth0) on C(br0), or"
+        " V(none).",
+        default="default",
+        pattern=LABEL,
+        rule=LABEL_RULE,
+    )
+    start = Boolean(
+        "start",
+        "Start the VM once it is complete. Where V(true) is written, an existing VM that is shut"
+        " off or has saved memory is started too, unless its hypervisor is in maintenance. What is"
+        " paused stays paused, and V(false) stops nothing.",
+        default=True,
+    )
+    autostart = Boolean(
+        "autostart", "Start the VM when its hypervisor boots.", default=False, change=LIVE
+    )
+    groups = Words(
+        "groups", "Inventory groups of the VM.", pattern=_GROUP, rule=_GROUP_RULE, change=LIVE
+    )
+    machine = Text(
+        "machine",
+        "Machine type. If omitted, or for a family such as V(q35), the newest versioned type of"
+        " QEMU.",
+        default=None,
+        xml="os/type/@machine",
+        same=lambda asked, real: not asked or machines.is_of(str(real), asked),
+        pattern=_TAG,
+        rule="for example q35 or pc-q35-7.2",
+        change=AT_BOOT,
+    )
+    arch = Text(
+        "arch",
+        "Architecture, such as V(aarch64); defaults to the hypervisor's own.",
+        default=None,
+        xml="os/type/@arch",
+        pattern=r"[a-z0-9_]{1,32}",
+        rule="for example x86_64 or aarch64",
+        change=never("the architecture of a VM is fixed; recreate the VM"),
+    )
+    domain_type = Choice(
+        "domain_type",
+        "Domain type, hardware-assisted (V(kvm)) or emulated (V(qemu)). Defaults to the best"
+        " available.",
+        default=None,
+        xml="@type",
+        choices=("kvm", "qemu"),
+        change=never("the domain type of a VM is fixed; recreate the VM, or use virsh edit"),
+    )
+    rng = Boolean(
+        "rng",
+        "Give the guest a random number generator.",
+        default=True,
+        xml=composites.RNG,
+        change=AT_BOOT,
+    )
+    balloon = Boolean(
+        "balloon",
+        "Give the guest a memory balloon, with which it returns memory to the host while it runs.",
+        default=True,
+        xml=composites.BALLOON,
+        change=AT_BOOT,
+    )
+    on_poweroff = Choice(
+        "on_poweroff",
+        "What happens to the VM when the guest powers off. V(restart) needs O(on_reboot)"
+        " V(restart).",
+        default="destroy",
+        xml="on_poweroff",
+        absent="destroy",
+        change=AT_BOOT,
+        choices=("destroy", "restart"),
+    )
+    on_reboot = Choice(
+        "on_reboot",
+        "What happens to the VM when the guest reboots. V(destroy) is for installers, after which"
+        " the VM has to be started again from the disk.",
+        default="restart",
+        xml="on_reboot",
+        absent="restart",
+        change=AT_BOOT,
+        choices=("restart", "destroy"),
+    )
+    on_crash = Choice(
+        "on_crash",
+        "What happens to the VM when the guest crashes and O(panic) reports it. The two values"
+        " with V(coredump) first dump its memory below C(/var/lib/libvirt/qemu/dump).",
+        default="destroy",
+        xml="on_crash",
+        absent="destroy",
+        change=AT_BOOT,
+        choices=("destroy", "restart", "preserve", "coredump-destroy", "coredump-restart"),
+    )
+    title = Text(
+        "title",
+        "Title of the VM, one line of at most 256 characters.",
+        default=None,
+        xml="title",
+        pattern=r".{1,256}",
+        rule="one line of at most 256 characters",
+        change=LIVE,
+    )
+    wait = Boolean(
+        "wait",
+        "Whether C(fleet.virt.provision_vm) waits until the VM responds; ignored by this module.",
+        default=True,
+    )
+    start_order = START_ORDER
+    start_delay = START_DELAY
+    xml = XML
 
 
 NAME = Value("name", "Name of the VM, and its host name unless O(seed) has another.", default=None)
-VCPUS = Integer(
-    "vcpus",
-    "Number of virtual CPUs.",
-    default=1,
-    xml=composites.VCPUS,
-    low=1,
-    high=_MAX_VCPUS,
-    change=LIVE,
-)
-CPUSET = Text(
-    "cpuset",
-    "Host CPUs that the vCPUs may run on, such as V(0-3,^2); any CPU if omitted.",
-    default=None,
-    xml="vcpu/@cpuset",
-    same=cpusets.same,
-    change=AT_BOOT,
-    pattern=cpusets.PATTERN,
-    rule=cpusets.RULE,
-)
-VCPUS_MAX = Integer(
-    "vcpus_max",
-    "Maximum number of virtual CPUs that the VM can be given while it runs; defaults to O(vcpus).",
-    default=None,
-    xml=composites.VCPUS_MAX,
-    low=1,
-    high=_MAX_VCPUS,
-    change=AT_BOOT,
-)
-MEMORY = Size(
-    "memory",
-    "Memory of the VM.",
-    default=1024,
-    xml=composites.MEMORY,
-    low=_MIN_MEMORY,
-    high=_MAX_MEMORY,
-    change=LIVE,
-)
-MEMORY_MAX = Size(
-    "memory_max",
-    "Maximum memory that the VM can be given while it runs; defaults to O(memory).",
-    default=None,
-    xml=composites.MEMORY_MAX,
-    low=_MIN_MEMORY,
-    high=_MAX_MEMORY,
-    change=AT_BOOT,
-)
 IMAGE = Value(
     "image",
     "Image that the first disk is created from. A file name in C(virt_image_dir) on the"
@@ -132,39 +254,11 @@ IMAGE = Value(
     default=None,
     change=never(MADE_ONCE),
 )
-DISK_PROFILE = Text(
-    "disk_profile",
-    "Name of a profile in C(virt_disk_profiles). Predefined are V(default), one disk C(system) of"
-    " 8192 MiB, qcow2, virtio, and V(none), no disks.",
-    default="default",
-    pattern=LABEL,
-    rule=LABEL_RULE,
-)
-NIC_PROFILE = Text(
-    "nic_profile",
-    "Profile in C(virt_nic_profiles), or V(default), a virtio NIC C(eth0) on C(br0), or V(none).",
-    default="default",
-    pattern=LABEL,
-    rule=LABEL_RULE,
-)
 OVERLAY = Boolean(
     "overlay",
     "Create the disk as a copy-on-write overlay on the immutable base image, not as a full copy.",
     default=True,
     change=never(MADE_ONCE),
-)
-START = Boolean(
-    "start",
-    "Start the VM once it is complete. Where V(true) is written, an existing VM that is shut off or"
-    " has saved memory is started too, unless its hypervisor is in maintenance. What is paused"
-    " stays paused, and V(false) stops nothing.",
-    default=True,
-)
-AUTOSTART = Boolean(
-    "autostart", "Start the VM when its hypervisor boots.", default=False, change=LIVE
-)
-GROUPS = Words(
-    "groups", "Inventory groups of the VM.", pattern=_GROUP, rule=_GROUP_RULE, change=LIVE
 )
 ANTI_AFFINITY = Words(
     "anti_affinity",
@@ -191,86 +285,6 @@ PLACEMENT = Group(
     "Placement rules in one mapping; the same four options are also accepted at the top level.",
     settings=PLACES,
 )
-FIRMWARE = Choice(
-    "firmware",
-    "Firmware; defaults to that of the machine type. V(uefi) is refused where libvirt finds no"
-    " UEFI firmware (package C(ovmf) or C(edk2-ovmf)).",
-    default=None,
-    xml=composites.FIRMWARE,
-    same=_as_far_as_known,
-    choices=("bios", "uefi"),
-    change=never(
-        "an installed system boots with the firmware it was installed with; recreate the VM"
-    ),
-)
-SECURE_BOOT = Boolean(
-    "secure_boot",
-    "Boot signed systems only. Needs O(firmware) V(uefi), the machine type V(q35), and firmware"
-    " with Microsoft's keys. It does not prevent an unsigned O(kernel) from booting.",
-    default=False,
-    xml=composites.SECURE_BOOT,
-    change=never(
-        "an installed system boots with the firmware it was installed with; recreate the VM"
-    ),
-)
-KERNEL = Text(
-    "kernel",
-    "Kernel to boot directly, instead of what the firmware finds; an absolute path on the"
-    " hypervisor.",
-    default=None,
-    xml="os/kernel",
-    change=AT_BOOT,
-    pattern=_PATH,
-    rule=_PATH_RULE,
-)
-INITRD = Text(
-    "initrd",
-    "Initial RAM disk of O(kernel), an absolute path on the hypervisor.",
-    default=None,
-    xml="os/initrd",
-    change=AT_BOOT,
-    pattern=_PATH,
-    rule=_PATH_RULE,
-)
-CMDLINE = Text(
-    "cmdline", "Command line of O(kernel).", default=None, xml="os/cmdline", change=AT_BOOT
-)
-BOOT_MENU = Boolean(
-    "boot_menu",
-    "Whether the firmware shows a boot menu at startup.",
-    default=False,
-    xml="os/bootmenu/@enable",
-    change=AT_BOOT,
-    words=("yes", "no"),
-)
-MACHINE = Text(
-    "machine",
-    "Machine type. If omitted, or for a family such as V(q35), the newest versioned type of QEMU.",
-    default=None,
-    xml="os/type/@machine",
-    same=lambda asked, real: not asked or machines.is_of(str(real), asked),
-    pattern=_TAG,
-    rule="for example q35 or pc-q35-7.2",
-    change=AT_BOOT,
-)
-ARCH = Text(
-    "arch",
-    "Architecture, such as V(aarch64); defaults to the hypervisor's own.",
-    default=None,
-    xml="os/type/@arch",
-    pattern=r"[a-z0-9_]{1,32}",
-    rule="for example x86_64 or aarch64",
-    change=never("the architecture of a VM is fixed; recreate the VM"),
-)
-DOMAIN_TYPE = Choice(
-    "domain_type",
-    "Domain type, hardware-assisted (V(kvm)) or emulated (V(qemu)). Defaults to the best"
-    " available.",
-    default=None,
-    xml="@type",
-    choices=("kvm", "qemu"),
-    change=never("the domain type of a VM is fixed; recreate the VM, or use virsh edit"),
-)
 BOOT = Words(
     "boot",
     "Names of disks and NICs in the order the firmware tries them. Defaults to the first disk,"
@@ -279,58 +293,6 @@ BOOT = Words(
     rule="name a disk or NIC of this VM",
     change=AT_BOOT,
 )
-RNG = Boolean(
-    "rng",
-    "Give the guest a random number generator.",
-    default=True,
-    xml=composites.RNG,
-    change=AT_BOOT,
-)
-BALLOON = Boolean(
-    "balloon",
-    "Give the guest a memory balloon, with which it returns memory to the host while it runs.",
-    default=True,
-    xml=composites.BALLOON,
-    change=AT_BOOT,
-)
-ON_POWEROFF = Choice(
-    "on_poweroff",
-    "What happens to the VM when the guest powers off. V(restart) needs O(on_reboot) V(restart).",
-    default="destroy",
-    xml="on_poweroff",
-    absent="destroy",
-    change=AT_BOOT,
-    choices=("destroy", "restart"),
-)
-ON_REBOOT = Choice(
-    "on_reboot",
-    "What happens to the VM when the guest reboots. V(destroy) is for installers, after which the"
-    " VM has to be started again from the disk.",
-    default="restart",
-    xml="on_reboot",
-    absent="restart",
-    change=AT_BOOT,
-    choices=("restart", "destroy"),
-)
-ON_CRASH = Choice(
-    "on_crash",
-    "What happens to the VM when the guest crashes and O(panic) reports it. The two values with"
-    " V(coredump) first dump its memory below C(/var/lib/libvirt/qemu/dump).",
-    default="destroy",
-    xml="on_crash",
-    absent="destroy",
-    change=AT_BOOT,
-    choices=("destroy", "restart", "preserve", "coredump-destroy", "coredump-restart"),
-)
-TITLE = Text(
-    "title",
-    "Title of the VM, one line of at most 256 characters.",
-    default=None,
-    xml="title",
-    pattern=r".{1,256}",
-    rule="one line of at most 256 characters",
-    change=LIVE,
-)
 DESCRIPTION = Value(
     "description",
     "Description of the VM.",
@@ -338,64 +300,59 @@ DESCRIPTION = Value(
     xml="description",
     change=LIVE,
 )
-WAIT = Boolean(
-    "wait",
-    "Whether C(fleet.virt.provision_vm) waits until the VM responds; ignored by this module.",
-    default=True,
-)
 
 VM: Table = (
     NAME,
-    OS,
-    VCPUS,
-    CPUSET,
-    VCPUS_MAX,
-    MEMORY,
-    MEMORY_MAX,
+    Rows.os,
+    Rows.vcpus,
+    Rows.cpuset,
+    Rows.vcpus_max,
+    Rows.memory,
+    Rows.memory_max,
     MEMORY_BACKINGS,
     NUMAS,
     NUMATUNES,
     CPUTUNES,
     MEMTUNES,
     IMAGE,
-    DISK_PROFILE,
-    NIC_PROFILE,
+    Rows.disk_profile,
+    Rows.nic_profile,
     DISKS,
     NICS,
     OVERLAY,
-    START,
-    AUTOSTART,
-    START_ORDER,
-    START_DELAY,
+    Rows.start,
+    Rows.autostart,
+    Rows.start_order,
+    Rows.start_delay,
     CONSOLES,
     SEEDS,
-    GROUPS,
+    Rows.groups,
     ANTI_AFFINITY,
     ZONE,
     TAGS,
     HOST,
     PLACEMENT,
-    FIRMWARE,
-    SECURE_BOOT,
-    BOOT_MENU,
-    KERNEL,
-    INITRD,
-    CMDLINE,
+    Rows.firmware,
+    Rows.secure_boot,
+    Rows.boot_menu,
+    Rows.kernel,
+    Rows.initrd,
+    Rows.cmdline,
     CPUS,
-    MACHINE,
-    ARCH,
-    DOMAIN_TYPE,
+    Rows.machine,
+    Rows.arch,
+    Rows.domain_type,
     BOOT,
     CLOCKS,
     FEATURES,
     HYPERVS,
-    ON_POWEROFF,
-    ON_REBOOT,
-    ON_CRASH,
+    Rows.on_poweroff,
+    Rows.on_reboot,
+    Rows.on_crash,
     WATCHDOGS,
     TPMS,
-    RNG,
-    BALLOON,
+    Rows.rng,
+    Rows.balloon,
     PANICS,
     VIDEOS,
     SOUNDS,
@@ -403,8 +360,8 @@ VM: Table = (
     CHANNELS,
     FILESYSTEMS,
     HOSTDEVS,
-    TITLE,
+    Rows.title,
     DESCRIPTION,
     XML,
-    WAIT,
+    Rows.wait,
 )

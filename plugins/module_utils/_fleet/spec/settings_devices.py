@@ -10,7 +10,6 @@ A place in XML is one below the device's element.
 from __future__ import annotations
 
 import dataclasses
-import typing as t
 
 from ..base.settings import (
     AT_BOOT,
@@ -18,7 +17,6 @@ from ..base.settings import (
     Boolean,
     Choice,
     Group,
-    Integer,
     Size,
     Text,
     Value,
@@ -27,13 +25,7 @@ from ..base.settings import (
 )
 from . import composites, settings_sources, settings_tuning
 
-
-class _Disk(t.Protocol):
-    device: str
-
-
 MAX_MIB = 1 << 33  # 8 PiB: far above any disk, far below where libvirt's numbers end
-_MAX_THREADS = 64  # more than QEMU can use well
 LABEL = r"[A-Za-z0-9][^/\\<>&\"']{0,127}"
 LABEL_RULE = (
     "1 to 128 characters without '/', quotes or angle brackets, the first a letter or digit"
@@ -42,10 +34,6 @@ MADE_ONCE = "a disk is created from its image once; create another VM, or anothe
 _ANOTHER = "a disk keeps its kind and format; add another disk"
 _INTERFACE = r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}"
 _INTERFACE_RULE = "a network interface has 1 to 15 letters, digits or '_.:@-'"
-
-
-def _is_disk(disk: _Disk) -> bool:
-    return disk.device == "disk"
 
 
 class DiskSettings:
@@ -110,38 +98,6 @@ class DiskSettings:
         choices=("native", "threads", "io_uring"),
         change=AT_BOOT,
     )
-    discard = Choice(
-        "discard",
-        "Whether blocks that the guest discards are returned to the pool.",
-        default="unmap",
-        xml="driver/@discard",
-        absent="ignore",
-        applies=_is_disk,
-        choices=("unmap", "ignore"),
-        change=AT_BOOT,
-    )
-    detect_zeroes = Choice(
-        "detect_zeroes",
-        "Whether QEMU detects zeroes in the guest's writes. V(on) stores them without allocating"
-        " space where the format can; V(unmap) also releases the space, which needs O(discard)"
-        " V(unmap).",
-        default=None,
-        xml="driver/@detect_zeroes",
-        absent="off",
-        choices=("off", "on", "unmap"),
-        change=AT_BOOT,
-    )
-    iothread = Integer(
-        "iothread",
-        "Number of the QEMU I/O thread that serves the disk, separate from the vCPU threads. Disks"
-        " with the same number share a thread. The VM has as many threads as the highest number."
-        " Only for O(bus) V(virtio).",
-        default=None,
-        xml=composites.IOTHREAD,
-        low=1,
-        high=_MAX_THREADS,
-        change=AT_BOOT,
-    )
     pool = Text(
         "pool",
         "Pool to create the volume in; defaults to the variable C(virt_pool).",
@@ -171,15 +127,6 @@ class DiskSettings:
         "Prevent the guest from writing to the disk. A V(cdrom) or V(floppy) is always read-only.",
         default=False,
         xml="readonly",
-        change=AT_BOOT,
-    )
-    serial = Text(
-        "serial",
-        "Serial number that the guest sees, at most 20 letters, digits or C(_.+-).",
-        default=None,
-        xml="serial",
-        pattern=r"[A-Za-z0-9_.+-]{1,20}",
-        rule="a serial is 1 to 20 letters, digits or '_.+-'",
         change=AT_BOOT,
     )
 
@@ -215,44 +162,6 @@ class NicSettings:
         change=never(
             "a guest knows its NIC by its MAC address; add another NIC, and remove this one"
         ),
-    )
-    vlan = Integer(
-        "vlan",
-        "VLAN tag. Refused where libvirt cannot set VLAN tags, such as on a Linux bridge without"
-        " C(vlan_filtering), or on any Linux bridge before libvirt 11. Use a bridge that is on"
-        " that VLAN, or an Open vSwitch bridge (O(virtualport)).",
-        default=None,
-        xml="vlan/tag/@id",
-        low=1,
-        high=4094,
-        change=AT_BOOT,
-    )
-    model = Choice(
-        "model",
-        "Device model that the guest sees.",
-        default="virtio",
-        xml="model/@type",
-        choices=(
-            "virtio",
-            "virtio-transitional",
-            "virtio-non-transitional",
-            "e1000",
-            "e1000e",
-            "igb",
-            "rtl8139",
-            "vmxnet3",
-            "usb-net",
-        ),
-        change=AT_BOOT,
-    )
-    link = Boolean(
-        "link",
-        "Whether the link is up.",
-        default=True,
-        xml="link/@state",
-        absent=True,
-        words=("up", "down"),
-        change=LIVE,
     )
     type = Choice(
         "type",
@@ -293,26 +202,6 @@ class ConsoleSettings:
         xml=composites.LISTEN,
         change=AT_BOOT,
     )
-    port = Integer(
-        "port",
-        "Port that the console listens on. Defaults to the first free one; a fixed port may be in"
-        " use on the hypervisor that the VM is moved to.",
-        default=None,
-        xml="@port",
-        change=AT_BOOT,
-        low=1024,
-        high=65535,
-    )
-    keymap = Text(
-        "keymap",
-        "Keyboard layout of the viewer, such as V(de); needed for old viewers only.",
-        default=None,
-        xml="@keymap",
-        change=AT_BOOT,
-        pattern=r"[a-z]{2}(-[a-z0-9]{2,8})?",
-        rule="write two lower-case letters, for example de",
-        secret=False,
-    )
     password = Value(
         "password",
         "Password of the console; none if omitted. VNC takes at most 8 characters.",
@@ -352,7 +241,7 @@ DISK = (
     *rows(settings_tuning.DiskTuning),
 )
 NIC = (*rows(NicSettings), *rows(settings_tuning.NicTuning))
-CONSOLE = rows(ConsoleSettings)
+CONSOLE = (*rows(ConsoleSettings), *rows(settings_tuning.ConsoleTuning))
 CPU = (*rows(CpuSettings), *rows(settings_tuning.CpuTuning))
 _NAME = "Name; an entry with a name from the profile overrides settings of the profile's entry."
 DISKS = Group(

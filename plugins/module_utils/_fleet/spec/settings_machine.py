@@ -23,6 +23,7 @@ from ..base.settings import (
     Words,
     never,
     rows,
+    specification,
 )
 from . import composites_machine as composites
 from . import cpusets
@@ -56,6 +57,7 @@ def _there(name: str, description: str, xml: str) -> Boolean[None]:
     return Boolean(name, description, default=None, xml=xml, change=AT_BOOT)
 
 
+@specification
 class MemoryBacking:
     """How the VM's memory is backed."""
 
@@ -106,6 +108,7 @@ class MemoryBacking:
     discard = _there("discard", "Return the memory to the hypervisor before QEMU exits.", "discard")
 
 
+@specification
 class Numatune:
     """Which of the hypervisor's NUMA nodes the memory is of."""
 
@@ -120,6 +123,7 @@ class Numatune:
     nodeset = _cpus("nodeset", "NUMA nodes of the hypervisor, such as V(0-1).", "memory/@nodeset")
 
 
+@specification
 class Cell:
     """One NUMA node of the guest."""
 
@@ -134,6 +138,7 @@ class Cell:
     )
 
 
+@specification
 class Cputune:
     """How the VM's CPU time is bounded, and where it runs."""
 
@@ -177,6 +182,7 @@ class Cputune:
     )
 
 
+@specification
 class Memtune:
     """How the memory that QEMU takes is bounded."""
 
@@ -199,6 +205,7 @@ class Memtune:
     )
 
 
+@specification
 class ClockSettings:
     """The guest's clock and its timers."""
 
@@ -259,6 +266,7 @@ class ClockSettings:
     )
 
 
+@specification
 class Features:
     """Optional features of the machine."""
 
@@ -280,6 +288,7 @@ def _enlightenment(name: str, description: str) -> Boolean[None]:
     return _state(name, description, f"{name}/@state")
 
 
+@specification
 class Hyperv:
     """What tells Windows that it is a guest, so that it runs well."""
 

@@ -9,13 +9,25 @@ A place in XML is one below the device's element.
 
 from __future__ import annotations
 
-from ..base.settings import AT_BOOT, Boolean, Choice, Group, Integer, Size, Text, never, rows
+from ..base.settings import (
+    AT_BOOT,
+    Boolean,
+    Choice,
+    Group,
+    Integer,
+    Size,
+    Text,
+    never,
+    rows,
+    specification,
+)
 from . import composites_machine as composites
 
 _PATH = r"/[^\0]{1,1023}"
 _PATH_RULE = "write an absolute path on the hypervisor"
 
 
+@specification
 class Watchdog:
     """The settings of the watchdog."""
 
@@ -38,6 +50,7 @@ class Watchdog:
     )
 
 
+@specification
 class Tpm:
     """The settings of the TPM."""
 
@@ -51,6 +64,7 @@ class Tpm:
     )
 
 
+@specification
 class Video:
     """The settings of the graphics card."""
 
@@ -81,6 +95,7 @@ class Video:
     )
 
 
+@specification
 class Sound:
     """The settings of the sound card."""
 
@@ -94,6 +109,7 @@ class Sound:
     )
 
 
+@specification
 class Panic:
     """The settings of the device by which a guest reports a crash."""
 
@@ -107,6 +123,7 @@ class Panic:
     )
 
 
+@specification
 class Filesystem:
     """The settings of a directory of the hypervisor that the guest mounts."""
 
@@ -158,6 +175,7 @@ class Filesystem:
     )
 
 
+@specification
 class Hostdev:
     """The settings of a host device that is passed through to the guest."""
 
@@ -181,6 +199,7 @@ class Hostdev:
     )
 
 
+@specification
 class Serial:
     """The settings of a serial port beside the console."""
 
@@ -237,6 +256,7 @@ class Serial:
     )
 
 
+@specification
 class Channel:
     """The settings of a channel between hypervisor and guest."""
 

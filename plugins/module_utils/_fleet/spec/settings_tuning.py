@@ -6,18 +6,70 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from ..base.settings import AT_BOOT, LIVE, Boolean, Choice, Integer, Text, Words
-from . import composites_machine as composites
+from . import composites, composites_machine
 
 _MOST = 1 << 40  # a TiB a second
 _MOST_KIB = (1 << 32) - 1
+_MAX_THREADS = 64  # more than QEMU can use well
 _FEATURE = r"[a-z0-9][a-z0-9._-]{0,31}"
 _FEATURE_RULE = "use libvirt's name of the feature, for example pcid"
+
+
+class _DiskOfDevice(t.Protocol):
+    device: str
+
+
+def _is_disk(disk: _DiskOfDevice) -> bool:
+    return disk.device == "disk"
 
 
 class DiskTuning:
     """Further settings of a disk."""
 
+    discard = Choice(
+        "discard",
+        "Whether blocks that the guest discards are returned to the pool.",
+        default="unmap",
+        xml="driver/@discard",
+        absent="ignore",
+        applies=_is_disk,
+        choices=("unmap", "ignore"),
+        change=AT_BOOT,
+    )
+    detect_zeroes = Choice(
+        "detect_zeroes",
+        "Whether QEMU detects zeroes in the guest's writes. V(on) stores them without allocating"
+        " space where the format can; V(unmap) also releases the space, which needs O(discard)"
+        " V(unmap).",
+        default=None,
+        xml="driver/@detect_zeroes",
+        absent="off",
+        choices=("off", "on", "unmap"),
+        change=AT_BOOT,
+    )
+    iothread = Integer(
+        "iothread",
+        "Number of the QEMU I/O thread that serves the disk, separate from the vCPU threads. Disks"
+        " with the same number share a thread. The VM has as many threads as the highest number."
+        " Only for O(bus) V(virtio).",
+        default=None,
+        xml=composites.IOTHREAD,
+        low=1,
+        high=_MAX_THREADS,
+        change=AT_BOOT,
+    )
+    serial = Text(
+        "serial",
+        "Serial number that the guest sees, at most 20 letters, digits or C(_.+-).",
+        default=None,
+        xml="serial",
+        pattern=r"[A-Za-z0-9_.+-]{1,20}",
+        rule="a serial is 1 to 20 letters, digits or '_.+-'",
+        change=AT_BOOT,
+    )
     wwn = Text(
         "wwn",
         "World Wide Name that the guest sees, 16 hexadecimal digits. Not for O(bus) V(virtio) and"
@@ -130,6 +182,44 @@ class DiskTuning:
 class NicTuning:
     """Further settings of a NIC."""
 
+    vlan = Integer(
+        "vlan",
+        "VLAN tag. Refused where libvirt cannot set VLAN tags, such as on a Linux bridge without"
+        " C(vlan_filtering), or on any Linux bridge before libvirt 11. Use a bridge that is on"
+        " that VLAN, or an Open vSwitch bridge (O(virtualport)).",
+        default=None,
+        xml="vlan/tag/@id",
+        low=1,
+        high=4094,
+        change=AT_BOOT,
+    )
+    model = Choice(
+        "model",
+        "Device model that the guest sees.",
+        default="virtio",
+        xml="model/@type",
+        choices=(
+            "virtio",
+            "virtio-transitional",
+            "virtio-non-transitional",
+            "e1000",
+            "e1000e",
+            "igb",
+            "rtl8139",
+            "vmxnet3",
+            "usb-net",
+        ),
+        change=AT_BOOT,
+    )
+    link = Boolean(
+        "link",
+        "Whether the link is up.",
+        default=True,
+        xml="link/@state",
+        absent=True,
+        words=("up", "down"),
+        change=LIVE,
+    )
     mode = Choice(
         "mode",
         "How VMs on the same interface of O(type) V(direct) reach each other. V(vepa), the"
@@ -255,6 +345,31 @@ class NicTuning:
     )
 
 
+class ConsoleTuning:
+    """Further settings of the graphical console."""
+
+    port = Integer(
+        "port",
+        "Port that the console listens on. Defaults to the first free one; a fixed port may be in"
+        " use on the hypervisor that the VM is moved to.",
+        default=None,
+        xml="@port",
+        change=AT_BOOT,
+        low=1024,
+        high=65535,
+    )
+    keymap = Text(
+        "keymap",
+        "Keyboard layout of the viewer, such as V(de); needed for old viewers only.",
+        default=None,
+        xml="@keymap",
+        change=AT_BOOT,
+        pattern=r"[a-z]{2}(-[a-z0-9]{2,8})?",
+        rule="write two lower-case letters, for example de",
+        secret=False,
+    )
+
+
 class CpuTuning:
     """Further settings of the CPU."""
 
@@ -262,7 +377,7 @@ class CpuTuning:
         "require",
         "Features that the CPU must have in addition to those of its model, such as V(pcid). The"
         " VM does not start on a hypervisor that lacks one.",
-        xml=composites.policy("require", "require"),
+        xml=composites_machine.policy("require", "require"),
         change=AT_BOOT,
         pattern=_FEATURE,
         rule=_FEATURE_RULE,
@@ -270,7 +385,7 @@ class CpuTuning:
     disable = Words(
         "disable",
         "Features of the model to hide from the guest, such as V(svm).",
-        xml=composites.policy("disable", "disable"),
+        xml=composites_machine.policy("disable", "disable"),
         change=AT_BOOT,
         pattern=_FEATURE,
         rule=_FEATURE_RULE,
