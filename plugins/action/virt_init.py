@@ -16,12 +16,12 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.names import playbook_command
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.options import to_boolean
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.facts import Made
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import Defaults
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import MADE, Made
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, plain
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import checked
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import read
 from ansible_collections.fleet.virt.plugins.plugin_utils.images import _images
 from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _batch, _elsewhere, _seeds
 
@@ -37,7 +37,7 @@ class ActionModule(FleetAction):
             return self.module(task_vars, self._looking(task_vars))
         earlier = plain(as_mapping(self.given.get("_earlier")))
         if earlier.get("finished"):
-            return _again(checked(earlier, MADE))
+            return _again(read(earlier, Made))
         arguments = self._module_arguments(task_vars)
         if arguments.get("_stage") == "compare":
             return self.module(task_vars, arguments)
@@ -81,7 +81,7 @@ class ActionModule(FleetAction):
         answer = self.module(task_vars, {**arguments, "_stage": "claim"})
         for key in ("host", "finished"):  # of that stage
             answer.pop(key, None)
-        claimed = checked(plain(answer), MADE)
+        claimed = read(plain(answer), Made)
         names = [vm["name"] for vm in claimed.get("vms") or () if vm["changed"]]
         changing = any(vm.get("steps") for vm in as_mappings(answer.get("vms")))
         if claimed.get("failed") or claimed.get("unreachable") or not (names or changing):

@@ -12,6 +12,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import proofs
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys import decide as keys
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys import report as keys_report
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.facts import (
+    KeysLook,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.options import (
     ARGUMENTS,
     INTERNAL,
@@ -19,13 +22,12 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.options imp
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import KEYS
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._fleet_variables import Variables
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, plain
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import (
-    checked,
     hosts,
     of_host,
+    read,
     registered,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys import (
@@ -87,7 +89,7 @@ class ActionModule(FleetAction):
             return _look(task_vars, name, options["_results"])
 
         if options["_stage"] == "prepare":
-            answers = registered(task_vars, options["_results"], KEYS)
+            answers = registered(task_vars, options["_results"], KeysLook)
             return self._prepare(options, task_vars, look, answers)
         prepared = _keys_apply.Prepared.of(of_host(task_vars, host, options["_prepared"]))
         return self._apply(options, task_vars, look(host), prepared).result()
@@ -109,7 +111,7 @@ class ActionModule(FleetAction):
             answer = self._on_hypervisor(options, values, "look", {})
             if answer.get("failed") or answer.get("unreachable"):
                 return answer
-            own = checked(plain(answer), KEYS)
+            own = read(plain(answer), KeysLook)
             if own.get("failed"):
                 return {**own}
             look = _keys.look_of(own)
@@ -256,7 +258,7 @@ def _report(options: VirtKeysOptions, values: Values) -> Answer:
     refused = [
         str(name) for name in as_list(of_host(values, first, options["_prepared"]).get("refused"))
     ]
-    looks = registered(values, options["_results"], KEYS)
+    looks = registered(values, options["_results"], KeysLook)
     silent = keys_report.unanswered(
         looks,
         registered(values, options["_applied"]),
@@ -272,7 +274,7 @@ def _look(values: Values, host: str, variable: str | None) -> _keys.Look | None:
     """What a host of the play returned, or None."""
     if host not in hosts(values):
         return None
-    answer = of_host(values, host, variable, KEYS)
+    answer = of_host(values, host, variable, KeysLook)
     look = None if answer.get("failed") else _keys.look_of(answer)
     if look is None and answer.get("msg"):
         _output.warn(f"{host}: {answer['msg']}")

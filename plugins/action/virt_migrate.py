@@ -31,6 +31,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
     report as migration_report,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.facts import (
+    MigrateLook,
+    Moved,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.options import (
     ARGUMENTS,
     INTERNAL,
@@ -39,10 +43,6 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import
 from ansible_collections.fleet.virt.plugins.module_utils._units import MIB
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import (
-    MIGRATE_LOOK,
-    MigrateLook,
-)
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._fleet_variables import (
     LIMITS,
     Variables,
@@ -154,7 +154,7 @@ class ActionModule(FleetAction):
 
     def _decide(self, options: VirtMigrateOptions, task_vars: Values) -> Answer:
         migration_options.options(options)  # before a hypervisor is marked in vain
-        answers = registered(task_vars, options["_results"], MIGRATE_LOOK)
+        answers = registered(task_vars, options["_results"], MigrateLook)
         lost = self.lost()
         expected = self.expected()
         problem = proofs.unknown_lost(lost, list(dict.fromkeys([*answers, *expected])))
@@ -241,7 +241,7 @@ class ActionModule(FleetAction):
         text, failures = migration_report.report(
             options["_names"],
             {host: as_mappings(vms) for host, vms in options["_shares"].items()},
-            registered(task_vars, options["_results"], "moved"),
+            registered(task_vars, options["_results"], Moved),
             problems,
             state=options["state"],
             check=self.check,

@@ -24,14 +24,16 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import ou
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import fleet_seen
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import decide as placement
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import demand
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.facts import (
+    Placing,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.facts import (
+    Claims,
+    Made,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Domain
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import (
-    CLAIMS,
-    MADE,
-    Placing,
-)
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import (
     Answer,
     Values,
@@ -112,7 +114,7 @@ class _Work:
         self.expected = action.expected(options["expected"])
         self.variables = _batch.Variables(task_vars, action._templar)
         self.answers: dict[str, Placing] = {}
-        self.looked = registered(task_vars, options["results"], CLAIMS)
+        self.looked = registered(task_vars, options["results"], Claims)
         self.answers.update(self.looked)
         self.limits = {name: _placing.limits_of(name, task_vars) for name in self.names}
         self.policy = placement.Policy(
@@ -269,7 +271,7 @@ class _Work:
         permanent: list[str] = []
         ended: dict[tuple[str, str], Answer] = {}  # failed, or finished with the claim
         known = {domain.name: domain for domain in self.domains}
-        claimed = registered(self.task_vars, self.options["_claims"], CLAIMS)
+        claimed = registered(self.task_vars, self.options["_claims"], Claims)
         if sum(bool(answer.get("host")) for answer in claimed.values()) == 1:
             # no other hypervisor of this run claimed after it read itself
             self.answers.update(
@@ -407,7 +409,7 @@ class _Work:
             for host, entries in as_mapping(earlier.get("done")).items()
         }
         if self.options["_created"]:
-            answers = registered(self.task_vars, self.options["_created"], MADE)
+            answers = registered(self.task_vars, self.options["_created"], Made)
             for outcome in outcomes.outcomes(shares_of(earlier.get("confirmed")), answers):
                 entry = outcome.entry or outcomes.failed_entry(
                     outcome, answers.get(outcome.host) or {}

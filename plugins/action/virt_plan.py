@@ -16,11 +16,13 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import (
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import decide as placement
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import fleet_plan
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.facts import (
+    Compared,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.fleet_plan import Place
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Domain
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import PLACING
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered
 from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _batch, _placing
@@ -59,17 +61,16 @@ class ActionModule(FleetAction):
         )
         _peers.refuse_hypervisors([domain.name for domain in domains], task_vars)
         _batch.warn_of_ignored(options, variables)
-        given = registered(task_vars, options["results"], "compared")
+        given = registered(task_vars, options["results"], Compared)
         lost = self.lost(options["lost"])
         expected = self.expected(options["expected"])
         seen = located.sort(given, "host", expected, lost)
         silent = proofs.missing("absent", seen.silent)
-        answers = {name: fleet_plan.read(answer) for name, answer in seen.answers.items()}
+        answers = seen.answers
         names = [domain.name for domain in domains]
         absent = [] if silent else fleet_plan.missing(names, answers)
-        placing = registered(task_vars, options["results"], PLACING)
         new = [domain for domain in domains if domain.name in absent]
-        places = self._places(new, placing, lost, task_vars)
+        places = self._places(new, given, lost, task_vars)
         existing = [domain for domain in domains if domain.name not in absent]
         unusable = self._unusable(existing, task_vars)
         entries = fleet_plan.compare(names, answers, places, proofs.named(silent), unusable)

@@ -9,12 +9,18 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import tables
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.answers import unsound
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import outcomes
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight import decide as preflight
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight import (
     facts as preflight_facts,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight.decide_host import Limits
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight.facts import (
+    CommonCpu,
+    ComparableFacts,
+    Preflight,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight.options import (
     ARGUMENTS,
     INTERNAL,
@@ -23,18 +29,11 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec import prof
 from ansible_collections.fleet.virt.plugins.module_utils._units import parse_mib
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _clock, _output, _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import (
-    BASELINE,
-    FACTS,
-    FactsAnswer,
-    SeenFacts,
-)
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._fleet_variables import Variables
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, plain
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import (
-    checked,
+    read,
     registered,
-    unsound,
 )
 
 
@@ -69,15 +68,15 @@ class ActionModule(FleetAction):
 
     def _single(self, options: VirtPreflightOptions, variables: Values) -> Answer:
         """The findings about this hypervisor, as far as they need no other."""
-        read = self._read(options, variables)
-        if read.get("failed") or read.get("unreachable"):
-            return read
+        result = self._read(options, variables)
+        if result.get("failed") or result.get("unreachable"):
+            return result
         own = str(variables["inventory_hostname"])
-        ((_name, answer),) = _judged({own: checked(plain(read), FACTS)}).items()
+        ((_name, answer),) = _judged({own: read(plain(result), Preflight)}).items()
         facts = answer.get("facts")
         reason = None if facts else str(answer.get("msg"))
         own_answer = preflight.Answer(own, _complete(facts) if facts else None, reason)
-        return {**read, **self._findings([own_answer], [own], options)}
+        return {**result, **self._findings([own_answer], [own], options)}
 
     def _read(self, options: VirtPreflightOptions, variables: Values) -> Answer:
         own = str(variables.get("inventory_hostname"))
@@ -118,7 +117,7 @@ class ActionModule(FleetAction):
                 "_results: missing; name the variable that _stage: read registered"
             )
         answers = []
-        compared = registered(variables, options["_compared"], BASELINE)
+        compared = registered(variables, options["_compared"], CommonCpu)
         for name, answer in _answers(variables, options["_results"]).items():
             seen = answer.get("facts")
             if seen is None:
@@ -174,19 +173,19 @@ def _expected(options: VirtPreflightOptions, variables: Values) -> list[str]:
     return options["expected"] or _peers.names("hypervisors", variables)
 
 
-def _answers(variables: Values, name: str) -> dict[str, FactsAnswer]:
+def _answers(variables: Values, name: str) -> dict[str, Preflight]:
     """The registered results; facts that cannot be judged by themselves count as failed."""
-    return _judged(registered(variables, name, FACTS))
+    return _judged(registered(variables, name, Preflight))
 
 
-def _judged(answers: dict[str, FactsAnswer]) -> dict[str, FactsAnswer]:
+def _judged(answers: dict[str, Preflight]) -> dict[str, Preflight]:
     for host, answer in answers.items():
         facts = answer.get("facts")
         if facts is not None:
             try:
                 preflight.judge([preflight.Answer(host, _complete(facts))], [host], Limits())
             except Exception as error:
-                answers[host] = {"failed": True, "msg": unsound(f"facts: {error!r}")["msg"]}
+                answers[host] = {"failed": True, "msg": unsound(f"facts: {error!r}")}
     return answers
 
 
@@ -195,6 +194,6 @@ def _complete(facts: t.Mapping[str, object]) -> preflight_facts.PreflightFacts:
     return t.cast("preflight_facts.PreflightFacts", facts)
 
 
-def _facts(variables: Values, name: str) -> dict[str, SeenFacts]:
+def _facts(variables: Values, name: str) -> dict[str, ComparableFacts]:
     answers = _answers(variables, name)
     return {host: facts for host, answer in answers.items() if (facts := answer.get("facts"))}

@@ -13,18 +13,30 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values
     as_mapping,
     as_mappings,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.snapshot import (
+    Domains,
+    HostInfo,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import outcomes
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
     in_move,
     records,
     selection,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.entries import (
+    Images,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import (
     report as provision_report,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.facts import (
+    Made,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding.facts import (
+    Waited,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import MADE
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import (
     Answer,
     Values,
@@ -33,8 +45,8 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import (
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import (
     hosts,
+    read,
     registered,
-    sound,
 )
 
 _VIEWS = {
@@ -45,8 +57,12 @@ _VIEWS = {
     "query": "domains",
     "vms": "vms",
 }
-# Of answer_shapes
-_KINDS = {"host_info": "host_info", "images": "images", "list": "domains", "query": "domains"}
+_ANSWERS: dict[str, type[t.Mapping[str, object]]] = {
+    "host_info": HostInfo,
+    "images": Images,
+    "list": Domains,
+    "query": Domains,
+}
 
 
 _STEP: Spec = {
@@ -122,7 +138,7 @@ class ActionModule(FleetAction):
         if view == "vms":
             hypervisors, failures = _made(task_vars, options, check=check)
         else:
-            answers = registered(task_vars, options["results"], _KINDS.get(view))
+            answers = _answers(task_vars, options["results"], view)
             answers.update(self._read_here(task_vars, options, answers))
             hypervisors = _collect(answers, view)
             if view in ("list", "query"):
@@ -152,10 +168,10 @@ class ActionModule(FleetAction):
         self,
         task_vars: Values,
         options: VirtShowOptions,
-        read: t.Mapping[str, Answer],
+        given: t.Mapping[str, Answer],
     ) -> dict[str, Answer]:
         """The results of hypervisors that the controller reads itself, in the order of the play."""
-        names = [name for name, answer in read.items() if answer.get("direct")]
+        names = [name for name, answer in given.items() if answer.get("direct")]
         seconds = options["_direct"]
         if not names or seconds is None:
             return {}
@@ -171,7 +187,14 @@ class ActionModule(FleetAction):
                 storage=view == "query" or options["output"] != "table",
             )
         answers = _direct.answers(names, reader, task_vars, seconds=seconds, lost=self.lost())
-        return {name: sound(answer, _KINDS[view]) for name, answer in answers.items()}
+        return {name: {**read(answer, _ANSWERS[view])} for name, answer in answers.items()}
+
+
+def _answers(task_vars: Values, variable: str, view: str) -> dict[str, Answer]:
+    kind = _ANSWERS.get(view)
+    if kind is None:
+        return registered(task_vars, variable)
+    return {name: {**answer} for name, answer in registered(task_vars, variable, kind).items()}
 
 
 def _selected(hypervisors: list[Answer], options: VirtShowOptions) -> tuple[list[Answer], str]:
@@ -204,8 +227,8 @@ def _made(
     task_vars: Values, options: VirtShowOptions, *, check: bool
 ) -> tuple[list[Answer], list[str]]:
     """The results of requested VMs; without ``requested``, of those in the results."""
-    created = registered(task_vars, options["results"], MADE)
-    waited = registered(task_vars, options["addresses"], "waited")
+    created = registered(task_vars, options["results"], Made)
+    waited = registered(task_vars, options["addresses"], Waited)
     ended = options["_ended"] or {}
     requested = shares(ended.get("requested"))
     if not ended:

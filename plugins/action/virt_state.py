@@ -7,6 +7,12 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import as_mappings
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.facts import (
+    Made,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding.facts import (
+    Waited,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import (
     decide as state_decision,
 )
@@ -92,7 +98,7 @@ class ActionModule(FleetAction):
 
 def _order_restarts(options: VirtStateOptions, task_vars: Values) -> Answer:
     done = {host: as_mappings(entries) for host, entries in options["_done"].items()}
-    names = restarting.required(registered(task_vars, options["_made"], "made"), done)
+    names = restarting.required(registered(task_vars, options["_made"], Made), done)
     looked = registered(task_vars, options["_results"], StateLook)
     return {"changed": False, **vars(restarting.order(names, looked))}
 
@@ -102,9 +108,9 @@ def _note_restarts(options: VirtStateOptions, task_vars: Values) -> Answer:
         restarting.read_order(options["_order"]),
         options["_number"],
         restarting.Answers(
-            registered(task_vars, options["_before"], "waited"),
+            registered(task_vars, options["_before"], Waited),
             registered(task_vars, options["_results"], Brought),
-            registered(task_vars, options["_waited"], "waited"),
+            registered(task_vars, options["_waited"], Waited),
         ),
         restarting.read_noted(options["_earlier"]),
     )

@@ -12,11 +12,13 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.utils.unsafe_proxy import wrap_var
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.arguments import Spec
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import as_mappings
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding.facts import (
+    Waited,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import WAIT
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, plain
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import checked
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import read
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._wait import Progress
 
 _ARGUMENTS: Spec = {
@@ -101,7 +103,7 @@ class ActionModule(FleetAction):
             left = options["wait_timeout"] - passed
             answer = self._ask_again(options, max(left, _LAST), progress, task_vars, first)
             if answer.get("vms") is not None:
-                self._say(options, progress.take(checked(plain(answer), WAIT), passed))
+                self._say(options, progress.take(read(plain(answer), Waited), passed))
                 for key in ("ansible_facts", "deprecations", "warnings"):
                     if first and key in answer:
                         result[key] = answer[key]
@@ -144,7 +146,7 @@ class ActionModule(FleetAction):
         for internal in _INTERNAL:
             arguments.pop(internal)
         answer = self.module(task_vars, arguments)
-        validated = checked(plain(answer), WAIT)
+        validated = read(plain(answer), Waited)
         return {**validated} if validated.get("failed") else answer
 
     def _say(self, options: VirtWaitOptions, lines: t.Sequence[str]) -> None:

@@ -59,7 +59,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values
     as_list,
     as_mapping,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import NAMED
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.facts import (
+    Named,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered
 
@@ -73,7 +75,7 @@ class LookupModule(LookupBase):
         listed = {str(name) for name in as_list(as_mapping(values["groups"])["all"])}
         unlisted = set()
         for term in terms:
-            for result in registered(values, term, NAMED).values():
+            for result in registered(values, term, Named).values():
                 for vm in result.get("vms") or ():
                     name, address = vm["name"], vm.get("address")
                     known = (

@@ -283,6 +283,9 @@ host:
         phase:
           description: Phase of a run that is working on it; null normally.
           type: str
+        seeded:
+          description: Whether it was given a host key, which it presents once it responds.
+          type: bool
         run:
           description: Id of that run.
           type: str

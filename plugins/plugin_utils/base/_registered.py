@@ -8,43 +8,34 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import answer_shapes
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import answers as declared
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.answers import A
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import (
     as_list,
     as_mapping,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.envelope import Work
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import (
-    A,
-    AnswerKind,
-    BaseResult,
-)
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, to_plain
 
 
 @t.overload
-def registered(
-    values: Values, variable: str | None, kind: AnswerKind[A] | type[A]
-) -> dict[str, A]: ...
+def registered(values: Values, variable: str | None, kind: type[A]) -> dict[str, A]: ...
 
 
 @t.overload
-def registered(
-    values: Values, variable: str | None, kind: str | None = None
-) -> dict[str, Answer]: ...
+def registered(values: Values, variable: str | None) -> dict[str, Answer]: ...
 
 
 def registered(
-    values: Values, variable: str | None, kind: AnswerKind[t.Any] | type | str | None = None
+    values: Values, variable: str | None, kind: type[t.Any] | None = None
 ) -> dict[str, t.Any]:
     """What each host of the play registered as ``variable``, as plain data; empty if nothing.
 
     A result that is not as its ``kind`` declares is replaced by a failed one: the host counts as
     silent, for this reason.
     """
-    return {name: _of_kind(_registered(values, name, variable), kind) for name in hosts(values)}
+    return {name: of_host(values, name, variable, kind) for name in hosts(values)}
 
 
 def hosts(values: Values) -> list[str]:
@@ -53,57 +44,29 @@ def hosts(values: Values) -> list[str]:
 
 
 @t.overload
-def of_host(
-    values: Values, name: str, variable: str | None, kind: AnswerKind[A] | type[A]
-) -> A: ...
+def of_host(values: Values, name: str, variable: str | None, kind: type[A]) -> A: ...
 
 
 @t.overload
-def of_host(values: Values, name: str, variable: str | None, kind: str | None = None) -> Answer: ...
+def of_host(
+    values: Values, name: str, variable: str | None, kind: type[t.Any] | None = None
+) -> Answer: ...
 
 
 def of_host(
-    values: Values,
-    name: str,
-    variable: str | None,
-    kind: AnswerKind[t.Any] | type | str | None = None,
+    values: Values, name: str, variable: str | None, kind: type[t.Any] | None = None
 ) -> t.Any:
     """What one host registered, as :func:`registered` returns it."""
-    return _of_kind(_registered(values, name, variable), kind)
+    answer = _registered(values, name, variable)
+    return answer if kind is None else read(answer, kind)
 
 
-@t.overload
-def answers(
-    values: Values, variable: str, kind: AnswerKind[A] | type[A], expected: Work
-) -> dict[str, A]: ...
-
-
-@t.overload
-def answers(values: Values, variable: str, kind: str, expected: Work) -> dict[str, Answer]: ...
-
-
-def answers(
-    values: Values, variable: str, kind: AnswerKind[t.Any] | type | str, expected: Work
-) -> dict[str, t.Any]:
+def answers(values: Values, variable: str, kind: type[A], expected: Work) -> dict[str, A]:
     """What each host registered as ``variable``, if it is the answer to ``expected``."""
     return {
-        name: _of_kind(envelope.opened(_registered(values, name, variable), expected), kind)
+        name: read(envelope.opened(_registered(values, name, variable), expected), kind)
         for name in hosts(values)
     }
-
-
-def _of_kind(answer: Answer, kind: AnswerKind[t.Any] | type | str | None) -> t.Any:
-    if isinstance(kind, type):
-        return read(answer, kind)
-    if isinstance(kind, AnswerKind):
-        return checked(answer, kind)
-    return sound(answer, kind) if kind else answer
-
-
-def sound(answer: Answer, kind: str) -> Answer:
-    """``answer`` if it has the shape of its ``kind``, else a failed result."""
-    problem = answer_shapes.problem(answer, kind)
-    return {**unsound(problem)} if problem else answer
 
 
 def read(answer: Answer, kind: type[A]) -> A:
@@ -118,19 +81,6 @@ def _registered(values: Values, name: str, variable: str | None) -> Answer:
     if not variable:
         return {}
     answer = to_plain(as_mapping(as_mapping(values["hostvars"])[name]).get(variable) or {})
-    return answer if isinstance(answer, dict) else {**unsound(f"it is {type(answer).__name__}")}
-
-
-def checked(answer: Answer, kind: AnswerKind[A]) -> A:
-    """A plain result typed as its kind; a failed result if it lacks that shape."""
-    problem = answer_shapes.problem(answer, kind.name)
-    return t.cast("A", unsound(problem) if problem else answer)  # the shape is what was checked
-
-
-def unsound(problem: str) -> BaseResult:
-    """The failed result that replaces a malformed one."""
-    return {
-        "failed": True,
-        "msg": f"its response is not what a module of this collection returns ({problem}); find"
-        " out what responds there",
-    }
+    if isinstance(answer, dict):
+        return answer
+    return {"failed": True, "msg": declared.unsound(f"it is {type(answer).__name__}")}

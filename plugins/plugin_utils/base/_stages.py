@@ -19,13 +19,13 @@ from collections.abc import Mapping
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.answers import A
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import as_mapping
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.envelope import AnyWork, Work
 from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _alive
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _registered
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import A, AnswerKind
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, to_plain
 
 
@@ -109,29 +109,9 @@ class StagedAction(FleetAction, t.Generic[AnyWork]):
         with contextlib.suppress(*([AnsibleConnectionFailure] if self.staged else [])):
             super().cleanup(force)
 
-    @t.overload
     def answers(
-        self,
-        variable: str,
-        kind: AnswerKind[A] | type[A],
-        stage: str,
-        number: int = 0,
-        verb: str = "",
-    ) -> dict[str, A]: ...
-
-    @t.overload
-    def answers(
-        self, variable: str, kind: str, stage: str, number: int = 0, verb: str = ""
-    ) -> dict[str, Answer]: ...
-
-    def answers(
-        self,
-        variable: str,
-        kind: t.Any,
-        stage: str,
-        number: int = 0,
-        verb: str = "",
-    ) -> dict[str, t.Any]:
+        self, variable: str, kind: type[A], stage: str, number: int = 0, verb: str = ""
+    ) -> dict[str, A]:
         """What each host of the play answered to this stage of this run, registered as
         ``variable``; ``verb`` is the one of another action's tasks."""
         expected = self._expected(stage, number, verb)

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import Wait, WaitingVm
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding.facts import (
+    Waited,
+    WaitingVm,
+)
 
 _FROM = {
     "static": "from its metadata",
@@ -45,7 +48,7 @@ class Progress:
         limit = f"waiting until {what} (at most {seconds:g} s)"
         return [f"{name} on {self.host}: {limit}" for name in self.entries]
 
-    def take(self, result: Wait, offset: float) -> list[str]:
+    def take(self, result: Waited, offset: float) -> list[str]:
         """Store the result of a call begun ``offset`` seconds after the first; returns the news."""
         news: list[str] = []
         for vm in result.get("vms") or ():

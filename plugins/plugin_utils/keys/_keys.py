@@ -21,7 +21,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.decide impo
     DeployedKeys,
     Rotation,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import Keys, KindOfKeys
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.facts import (
+    KeyFiles,
+    KeysLook,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys import _keys_client, _x509
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys._key_store import KeyStore, KindStore
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys._keys_signing import SigningSettings
@@ -31,12 +34,12 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.keys._x509 import Ca
 class Look(t.TypedDict):
     """What a hypervisor reports: its keys, faults in them, and the daemons that use them."""
 
-    kinds: dict[str, KindOfKeys]
+    kinds: dict[str, KeyFiles]
     faults: list[str]
     daemons: list[str]
 
 
-def look_of(answer: Keys) -> Look | None:
+def look_of(answer: KeysLook) -> Look | None:
     """The report in a hypervisor's result; None if it has no keys."""
     kinds = answer.get("kinds")
     if kinds is None:

@@ -24,7 +24,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.decide impo
     DesiredCertificate,
     Reason,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import KindOfKeys
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.facts import (
+    KeyFiles,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys import _keys, _keys_signing, _x509
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys._key_store import KeyStore
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys._x509 import Ca
@@ -195,7 +197,7 @@ def _deploy(
         requests = as_mapping(answer.get("requests"))
     files = {}
     for part in parts:
-        entry: KindOfKeys = {
+        entry: KeyFiles = {
             "ca": part.ca,
             "crl": part.crl,
             "certificate": job.look["kinds"][part.kind]["certificate"],

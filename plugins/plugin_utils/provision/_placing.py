@@ -20,13 +20,13 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.demand
     ImageFacts,
     request_of,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import power
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.devices_xml import target_names
-from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.facts import (
     DefinedVm,
     Placing,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import power
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.devices_xml import target_names
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._fleet_variables import LIMITS
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values, to_plain
 

@@ -17,6 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import answers
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.snapshot import (
+    DomainEntry,
+    Domains,
+    FirmwareEntry,
+    MetadataEntry,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._variables import PLAYBOOKS
 from ansible_collections.fleet.virt.tests.integration.support.ansible import (
     SERVERS,
@@ -178,8 +185,17 @@ def test_every_playbook_is_among_them() -> None:
 
 def test_a_sound_answer_is_shown_and_no_more(liar: Liar) -> None:
     """It is shown on the screen as a table, whatever its facts say."""
-    domain = {"name": "lie1", "state": "running", "reason": "booted", "error": None}
-    domain.update(vcpus=1, memory_mib=1, graphics=[], disks=[], nics=[])
+    domain: dict[str, Any] = dict.fromkeys(answers.keys(DomainEntry))
+    domain.update(name="lie1", uuid="u", state="running", reason="booted", vcpus=1, memory_mib=1)
+    lists = ("graphics", "disks", "nics", "consoles", "hostdevs", "snapshots")
+    domain.update({key: [] for key in lists})
+    domain["firmware"] = dict.fromkeys(answers.keys(FirmwareEntry))
+    domain["metadata"] = {
+        **dict.fromkeys(answers.keys(MetadataEntry)),
+        **{key: [] for key in ("groups", "anti_affinity", "tags", "volumes", "addresses")},
+        **{"managed": False, "evacuated_from": []},
+    }
+    assert answers.problem({"domains": [domain]}, Domains) is None
     liar.answers(domains=[domain])
     before = _files(liar.home)
     run = liar.run("list").succeeded()

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import re
 import typing as t
+from pathlib import Path
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
@@ -22,9 +24,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption import 
     facts as adoption_facts,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
-    answer_shapes,
     answers,
     json_values,
+    snapshot,
     tables,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.clone import decide as clone
@@ -37,6 +39,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.console import (
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.daemon import packages
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import records, selection
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.images import entries
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys import facts as keys_facts
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
     bases as migration_bases,
 )
@@ -47,11 +51,23 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import
     evacuation as migration_evacuation,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
+    facts as migration_facts,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
     report as migration_report,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import decide as placement
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import (
+    facts as placement_facts,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight import decide as preflight
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight import (
+    facts as preflight_facts,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight.decide_host import Limits
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import (
+    facts as provision_facts,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import fleet_plan
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import (
     report as provision_report,
@@ -65,6 +81,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename import (
     decide as rename_decision,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename import facts as rename_facts
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding import (
+    facts as seeding_facts,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import (
     decide as snapshot_decision,
 )
@@ -87,33 +106,146 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._wait import Progr
 from ansible_collections.fleet.virt.plugins.plugin_utils.console import _pages
 
 Answer = dict[str, t.Any]
+TOP = Path(__file__).parents[3]
 
-NIC = {"mac": "52:54:00:00:00:01", "source": "br0", "type": "bridge", "addresses": ["192.0.2.1"]}
+NIC = {
+    "mac": "52:54:00:00:00:01",
+    "type": "bridge",
+    "source": "br0",
+    "model": "virtio",
+    "link": "up",
+    "target": "vnet0",
+    "vlan": [7],
+    "addresses": ["192.0.2.1"],
+}
+METADATA = {
+    "managed": True,
+    "phase": None,
+    "owner": {"boot_id": "b", "pid": 7, "start_time": 9, "run": "r"},
+    "home": None,
+    "image": {"name": "debian12", "digest": "ab", "format": "qcow2"},
+    "groups": ["web"],
+    "anti_affinity": [],
+    "tags": ["ssd"],
+    "zone": None,
+    "user": None,
+    "host_key": None,
+    "volumes": [{"pool": "p", "name": "n", "path": "/a", "target": "vda", "role": "disk"}],
+    "addresses": [],
+    "evacuated_from": [],
+    "move": None,
+    "first_boot": None,
+    "start_order": 1,
+    "start_delay": None,
+    "problem": None,
+}
+DISK = {
+    "target": "vda",
+    "bus": "virtio",
+    "device": "disk",
+    "type": "file",
+    "source": "/a",
+    "pool": "p",
+    "volume": "n",
+    "format": "qcow2",
+    "backing": None,
+    "backing_known": True,
+    "readonly": False,
+    "shareable": False,
+    "size_mib": 1024,
+    "allocation_mib": 3,
+}
 DOMAIN = {
     "name": "web1",
+    "uuid": "1111",
     "state": "running",
     "reason": "booted",
-    "error": "cannot be read",
-    "vcpus": 2,
-    "memory_mib": 512,
-    "graphics": [{"type": "vnc", "port": 5900, "tls_port": None, "socket": None}],
-    "disks": [{"target": "vda", "size_mib": 1024, "source": "/a", "format": "qcow2"}],
-    "nics": [NIC],
+    "autostart": True,
+    "persistent": True,
     "managed_save": False,
-    "metadata": {"managed": True, "groups": ["web"], "tags": ["ssd"], "phase": None, "move": None},
+    "agent": None,
+    "error": "cannot be read",
+    "title": None,
+    "description": None,
+    "domain_type": "kvm",
+    "arch": "x86_64",
+    "machine": "q35",
+    "firmware": {"type": "bios", "loader": None, "nvram": None},
+    "cpu_mode": None,
+    "cpu_model": None,
+    "vcpus": 2,
+    "vcpus_max": 2,
+    "memory_mib": 512,
+    "memory_max_mib": 512,
+    "disks": [DISK],
+    "nics": [NIC],
+    "graphics": [{"type": "vnc", "listen": None, "port": 5900, "tls_port": None, "socket": None}],
+    "consoles": [{"type": "pty", "path": None, "target": "serial", "log": None}],
+    "hostdevs": [{"type": "pci", "source": "0000:00:00.0"}],
+    "metadata": METADATA,
+    "snapshots": [{"name": "a", "created": 1, "state": "running", "current": True}],
+    "stats": None,
 }
 HOST_INFO = {
-    "maintenance": False,
+    "name": "hv1",
+    "uri": "qemu:///system",
+    "uuid": "0000",
+    "libvirt_version": "9.0.0",
+    "hypervisor_version": None,
     "domain_types": ["kvm"],
-    "cpu": {"total": 8, "running": 1, "defined": 2},
+    "arch": "x86_64",
+    "cpu": {
+        "model": "x",
+        "sockets": 1,
+        "cores": 4,
+        "threads": 2,
+        "total": 8,
+        "running": 1,
+        "defined": 2,
+    },
     "memory_mib": {"total": 8192, "free": 1, "running": 2, "defined": 3},
+    "numa": [
+        {
+            "id": 0,
+            "memory_mib": 8192,
+            "cpus": 8,
+            "free_mib": None,
+            "hugepages": [{"size_kib": 2048, "total": 1}],
+        }
+    ],
+    "pools": [
+        {
+            "name": "default",
+            "type": "dir",
+            "state": "running",
+            "path": "/vms",
+            "capacity_mib": 10,
+            "allocation_mib": 0,
+            "available_mib": 10,
+            "error": None,
+        }
+    ],
+    "networks": [
+        {
+            "name": "default",
+            "bridge": "virbr0",
+            "forward": "nat",
+            "active": True,
+            "autostart": True,
+            "error": None,
+        }
+    ],
+    "bridges": ["br0"],
     "domains": {"running": 1, "shutoff": 1},
-    "pools": [{"name": "default", "state": "running", "available_mib": 10}],
+    "maintenance": False,
+    "errors": [],
 }
 IMAGE = {
     "name": "debian12",
     "digest": "ab" * 32,
     "format": "qcow2",
+    "pool": "base",
+    "volume": "x",
     "path": "/base/x",
     "size_mib": 10,
     "allocated_mib": 2,
@@ -148,6 +280,8 @@ HOST = {
             "uuid": "1111",
             "macs": ["52:54:00:00:00:01"],
             "active": True,
+            "managed": True,
+            "seeded": True,
             "phase": None,
             "groups": ["web"],
             "anti_affinity": ["web"],
@@ -159,10 +293,14 @@ MOVING = {
     "uuid": "1111",
     "phase": "migrating",
     "move": {"source": "hv1", "destination": "hv2"},
+    "persistent": True,
+    "active": True,
     "vcpus": 1,
     "memory_mib": 512,
     "domain_type": "kvm",
     "arch": "x86_64",
+    "nwfilters": [],
+    "vsock": False,
     "error": None,
     "evacuated_from": ["hv1"],
     "zone": None,
@@ -175,7 +313,7 @@ MOVING = {
         {"path": "/vms/web1.qcow2", "bytes": 1 << 30, "backing": f"/b/{'ab' * 32}-debian12.qcow2"}
     ],
 }
-UNREAD = {key: MOVING[key] for key in MOVING if key not in ("vcpus", "arch", "domain_type")}
+UNREAD = copy.deepcopy(MOVING)
 UNREAD.update(name="web2", error="its disk cannot be read", disks=[], move=None)
 CLAIM = {"name": "web3", "source": "hv3", "destination": "hv2"}
 MOVED = {
@@ -220,17 +358,6 @@ GOOD: dict[str, Answer] = {
     "host_info": {"host": HOST_INFO},
     "images": {"images": [IMAGE]},
     "made": {"vms": [{**MADE, "existed": True, "restart_required": True}]},
-    "waited": {
-        "vms": [
-            {
-                "name": "web1",
-                "address": "192.0.2.1",
-                "answered": False,
-                "first_boot": "failed",
-                "msg": "no",
-            }
-        ],
-    },
     "placing": {"host": HOST},
     "claims": {"host": HOST, "vms": [{**MADE, "existed": True, "restart_required": False}]},
     "compared": {
@@ -513,7 +640,7 @@ GOOD: dict[str, Answer] = {
             "cpu": {"model": "x", "xml": "<cpu/>"},
         }
     },
-    "baseline": {"baseline": {"error": None, "runs": False, "model": "x"}},
+    "baseline": {"baseline": {"error": None, "runs": False, "model": "x", "xml": "<cpu/>"}},
     "keys": {
         "kinds": {
             kind: {"ca": "", "crl": "", "certificate": "", "key_id": None}
@@ -560,7 +687,7 @@ def read_domains(answer: Answer) -> None:
 def read_made(answer: Answer, waited: t.Any = None) -> None:
     shares = {"hv2": ["web1", "web2"]}
     made = provision_report.Made(
-        shares, {"hv2": answer}, waits=shares, waited={"hv2": waited or GOOD["waited"]}
+        shares, {"hv2": answer}, waits=shares, waited={"hv2": waited or GOOD["wait"]}
     )
     hypervisors, _failures = provision_report.report(made, check=False)
     tables.render("vms", hypervisors)
@@ -618,7 +745,7 @@ def read_purge(answer: Answer) -> None:
 
 def read_compared(answer: Answer) -> None:
     names = [str(vm["name"]) for vm in answer["host"]["vms"]]
-    entries = fleet_plan.compare(names, {"hv2": fleet_plan.read(answer)}, {}, "")
+    entries = fleet_plan.compare(names, {"hv2": answer}, {}, "")
     fleet_plan.text(entries)
 
 
@@ -662,6 +789,7 @@ def read_screens(answer: Answer) -> None:
 
 
 def read_wait(answer: Answer) -> None:
+    read_made(GOOD["made"], answer)
     progress = Progress("hv2", ["web1"])
     progress.take(answer, 3.0)
     progress.failure()
@@ -696,9 +824,8 @@ READERS: dict[str, t.Callable[[Answer], t.Any]] = {
     "host_info": lambda answer: shown("host_info", "host", answer),
     "images": lambda answer: shown("images", "images", answer),
     "made": read_made,
-    "waited": lambda answer: read_made(GOOD["made"], answer),
     "placing": read_placing,
-    "claims": lambda answer: [vm["failed"] or vm["refused"] for vm in answer["vms"]],
+    "claims": lambda answer: [vm["failed"] or vm.get("refused") for vm in answer["vms"]],
     "compared": read_compared,
     "consoles": lambda answer: screens_report.consoles_text(
         screens_report.read_consoles("hv2", answer), {}
@@ -760,8 +887,23 @@ WRONG: tuple[t.Any, ...] = (
 MISSING = object()
 
 
-# Kinds of answers that are declared as types
 TYPES: dict[str, type[Answer]] = {
+    "domains": snapshot.Domains,
+    "host_info": snapshot.HostInfo,
+    "images": entries.Images,
+    "made": provision_facts.Made,
+    "placing": placement_facts.Placing,
+    "claims": provision_facts.Claims,
+    "compared": provision_facts.Compared,
+    "migrate_look": migration_facts.MigrateLook,
+    "moved": migration_facts.Moved,
+    "named": provision_facts.Named,
+    "wait": seeding_facts.Waited,
+    "facts": preflight_facts.Preflight,
+    "baseline": preflight_facts.CommonCpu,
+    "keys": keys_facts.KeysLook,
+    "platform": packages.Platform,
+    "packages": packages.Installed,
     "console_look": console_facts.ConsoleLook,
     "consoles": console_facts.ConsoleLogs,
     "screens": console_facts.SavedScreens,
@@ -784,12 +926,10 @@ TYPES: dict[str, type[Answer]] = {
 
 def _read(answer: Answer, kind: str) -> Answer | None:
     """The answer as the controller takes it; None if it is refused as a whole."""
-    if kind in TYPES:
-        try:
-            return answers.read(answer, TYPES[kind])
-        except answers.UnsoundAnswerError:
-            return None
-    return answer if answer_shapes.problem(answer, kind) is None else None
+    try:
+        return answers.read(answer, TYPES[kind])
+    except answers.UnsoundAnswerError:
+        return None
 
 
 def _identities(answer: Answer) -> set[tuple[str, object]]:
@@ -860,13 +1000,24 @@ def test_what_is_read_has_its_shape(kind: str) -> None:
 
 
 def test_there_is_a_reader_for_every_kind() -> None:
-    assert set(GOOD) == set(READERS) == {*answer_shapes.SHAPES, *TYPES}
+    assert set(GOOD) == set(READERS) == set(TYPES)
+    declared = set()
+    for path in (TOP / "plugins" / "module_utils" / "_fleet").glob("*/*.py"):
+        names = re.findall(
+            r"^class (\w+)\((?:answers\.Result|Placing),", path.read_text(), re.MULTILINE
+        )
+        declared |= {f"{path.parent.name}.{path.stem}.{name}" for name in names}
+    tested = {
+        f"{'.'.join(kind.__module__.split('.')[-2:])}.{kind.__name__}" for kind in TYPES.values()
+    }
+    assert declared == tested - {"daemon.packages.Platform", "daemon.packages.Installed"}
 
 
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        ({"domains": [{"name": "x"}]}, "domains[0].state is missing"),
+        ({"domains": [{**DOMAIN, "state": 3}]}, "domains[0].state is a number"),
+        ({"domains": [{"name": "x"}]}, "domains[0].title is missing"),
         ({"domains": "x"}, "domains is text"),
         ({"domains": [DOMAIN, 3]}, "domains[1] is a number"),
         ({"domains": [{**DOMAIN, "name": None}]}, "domains[0].name is null"),
@@ -880,4 +1031,4 @@ def test_there_is_a_reader_for_every_kind() -> None:
     ],
 )
 def test_words(answer: Answer, expected: str | None) -> None:
-    assert answer_shapes.problem(answer, "domains") == expected
+    assert answers.problem(answer, snapshot.Domains) == expected

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 from pathlib import Path
 
@@ -105,4 +106,4 @@ def test_every_module_has_an_action() -> None:
     assert routing.get("action") == routing.get("modules")  # else another name has no action
     for path in (TOP / "plugins" / "action").glob("virt_*.py"):
         text = path.read_text()
-        assert "class ActionModule(Fleet" in text
+        assert re.search(r"^class ActionModule\((Fleet|StagedAction\[)", text, re.MULTILINE)

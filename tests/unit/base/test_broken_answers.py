@@ -13,6 +13,11 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefu
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption import decide as adoption
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption.facts import AdoptLook
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import answers
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import decide as migration
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.facts import MigrateLook
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.facts import Placing
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import fleet_plan
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.facts import Compared
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import decide as purge
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import report as purge_report
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.facts import Purged, PurgeLook
@@ -124,3 +129,54 @@ def test_vm_without_name_silences_its_hypervisor(vm: object, part: str) -> None:
 def test_no_answer_is_left_to_its_reader() -> None:
     for answer in ({}, {"vms": None}, {"failed": True, "msg": 3, "other": [1]}):
         assert answers.read(answer, StateLook) == answer
+
+
+_HOST = {
+    "name": "hv1",
+    "arch": "x86_64",
+    "cpu": {"total": 8, "defined": 1},
+    "memory_mib": {"total": 8192, "defined": 512},
+    "networks": [],
+    "pools": [],
+}
+_PLACED = {"macs": [_MAC], "active": True, "phase": None, "groups": []}
+
+
+def test_placement_broken_vm_silences_its_hypervisor() -> None:
+    vms = [{**_vm("good"), **_PLACED}, {**_vm("bad"), **_PLACED, "groups": 7}]
+    with pytest.raises(answers.UnsoundAnswerError, match=r"host.vms\[1\].groups is a number"):
+        _sound(Placing, host={**_HOST, "vms": vms})
+
+
+def test_plan_vm_that_was_compared_wrongly_is_unknown() -> None:
+    vms = [{**_vm(name), **_PLACED} for name in ("good", "bad")]
+    compared = {"name": "good", "differences": [], "drift": False, "pending": []}
+    answer = _sound(
+        Compared,
+        host={**_HOST, "vms": vms},
+        vms=[compared, {**compared, "name": "bad", "differences": "none"}],
+    )
+    entries = fleet_plan.compare(["good", "bad"], {"hv1": answer}, {}, "")
+    assert {entry.name: entry.action for entry in entries} == {
+        "good": "unchanged",
+        "bad": "unknown",
+    }
+
+
+def _moving(name: str, **more: object) -> dict[str, t.Any]:
+    texts = dict.fromkeys(("zone", "domain_type", "arch", "move", "error"))
+    lists: dict[str, t.Any] = {
+        key: [] for key in ("groups", "anti_affinity", "tags", "evacuated_from")
+    }
+    lists.update({key: [] for key in ("bridges", "networks", "nwfilters", "disks")})
+    flags = dict.fromkeys(("persistent", "active", "vsock"), True)
+    return {**_vm(name), **texts, **lists, **flags, "vcpus": 1, "memory_mib": 512, **more}
+
+
+def test_repair_broken_vm_is_a_problem_of_its_own() -> None:
+    vms = [_moving("good"), _moving("bad", phase=7)]
+    look = _sound(MigrateLook, host={**_HOST, "vms": []}, vms=vms, claims=[])
+    decision = migration.repair([], {"hv1": look}, {})
+    (problem,) = decision.problems
+    assert problem.startswith("whether 'bad' on hv1 is in a move is not known: its response")
+    assert "good" in decision.settled

@@ -10,7 +10,7 @@ import typing as t
 from collections.abc import Iterator
 
 import pytest
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import answer_shapes
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import answers, snapshot
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
     Connection,
     connect,
@@ -26,6 +26,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_domai
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
     read_candidates as migration_look,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.facts import MigrateLook
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.facts import Placing
 
 POOL = ("default-pool", "/default-pool")
 
@@ -55,15 +57,15 @@ def _host_info(connection: Connection) -> t.Any:
 @pytest.mark.parametrize(
     ("kind", "read"),
     [
-        ("domains", _domains),
-        ("host_info", _host_info),
-        ("migrate_look", _look),
-        ("placing", _placing),
+        (snapshot.Domains, _domains),
+        (snapshot.HostInfo, _host_info),
+        (MigrateLook, _look),
+        (Placing, _placing),
     ],
 )
 def test_what_is_read_has_its_shape(
-    connection: Connection, kind: str, read: t.Callable[[Connection], t.Any]
+    connection: Connection, kind: type[t.Any], read: t.Callable[[Connection], t.Any]
 ) -> None:
     answer = read(connection)
-    assert answer_shapes.problem(answer, kind) is None
-    assert all(answer[key] for key in answer_shapes.SHAPES[kind] if key in ("domains", "host"))
+    assert answers.problem(answer, kind) is None
+    assert all(answer[key] for key in answers.keys(kind) if key in ("domains", "host"))

@@ -18,7 +18,6 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefu
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption import export as described
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption import plan as adopt_plan
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
-    answer_shapes,
     answers,
     metadata,
 )
@@ -28,6 +27,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_con
     connect,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.metadata import Metadata
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.snapshot import Domains
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import read_host as host
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
     read_placement_facts as placement_facts,
@@ -40,7 +40,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
     read_candidates as migration_look,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.facts import MigrateLook
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import hosts
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.facts import Placing
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import (
     plan_creation as creation,
 )
@@ -112,7 +114,7 @@ def connection(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Conne
 
 def test_placement_goes_on_and_what_the_vm_has_still_counts(connection: Connection) -> None:
     answer = json.loads(json.dumps({"host": placement_facts.read(connection, "base", "")}))
-    assert answer_shapes.problem(answer, "placing") is None
+    assert answers.problem(answer, Placing) is None
     seen = hosts.host_from_info(answer["host"], {})
     assert (seen.problem, [pool.problem for pool in seen.pools]) == (None, [None])
     assert seen.memory_promised_mib == 384
@@ -128,12 +130,12 @@ def test_placement_goes_on_and_what_the_vm_has_still_counts(connection: Connecti
 
 def test_listing_names_the_vm_and_the_remedy(connection: Connection) -> None:
     answer = {"domains": read_domains(connection, DomainQuery())}
-    assert answer_shapes.problem(json.loads(json.dumps(answer)), "domains") is None
+    assert answers.problem(json.loads(json.dumps(answer)), Domains) is None
     errors = {entry["name"]: entry["error"] for entry in answer["domains"]}
     assert errors["good"] is None
     assert f"virsh metadata bad {metadata.NAMESPACE} --remove" in str(errors["bad"])
     looked = json.loads(json.dumps(migration_look.look(connection, [], "base", "", every=True)))
-    assert answer_shapes.problem(looked, "migrate_look") is None
+    assert answers.problem(looked, MigrateLook) is None
     renaming, states = rename.look(connection), state.look(connection, ["bad"], ["g"])
     assert answers.read(renaming, RenameLook) == renaming
     assert answers.read(states, StateLook) == states

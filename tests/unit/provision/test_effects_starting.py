@@ -32,6 +32,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.effects_batch import (
     BatchSettings,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.facts import MadeVm
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Domain
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import Defaults, many
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import (
@@ -73,7 +74,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[Machi
 
 def _provision(
     machine: Machine, *, check: bool = False, settings: BatchSettings = _SETTINGS, **options: object
-) -> init.ProvisionEntry:
+) -> MadeVm:
     domains = _domains(**options)
     result = machine.call(lambda one: init.run(one, domains, settings, stage="all", check=check))
     assert result is not None
@@ -90,13 +91,11 @@ def _planned(machine: Machine, **options: object) -> fleet_plan.PlannedVm:
         "host": {"vms": [{"name": "web1", "uuid": None, "phase": None, "managed": True}]},
         "vms": compared,
     }
-    (entry,) = fleet_plan.compare(["web1"], {"hv1": fleet_plan.read(answer)}, {}, "")
+    (entry,) = fleet_plan.compare(["web1"], {"hv1": answer}, {}, "")
     return entry
 
 
-def _run_all(
-    machine: Machine, **options: object
-) -> tuple[init.ProvisionEntry, fleet_plan.PlannedVm]:
+def _run_all(machine: Machine, **options: object) -> tuple[MadeVm, fleet_plan.PlannedVm]:
     """The result, which check mode predicts and a second run repeats without a change."""
     planned = _planned(machine, **options)
     predicted = _provision(machine, check=True, **options)

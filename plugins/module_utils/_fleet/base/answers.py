@@ -89,11 +89,11 @@ def read(answer: Mapping[str, object], kind: type[A]) -> A:
     that is kept, so that its name, UUID and MAC addresses are taken; its ``error``, or ``failed``
     and ``msg`` where it is a result, say what is wrong with it.
     """
-    if _first_problem(answer, kind) is not None:
+    if problem(answer, kind) is not None:
         answer = _with_sound_vms(answer, kind)
-    problem = _first_problem(answer, kind)
-    if problem is not None:
-        raise UnsoundAnswerError(unsound(problem))
+    remaining = problem(answer, kind)
+    if remaining is not None:
+        raise UnsoundAnswerError(unsound(remaining))
     return t.cast("A", answer)  # that it is of this type is what was checked
 
 
@@ -113,7 +113,8 @@ def keys(kind: object) -> _Keys:
     return {key: (hint, key in required) for key, hint in hints.items()}
 
 
-def _first_problem(answer: Mapping[str, object], kind: object) -> str | None:
+def problem(answer: Mapping[str, object], kind: object) -> str | None:
+    """The first part of an answer that is not as declared; None if all is."""
     return _first(
         _problem(answer[key], hint, key)
         for key, (hint, _required) in keys(kind).items()
@@ -199,16 +200,16 @@ def _is_vm(hint: object) -> bool:
 
 
 def _sound_vm(vm: object, hint: object, path: str) -> object:
-    problem = _problem(vm, hint, path)
+    wrong = _problem(vm, hint, path)
     declared = keys(hint)
     nameless = not isinstance(vm, Mapping) or _problem(vm.get("name"), VmName, path)
-    if problem is None or nameless or not isinstance(vm, Mapping):
+    if wrong is None or nameless or not isinstance(vm, Mapping):
         return vm
     why = vm.get("error")
     if not isinstance(why, str) or not why:
-        why = unsound(problem)
-    fault = {"error": why} if "error" in declared else {"failed": True, "msg": why}
-    return {**_closest(vm, hint), **fault}
+        why = unsound(wrong)
+    fault: dict[str, object] = {key: why for key in ("error", "unsound") if key in declared}
+    return {**_closest(vm, hint), **(fault or {"failed": True, "msg": why})}
 
 
 def _closest(value: object, hint: t.Any) -> t.Any:

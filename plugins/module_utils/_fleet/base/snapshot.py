@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import typing as t
 
+from . import answers
+
 # --- a domain ------------------------------------------------------------------------------------
 
 
@@ -244,7 +246,7 @@ class Stats(t.TypedDict):
 class DomainEntry(DomainDescription):
     """A domain of a hypervisor; ``error`` says what could not be read."""
 
-    name: str
+    name: answers.VmName
     uuid: str
     agent: bool | None
     state: str | None
@@ -510,6 +512,21 @@ class PlacementEntry(HostEntry):
     tagging_networks: list[str]
     offers: OffersEntry
     images: list[str]
+
+
+# --- what a hypervisor answers -------------------------------------------------------------------
+
+
+class Domains(answers.Result, total=False):
+    """Its domains."""
+
+    domains: list[DomainEntry] | None
+
+
+class HostInfo(answers.Result, total=False):
+    """Its properties."""
+
+    host: HostEntry | None
 
 
 # --- what all hypervisors answered ---------------------------------------------------------------

@@ -136,8 +136,8 @@ def host_info(hypervisors: t.Sequence[Entry]) -> str:
                 "/".join(host["domain_types"]),
                 *(cpu[key] for key in ("total", "running", "defined")),
                 *(memory[key] for key in ("total", "free", "running", "defined")),
-                sum(domains.values()) - domains["shutoff"],
-                domains["shutoff"],
+                sum(domains.values()) - domains.get("shutoff", 0),
+                domains.get("shutoff", 0),
                 " ".join(
                     f"{pool['name']}:{format_size(pool['available_mib'])}"
                     for pool in host["pools"]

@@ -10,13 +10,36 @@ import re
 import typing as t
 
 from ..._errors import FleetVirtError
-from ..base import answer_shapes
+from ..base import answers
 from ..base.json_values import as_mapping
 from ..base.tables import clean
 from ..engine import outcomes
 
 if t.TYPE_CHECKING:
     from ..base.arguments import Spec
+
+
+class PlatformFacts(t.TypedDict):
+    """A machine, according to :data:`SETUP`."""
+
+    architecture: str
+    distribution: str
+    distribution_major_version: str
+    os_family: str
+    pkg_mgr: str
+
+
+class Platform(t.TypedDict):
+    """The facts of :data:`SETUP` that are used."""
+
+    platform: PlatformFacts
+
+
+class Installed(t.TypedDict, total=False):
+    """The facts of :data:`PACKAGE_FACTS`: by package what is installed of it."""
+
+    packages: dict[str, list[object]] | None
+
 
 Settings = dict[str, t.Union[bool, int]]  # options of a package manager's module
 ARGUMENTS: Spec = {
@@ -31,7 +54,6 @@ APT = "ansible.builtin.apt"
 AUDIT = {"argv": ["dpkg", "--audit"]}
 FINISH = {"argv": ["dpkg", "--force-confdef", "--force-confold", "--configure", "--pending"]}
 
-_PLATFORM = ("architecture", "distribution", "distribution_major_version", "os_family", "pkg_mgr")
 _NAME = re.compile(r"[ -~]{1,64}")  # it becomes part of messages and of a file name
 _LONGEST = 2000  # characters of what a package manager says
 # For each package manager its module, and how to install only what is needed: packages that are
@@ -47,8 +69,8 @@ _MANAGERS: dict[str, tuple[str, Settings]] = {
 
 def platform(facts: t.Mapping[str, object]) -> dict[str, str]:
     """The machine's platform, from the facts of :data:`SETUP`. Raises FleetVirtError."""
-    fields = {key: facts.get(f"ansible_{key}") for key in _PLATFORM}
-    problem = answer_shapes.problem({"platform": fields}, "platform")
+    fields = {key: facts.get(f"ansible_{key}") for key in answers.keys(PlatformFacts)}
+    problem = answers.problem({"platform": fields}, Platform)
     for key, value in fields.items():
         if problem is None and not _NAME.fullmatch(str(value)):
             problem = f"platform.{key} is not a name"
@@ -62,7 +84,7 @@ def missing(names: t.Iterable[str], facts: t.Mapping[str, object]) -> list[str]:
 
     Raises FleetVirtError.
     """
-    problem = answer_shapes.problem(facts, "packages")
+    problem = answers.problem(facts, Installed)
     if facts.get("packages") is None:
         problem = "it lists no packages"
     if problem is not None:

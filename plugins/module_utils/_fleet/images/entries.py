@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ..base import answers
+
 
 class BaseEntry(t.TypedDict):
     """A base image, or a predicted one."""
@@ -32,6 +34,12 @@ class ListedEntry(UsedEntry):
     """The same, and whether its content matches its name; None if not checked."""
 
     intact: bool | None
+
+
+class Images(answers.Result, total=False):
+    """The images of a hypervisor."""
+
+    images: list[ListedEntry] | None
 
 
 class Diff(t.TypedDict):

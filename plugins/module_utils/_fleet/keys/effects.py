@@ -42,6 +42,7 @@ from . import effects_reload as key_reload
 from . import effects_start as key_start
 from . import effects_tool as key_tool
 from .decide import KINDS
+from .facts import KeyFiles
 
 _STAGED = "staged"
 _FOUND = "found"
@@ -89,22 +90,13 @@ def _read(path: str) -> str:
         return ""
 
 
-class PublicFiles(t.TypedDict):
-    """Public files of one kind, in PEM, and the id of its key; missing ones are empty."""
-
-    ca: str
-    crl: str
-    certificate: str
-    key_id: str | None
-
-
 class Looked(t.TypedDict):
     """The current state."""
 
     changed: bool
     tool: str | None
     qemu_user: str | None
-    kinds: dict[str, PublicFiles]
+    kinds: dict[str, KeyFiles]
     faults: list[str]
     daemons: list[str]
 
@@ -130,7 +122,7 @@ def look(user: str | None, timeout: float) -> Looked:
     if user and found_user is None:
         raise FleetVirtError(f"qemu_user: no user {user!r} here; install libvirt and qemu first")
     tool = key_tool.KeyTool(program, max(timeout, _KEY_SECONDS)) if program else None
-    kinds: dict[str, PublicFiles] = {}
+    kinds: dict[str, KeyFiles] = {}
     for kind in KINDS:
         key = Path(PKI, first(kind, KEY))
         kinds[kind] = {
@@ -224,7 +216,7 @@ def request(kinds: t.Mapping[str, bool], timeout: float, *, check: bool) -> Requ
 
 
 def deploy(
-    kinds: t.Mapping[str, PublicFiles],
+    kinds: t.Mapping[str, KeyFiles],
     revoked: t.Collection[str],
     user: str | None,
     timeout: float,
@@ -265,7 +257,7 @@ def deploy(
     return {"changed": True, "reloaded": reloaded}
 
 
-def _contents(tool: key_tool.KeyTool, kind: str, values: PublicFiles) -> dict[str, bytes]:
+def _contents(tool: key_tool.KeyTool, kind: str, values: KeyFiles) -> dict[str, bytes]:
     """The contents of the files of a kind; the key is the one that the certificate is for.
 
     Without a certificate (its CA is about to be replaced), only the CA and CRL are deployed.

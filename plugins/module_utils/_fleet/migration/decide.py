@@ -117,6 +117,8 @@ def _unclear(name: str, places: t.Mapping[str, Answer], mute: Mute) -> str | Non
     if not places:
         return _nowhere(name, mute) or f"no hypervisor has a VM {name!r}"
     for where, vm in places.items():
+        if vm.get("unsound"):
+            return f"whether {name!r} on {where} is in a move is not known: {vm['unsound']}"
         if vm["phase"] == "migrating":
             return (
                 f"{name!r} on {where} is in phase migrating, but its metadata does not name the"

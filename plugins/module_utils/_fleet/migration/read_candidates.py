@@ -25,7 +25,8 @@ from .types import Source
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
-    from .types import LookAnswer, MovingDemand, MovingEntry, UnreadEntry
+    from ..placement.facts import SeenHost
+    from .facts import MigrateLook, MovingDemand, MovingVm
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def look(
     unfinished: bool = False,
     every: bool = False,
     home: str | None = None,
-) -> LookAnswer:
+) -> MigrateLook:
     """Read the hypervisor with its promises, those of ``names`` that it has, and the claims of
     incoming VMs. Changes nothing.
 
@@ -76,7 +77,7 @@ def look(
     hanging = paths.probe(files, connection.timeout).hanging
     return {
         "changed": False,
-        "host": host,
+        "host": t.cast("SeenHost", host),  # all that placement knows, and more than is checked
         "vms": [_entry(connection, vm, hanging) for vm in vms],
         "claims": [
             {
@@ -118,12 +119,10 @@ def _seen(connection: Connection) -> list[_Seen]:
     return sorted((vm for _dom, vm in vms), key=lambda vm: vm.name)
 
 
-def _entry(
-    connection: Connection, vm: _Seen, hanging: t.Collection[str]
-) -> UnreadEntry | MovingEntry:
+def _entry(connection: Connection, vm: _Seen, hanging: t.Collection[str]) -> MovingVm:
     """Describe a VM with its demands on a destination, or why they are unknown (``error``)."""
     stored = vm.stored
-    unread: UnreadEntry = {
+    unread: MovingVm = {
         "name": vm.name,
         "uuid": vm.uuid,
         "persistent": vm.persistent,
@@ -134,7 +133,15 @@ def _entry(
         "tags": list(stored.tags),
         "zone": stored.zone,
         "evacuated_from": list(stored.evacuated_from),
+        "active": False,
+        "vcpus": 0,
         "memory_mib": 0,
+        "domain_type": None,
+        "arch": None,
+        "bridges": [],
+        "networks": [],
+        "nwfilters": [],
+        "vsock": False,
         "disks": [],
         "error": None,
     }

@@ -13,7 +13,7 @@ from ..base.metadata import Metadata, Move, OwnVolume
 from ..engine.leases import Holder
 
 if t.TYPE_CHECKING:
-    from ..base.snapshot import MoveEntry, PlacementEntry
+    pass
 
 # What to do about certificates that have expired
 RENEW = "renew it with ansible-playbook fleet.virt.renew_keys"
@@ -224,99 +224,19 @@ class MigrationPlan:
         return sum(volume.allocation for volume in self.volumes)
 
 
-class MovingDisk(t.TypedDict):
-    """A disk that is copied; ``backing`` is its backing file."""
-
-    path: str | None
-    bytes: int
-    backing: str | None
-
-
-class MovingDemand(t.TypedDict):
-    """What a VM needs on its new hypervisor."""
-
-    active: bool
-    vcpus: int
-    memory_mib: int
-    domain_type: str
-    arch: str
-    bridges: list[str]
-    networks: list[str]
-    nwfilters: list[str]
-    vsock: bool
-    disks: list[MovingDisk]
-
-
-class UnreadEntry(t.TypedDict):
-    """A VM whose needs are unknown; ``error`` says why."""
-
-    name: str
-    uuid: str
-    persistent: bool
-    phase: str | None
-    move: MoveEntry | None
-    groups: list[str]
-    anti_affinity: list[str]
-    tags: list[str]
-    zone: str | None
-    evacuated_from: list[str]
-    memory_mib: int
-    disks: list[MovingDisk]
-    error: str | None
-
-
-class MovingEntry(UnreadEntry):
-    """A VM that may move, as reported by a hypervisor."""
-
-    active: bool
-    vcpus: int
-    domain_type: str
-    arch: str
-    bridges: list[str]
-    networks: list[str]
-    nwfilters: list[str]
-    vsock: bool
-
-
-class ClaimEntry(t.TypedDict):
-    """A VM with a claim, and the hypervisors between which it moves."""
-
-    name: str
-    source: str
-    destination: str
-
-
-class LookAnswer(t.TypedDict):
-    """What a hypervisor answers before moves; ``expired`` and ``missing_certificates`` describe its
-    expired and missing certificates for incoming VMs."""
-
-    changed: bool
-    host: PlacementEntry
-    vms: list[UnreadEntry | MovingEntry]
-    claims: list[ClaimEntry]
-    expired: list[str] | None
-    missing_certificates: list[str] | None
-
-
 __all__ = [
     "DEPLOY",
     "RENEW",
-    "ClaimEntry",
     "Destination",
     "DestinationDomain",
     "DestinationPool",
-    "LookAnswer",
     "LostSource",
     "MigrationDisk",
     "MigrationOptions",
     "MigrationPlan",
     "Move",
-    "MovingDemand",
-    "MovingDisk",
-    "MovingEntry",
     "NewVolume",
     "Source",
     "Target",
-    "UnreadEntry",
     "Volume",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..base import answers
 from ..base.snapshot import PoolEntry
 from ..spec.cpu_xml import GuestCpu
 
@@ -179,3 +180,36 @@ class PreflightFacts(_Read, _Compared):
 
     errors: dict[str, str]
     time: float
+
+
+class _CpuMore(t.TypedDict, total=False):
+    model: str | None
+    xml: str | None
+
+
+class _ComparableMore(t.TypedDict, total=False):
+    uuid: str | None
+    arch: str | None
+    libvirt_version: str | None
+    hypervisor_version: str | None
+    machines: list[str] | None
+    cpu: _CpuMore | None
+
+
+class ComparableFacts(_ComparableMore):
+    """The facts by which hosts are compared; the rest is read for each host."""
+
+    errors: dict[str, str]
+    time: int | float
+
+
+class Preflight(answers.Result, total=False):
+    """What a hypervisor reports of itself."""
+
+    facts: ComparableFacts | None
+
+
+class CommonCpu(answers.Result, total=False):
+    """Whether the fleet's common CPU model runs there."""
+
+    baseline: Baseline | None

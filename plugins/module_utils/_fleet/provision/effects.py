@@ -30,8 +30,8 @@ if t.TYPE_CHECKING:
     from ..base.results import Diff
     from ..base.snapshot import PlacementEntry
     from ..hosts.fleet_seen import SeenHypervisor
-    from ..seed.guest_image import Seeded
     from .effects_changing import VmChange
+    from .facts import MadeVm
 
 # Claimed just now, or existing before: not of a dead run
 _CLEAR = ("new", "same", "change")
@@ -101,26 +101,6 @@ def read_options(params: ProvisionOptions) -> tuple[list[Domain], BatchSettings]
     )
 
 
-class ProvisionEntry(t.TypedDict):
-    """The result of a VM."""
-
-    name: str
-    uuid: str | None
-    existed: bool
-    changed: bool
-    steps: list[str]
-    restart_required: bool
-    pending: list[str]
-    state: str | None
-    started: bool
-    note: str | None
-    seed: Seeded | None
-    failed: bool
-    refused: bool
-    not_tried: bool
-    msg: str | None
-
-
 class _Details(t.TypedDict, total=False):
     diff: list[Diff]
     failed: bool
@@ -133,7 +113,7 @@ class ProvisionResult(_Details):
     """The module's result; ``host`` is this hypervisor with its claims, which are not finished."""
 
     changed: bool
-    vms: list[ProvisionEntry]
+    vms: list[MadeVm]
 
 
 def run(
@@ -304,7 +284,7 @@ def _predict(jobs: t.Sequence[ProvisionJob]) -> None:
 
 def _result(jobs: t.Sequence[ProvisionJob]) -> ProvisionResult:
     failed = [job for job in jobs if job.state == "failed"]
-    vms: list[ProvisionEntry] = [
+    vms: list[MadeVm] = [
         {
             "name": job.domain.name,
             "uuid": job.uuid,

@@ -11,9 +11,10 @@ import typing as t
 from dataclasses import dataclass
 
 from ..base import duplicate_vm as twice
-from ..base.json_values import as_list, as_mapping, as_mappings, as_text
 from ..base.metadata import UNREADABLE
 from ..base.tables import csv_text, table
+from ..placement.facts import vms_of
+from .facts import Compared
 
 # What has to be done about a VM, or its condition, in display order
 ACTIONS = {
@@ -36,66 +37,6 @@ _AT_REST = ("unchanged", "unmanaged")
 
 
 @dataclass(frozen=True)
-class ExistingVm:
-    """A VM of a hypervisor; ``managed``: it was created by this collection."""
-
-    name: str
-    uuid: str | None
-    phase: str | None
-    managed: bool
-
-
-@dataclass(frozen=True)
-class Compared:
-    """The differences from the request: None for a VM that could not be compared.
-
-    ``drift``: it was created as requested and changed since. ``pending``: settings that take
-    effect at its next start. ``condition`` tells of its state, if there is anything to tell;
-    ``not_running``: the request says that it runs, and it does not.
-    """
-
-    differences: tuple[str, ...] | None
-    drift: bool
-    pending: tuple[str, ...] = ()
-    condition: str = ""
-    not_running: bool = False
-
-
-@dataclass(frozen=True)
-class PlanAnswer:
-    """What a hypervisor answered; ``compared`` is None where nothing was compared."""
-
-    vms: tuple[ExistingVm, ...]
-    compared: t.Mapping[str, Compared] | None
-
-
-def read(answer: t.Mapping[str, object]) -> PlanAnswer:
-    """An answer of the shape ``compared``."""
-    vms = tuple(
-        ExistingVm(
-            str(vm["name"]),
-            as_text(vm.get("uuid")),
-            as_text(vm.get("phase")),
-            bool(vm.get("managed")),
-        )
-        for vm in as_mappings(as_mapping(answer.get("host")).get("vms"))
-    )
-    if answer.get("vms") is None:
-        return PlanAnswer(vms, None)
-    return PlanAnswer(vms, {str(one["name"]): _compared(one) for one in as_mappings(answer["vms"])})
-
-
-def _compared(entry: t.Mapping[str, object]) -> Compared:
-    lines = entry["differences"]
-    differences = None if lines is None else tuple(map(str, as_list(lines)))
-    pending = tuple(map(str, as_list(entry.get("pending"))))
-    condition = as_text(entry.get("condition")) or ""
-    return Compared(
-        differences, bool(entry["drift"]), pending, condition, bool(entry.get("not_running"))
-    )
-
-
-@dataclass(frozen=True)
 class PlannedVm:
     """One VM; ``hypervisor`` is where it is, or where it would be created. ``details`` say what
     differs, or why. ``restart_required``: a change already waits for its next start."""
@@ -115,15 +56,15 @@ class Place:
     reason: str = ""
 
 
-def missing(names: t.Sequence[str], answers: t.Mapping[str, PlanAnswer]) -> list[str]:
+def missing(names: t.Sequence[str], answers: t.Mapping[str, Compared]) -> list[str]:
     """Those of ``names`` that no hypervisor has."""
-    there = {vm.name for answer in answers.values() for vm in answer.vms}
+    there = {vm["name"] for answer in answers.values() for vm in vms_of(answer)}
     return [name for name in names if name not in there]
 
 
 def compare(
     names: t.Sequence[str],
-    answers: t.Mapping[str, PlanAnswer],
+    answers: t.Mapping[str, Compared],
     places: t.Mapping[str, Place],
     silent: str,
     unusable: t.Mapping[str, str] | None = None,
@@ -137,15 +78,15 @@ def compare(
     entries = [_entry(name, answers, places, silent) for name in dict.fromkeys(names)]
     entries = [_with_image(entry, (unusable or {}).get(entry.name)) for entry in entries]
     for host, answer in answers.items():
-        for vm in answer.vms:
-            if vm.name not in names:
-                action = "surplus" if vm.managed else "unmanaged"
+        for vm in vms_of(answer):
+            if vm["name"] not in names:
+                action = "surplus" if vm.get("managed") else "unmanaged"
                 notes: tuple[str, ...] = ()
-                if vm.phase == UNREADABLE:
+                if vm["phase"] == UNREADABLE:
                     notes = (_BROKEN,)
-                elif vm.phase is not None:
-                    action, notes = "finish", (f"in phase {vm.phase}",)
-                entries.append(PlannedVm(vm.name, action, host, notes))
+                elif vm["phase"] is not None:
+                    action, notes = "finish", (f"in phase {vm['phase']}",)
+                entries.append(PlannedVm(vm["name"], action, host, notes))
     order = list(ACTIONS)
     return sorted(
         entries, key=lambda entry: (order.index(entry.action), entry.name, entry.hypervisor or "")
@@ -153,10 +94,10 @@ def compare(
 
 
 def _entry(
-    name: str, answers: t.Mapping[str, PlanAnswer], places: t.Mapping[str, Place], silent: str
+    name: str, answers: t.Mapping[str, Compared], places: t.Mapping[str, Place], silent: str
 ) -> PlannedVm:
     vms_by_host = {
-        host: vm for host, answer in answers.items() for vm in answer.vms if vm.name == name
+        host: vm for host, answer in answers.items() for vm in vms_of(answer) if vm["name"] == name
     }
     if not vms_by_host and silent:
         why = f"no hypervisor that answered has it; not all did: {silent}"
@@ -167,29 +108,34 @@ def _entry(
             return PlannedVm(name, "nowhere", None, (place.reason,))
         return PlannedVm(name, "create", place.host)
     if len(vms_by_host) > 1:
-        phases = {host: vm.phase for host, vm in vms_by_host.items()}
-        text = twice.duplicate_vm_message(name, phases, [vm.uuid for vm in vms_by_host.values()])
+        phases = {host: vm["phase"] for host, vm in vms_by_host.items()}
+        uuids = [vm.get("uuid") for vm in vms_by_host.values()]
+        text = twice.duplicate_vm_message(name, phases, uuids)
         return PlannedVm(name, "conflict", " ".join(sorted(vms_by_host)), (text,))
-    host, vm = next(iter(vms_by_host.items()))
-    if vm.phase == UNREADABLE:
+    ((host, vm),) = vms_by_host.items()
+    if vm["phase"] == UNREADABLE:
         return PlannedVm(name, "conflict", host, (_BROKEN,))
-    if vm.phase is not None:
-        return PlannedVm(name, "finish", host, (f"in phase {vm.phase}",))
-    compared = answers[host].compared
+    if vm["phase"] is not None:
+        return PlannedVm(name, "finish", host, (f"in phase {vm['phase']}",))
+    compared = answers[host].get("vms")
     if compared is None:
         return PlannedVm(name, "unknown", host, ("it exists and was not compared",))
-    comparison = compared.get(name)
-    if comparison is None or comparison.differences is None:
+    comparison = next((entry for entry in compared if entry["name"] == name), None)
+    unread = comparison.get("error") if comparison is not None else None
+    if unread:
+        return PlannedVm(name, "unknown", host, (unread,))
+    if comparison is None or comparison["differences"] is None:
         why = "it was not made by this collection, so it is not compared"
         return PlannedVm(name, "conflict", host, (why,))
-    waits = tuple(f"{path} waits for the next start" for path in comparison.pending)
+    waits = tuple(f"{path} waits for the next start" for path in comparison["pending"])
     action = "restart" if waits else "unchanged"
-    if comparison.not_running:
+    if comparison.get("not_running"):
         action = "start"
-    if comparison.differences:
-        action = "drift" if comparison.drift else "change"
-    told = (comparison.condition,) if comparison.condition else ()
-    return PlannedVm(name, action, host, (*comparison.differences, *told, *waits), bool(waits))
+    if comparison["differences"]:
+        action = "drift" if comparison["drift"] else "change"
+    condition = comparison.get("condition")
+    details = (*comparison["differences"], *([condition] if condition else []), *waits)
+    return PlannedVm(name, action, host, details, bool(waits))
 
 
 def _with_image(entry: PlannedVm, problem: str | None) -> PlannedVm:

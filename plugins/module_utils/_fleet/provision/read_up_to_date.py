@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
     from ..base.effects_connection import Connection
     from ..base.snapshot import DefinedEntry, PlacementEntry
     from . import effects as init
-    from .effects import ProvisionEntry
+    from .facts import MadeVm
 
     class Options(init.ProvisionOptions):
         """With the batch as the controller packed it; empty if it is not to be compared."""
@@ -32,7 +32,7 @@ if t.TYPE_CHECKING:
 
 
 class _Found(t.TypedDict, total=False):
-    vms: list[ProvisionEntry]
+    vms: list[MadeVm]
 
 
 class UpToDateResult(_Found):
@@ -63,9 +63,7 @@ def here(asked: str, defined: t.Sequence[DefinedEntry]) -> list[dict[str, object
     return [vm for vm in batch if vm.get("name") in complete]
 
 
-def read(
-    connection: Connection, params: Options, asked: list[dict[str, object]]
-) -> list[ProvisionEntry]:
+def read(connection: Connection, params: Options, asked: list[dict[str, object]]) -> list[MadeVm]:
     """The results of those of ``asked`` that need no change."""
     # few hypervisors have one of them
     from ..base.effects_lookup import find_domain
@@ -77,7 +75,7 @@ def read(
     if problems:
         return []  # the controller reports them
     host = Host(connection, BatchSettings("", params["_home"], {}, params["base_pool"]))
-    entries: list[ProvisionEntry] = []
+    entries: list[MadeVm] = []
     for domain in domains:
         if any(disk.image is not None and disk.device != "disk" for disk in domain.disks):
             continue  # comparing the medium in a drive needs the image's identity

@@ -30,6 +30,7 @@ from ..seed.first_boot import ENDED_BADLY, GOES_ON
 from . import effects_medium as seed_medium
 from . import read_ssh as ssh
 from .effects_waited import WaitedGuest
+from .facts import WaitingVm
 from .read_ssh import Answer, probe
 
 _TICK = 0.1
@@ -105,23 +106,6 @@ class _Watched:
         return GOES_ON if self.booting and not self.over else None
 
 
-class WaitEntry(t.TypedDict):
-    """What is known of a VM; ``answered`` is None if it was not tried."""
-
-    name: str
-    address: str | None
-    addresses: list[str]
-    source: str | None
-    seconds: float | None
-    state: str | None
-    reason: str | None
-    answered: bool | None
-    first_boot: str | None
-    msg: str
-    console: list[str]
-    changed: bool
-
-
 class _Failure(t.TypedDict, total=False):
     failed: bool
     msg: str
@@ -131,13 +115,13 @@ class WaitResult(_Failure):
     """The module's result; ``waiting`` are the names of VMs that have not responded yet."""
 
     changed: bool
-    vms: list[WaitEntry]
+    vms: list[WaitingVm]
     waiting: list[str]
 
 
 def predict(names: t.Sequence[str]) -> WaitResult:
     """The result in check mode: the VMs may not even exist, so their responses are unknown."""
-    vms: list[WaitEntry] = [
+    vms: list[WaitingVm] = [
         {
             "name": name,
             "address": None,
@@ -422,7 +406,7 @@ class _Wait:
             )
         return result
 
-    def _entry(self, vm: _Watched, console_end: list[str]) -> WaitEntry:
+    def _entry(self, vm: _Watched, console_end: list[str]) -> WaitingVm:
         guest = vm.guest
         if not vm.answered and vm.candidates:
             vm.address, vm.source = next(iter(vm.candidates.items()))
