@@ -139,6 +139,7 @@ def test_one_that_has_arrived_is_finished(connection: Connection, claimed: bool)
     assert stored.volumes[0].made == ("" if claimed else MADE)
     note = str(done.remark)
     assert "it ran before the move and is shut off on hv2 now" in note
+    assert "ansible-playbook fleet.virt.state -e vm_name=web1 -e vm_state=running" in note
     assert "hv1, which is declared lost, may still have its old definition" in note
     assert (_PATH in note) == claimed
     again, problem = settle(connection)

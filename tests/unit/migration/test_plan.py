@@ -292,7 +292,7 @@ VM_REFUSED: dict[str, tuple[Source, str]] = {
         "is being moved by process 4711 .python3, since",
     ),
     "transient": (source(persistent=False), "is transient"),
-    "paused": (source(state="paused"), "is paused; resume it"),
+    "paused": (source(state="paused"), "resume it .ansible-playbook fleet.virt.state"),
     "crashed": (source(state="crashed", active=False), "is crashed"),
     "saved": (source(managed_save=True), "has saved memory"),
     "snapshots": (source(snapshots=("one", "two")), r"has snapshots \(one, two\)"),

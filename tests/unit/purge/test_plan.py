@@ -196,7 +196,7 @@ DOMAINS: list[tuple[dict[str, t.Any], str | None]] = [
     ({}, None),
     ({"metadata": None}, "neither made nor adopted by this collection"),
     ({"state": "running", "active": True}, "vm_force=true"),
-    ({"state": "paused", "active": True}, "is paused"),
+    ({"state": "paused", "active": True}, "(ansible-playbook fleet.virt.state -e vm_name="),
     ({"persistent": False}, "transient"),
     ({"external_snapshots": ("s1",)}, "external snapshots (s1)"),
     ({"metadata": made(phase="migrating")}, "phase migrating"),

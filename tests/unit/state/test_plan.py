@@ -128,6 +128,11 @@ def test_a_phase_keeps_everybody_away(phase: str) -> None:
     assert kinds(facts("running", phase=phase), StateRequest("running")) == []
 
 
+def test_vm_in_unfinished_move_names_the_command_that_finishes() -> None:
+    said = refused(facts("shutoff", phase="migrating"), StateRequest("running"))
+    assert "end its move (ansible-playbook fleet.virt.repair_vms -e vm_name=web1)" in said
+
+
 def test_a_transient_domain_is_not_lost() -> None:
     transient = facts("running", persistent=False)
     assert "would disappear" in refused(transient, StateRequest("shutoff"))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ..base.names import playbook_command
+
 # What is done to a VM in each phase
 WORK: t.Mapping[str, str] = {
     "creating": "created",
@@ -46,7 +48,9 @@ def in_phase(name: str, phase: str | None, holder: Holder | None, before: str = 
     """Why nothing is done to a VM in that phase; ``before`` says what."""
     if holder is not None:
         return held(name, phase, holder)
+    command = playbook_command("repair_vms", vm_name=name)
+    again = f"end its move ({command})" if phase == "migrating" else "run it again to finish it"
     return (
         f"{name!r} is in phase {phase}: another run is working on it or was interrupted; let it"
-        f" end, or run it again to finish it{before}"
+        f" end, or {again}{before}"
     )

@@ -241,7 +241,7 @@ class _Settler:
         move, notes = current.move, []
         if move is not None and move.state == "running":
             if current.state == DOMAIN_SHUTOFF:
-                notes.append(migration_settle.went_off(self.here))
+                notes.append(migration_settle.went_off(self.name, self.here))
             elif current.state == DOMAIN_PAUSED:
                 notes.append(
                     f"it is paused on {self.here} and not resumed automatically; if it was not"

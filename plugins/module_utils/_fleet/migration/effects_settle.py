@@ -34,7 +34,7 @@ from ..base import metadata
 from ..base.effects_connection import Connection
 from ..base.effects_lookup import find_domain, read_metadata
 from ..base.metadata import Metadata, OwnVolume
-from ..base.names import CLAIM
+from ..base.names import CLAIM, playbook_command
 from ..engine import effects_verb as verb
 from ..engine.steps import Step
 from ..hosts import domain_info
@@ -201,7 +201,7 @@ class Settler:
 
     def _note_off(self, host: str) -> None:
         """Note that the VM was shut off with its hypervisor and is left so."""
-        self.job.remark = went_off(host)
+        self.job.remark = went_off(self.job.name, host)
 
     def complete(
         self,
@@ -320,11 +320,12 @@ def _destination_state(destination: DestinationView, uuid: str) -> DestinationSt
     return DestinationState.WAITING if destination.paused else DestinationState.COMING
 
 
-def went_off(host: str) -> str:
+def went_off(name: str, host: str) -> str:
     """Note on a VM that ran before its move and no longer does."""
+    command = playbook_command("state", vm_name=name, vm_state="running")
     return (
         f"it ran before the move and is shut off on {host} now, where it does not start"
-        " automatically: start it with virt_state, state running"
+        f" automatically: start it with {command}"
     )
 
 

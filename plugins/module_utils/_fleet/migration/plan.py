@@ -164,7 +164,8 @@ def _vm(source: Source) -> list[str]:
         problems.append(f"{name!r} is transient and has no definition to move; define it first")
     if source.state not in ("running", "blocked", "shutoff"):
         remedy = {
-            "paused": "resume it (virt_state, state running) or shut it off",
+            "paused": f"resume it ({playbook_command('state', vm_name=name, vm_state='running')})"
+            " or shut it off",
             "crashed": "destroy or start it again",
         }.get(source.state, "wait until it runs")
         problems.append(f"{name!r} is {source.state}; {remedy}")

@@ -303,8 +303,9 @@ def _refusals(domain: DomainFacts, options: PurgeOptions) -> list[str]:
         )
     if domain.active and not options.force:
         refusals.append(
-            f"{name!r} is {domain.state}; shut it down first (virt_state, state shutoff), or"
-            " destroy it with force (with the playbook: -e vm_force=true)"
+            f"{name!r} is {domain.state}; shut it down first"
+            f" ({playbook_command('state', vm_name=name, vm_state='shutoff')}), or destroy it with"
+            " force (with the playbook: -e vm_force=true)"
         )
     if domain.external_snapshots:
         refusals.append(
