@@ -21,7 +21,7 @@ from ..base.tables import clean, table
 from ..engine import located, proofs
 from ..engine.outcomes import outcomes
 from ..spec.options import Defaults, from_options
-from .facts import AdoptableVm, Adopted, AdoptedVm, AdoptLook, DefinedVm
+from .facts import AdoptableVm, Adopted, AdoptedVm, AdoptLook, AnyDefinedVm
 
 _HEADS = ["VM", "HYPERVISOR", "RESULT", "OWN DISKS", "WHAT"]
 
@@ -111,7 +111,7 @@ def _shared_ids(seen: Fleet) -> list[str]:
 
 
 def _clashes(
-    vm: AdoptableVm, where: str, everybody: t.Sequence[tuple[str, DefinedVm]]
+    vm: AdoptableVm, where: str, everybody: t.Sequence[tuple[str, AnyDefinedVm]]
 ) -> list[str]:
     """Other VMs with the name, UUID or a MAC address of a VM."""
     problems = []
@@ -145,7 +145,7 @@ def _clashes(
     return problems
 
 
-def _macs(vm: DefinedVm) -> set[str]:
+def _macs(vm: AnyDefinedVm) -> set[str]:
     return {mac.lower() for mac in vm["macs"]}
 
 

@@ -19,7 +19,7 @@ class AdoptableVm(answers.VmIdentity):
     refused: list[str]
 
 
-class DefinedVm(answers.VmIdentity):
+class AnyDefinedVm(answers.VmIdentity):
     """Any VM of a hypervisor."""
 
     macs: list[str]
@@ -29,7 +29,7 @@ class AdoptLook(answers.Result, total=False):
     """What other hypervisors must know of one, and its VMs that may be adopted."""
 
     vms: list[AdoptableVm] | None
-    defined: list[DefinedVm] | None
+    defined: list[AnyDefinedVm] | None
     pool_ids: list[str] | None
 
 
