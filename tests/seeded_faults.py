@@ -65,6 +65,7 @@ _MOVE = "migration/test_effects_move.py"
 _LOOK = "migration/test_read_candidates.py"
 _JOURNAL = "bridge/test_journal_crashes.py"
 _OF_PLAY = "plugins/test_action_fleet.py"
+_ENVELOPE = "engine/test_envelope.py"
 
 FAULTS = (
     Fault(
@@ -80,6 +81,34 @@ FAULTS = (
         "return _peers.matching(self._templar.template(pattern), self._loader, self._values)",
         "return [] if pattern else _peers.matching(pattern, self._loader, self._values)",
         f"{_OF_PLAY}::test_hypervisor_outside_of_limit_must_answer",
+    ),
+    Fault(
+        "a stale answer of the round before passes",
+        "engine/envelope.py",
+        "        if told.get(name) != wanted:\n",
+        '        if name != "round" and told.get(name) != wanted:\n',
+        f"{_ENVELOPE}::test_answer_to_other_work_is_refused",
+    ),
+    Fault(
+        "a skipped task's register passes",
+        "engine/envelope.py",
+        '    if not answer or answer.get("skipped"):\n',
+        "    if not answer:\n",
+        f"{_ENVELOPE}::test_register_of_skipped_task_is_no_answer",
+    ),
+    Fault(
+        "the end of a failed module is dropped",
+        "engine/envelope.py",
+        '    end = next((end for end in (UNREACHABLE, FAILED) if answer.get(end)), "")\n',
+        '    end = ""\n',
+        f"{_ENVELOPE}::test_end_of_module_is_answer_that_says_so",
+    ),
+    Fault(
+        "the run in an answer's header is not compared",
+        "engine/envelope.py",
+        "    for name in HEADER:\n",
+        "    for name in HEADER[1:]:\n",
+        f"{_ENVELOPE}::test_answer_to_other_work_is_refused",
     ),
     Fault(
         "which files were made is not noted",

@@ -128,7 +128,8 @@ def test_answer_to_other_work_is_refused(other: dict[str, t.Any]) -> None:
 
 
 def test_register_of_skipped_task_is_no_answer() -> None:
-    assert envelope.opened({**ANSWER, "skipped": True}, WORK) == {"skipped": True}
+    skipped = {**envelope.answered(WORK, ANSWER), "skipped": True}
+    assert envelope.opened(skipped, WORK) == {"skipped": True}
     assert envelope.opened({}, WORK) == {}
 
 
