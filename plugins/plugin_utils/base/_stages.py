@@ -86,7 +86,11 @@ class StagedAction(FleetAction, t.Generic[AnyWork]):
             return super()._worked(values)
         work = self.given_work()
         if work.stage in self.CONTROLLER:
-            return {**super()._worked(values), envelope.OPTION: envelope.header(work)}
+            decision = super()._worked(values)
+            # What failed is no decision, and Ansible shows it
+            if decision.get("failed"):
+                return decision
+            return {**decision, envelope.OPTION: envelope.header(work)}
         return envelope.answered(work, self._end(values))
 
     def _end(self, values: Values) -> Answer:

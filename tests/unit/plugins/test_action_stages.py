@@ -113,6 +113,14 @@ def test_end_of_anything_else_is_ansibles(work: dict[str, t.Any] | None) -> None
     assert _worked(_staged(work, {"failed": True}))["failed"]
 
 
+def test_failed_decision_shows_no_header() -> None:
+    """Ansible prints what failed whole, and no output mentions internal options."""
+    assert _worked(_staged({"stage": "decide"}, {"failed": True, "msg": "no"})) == {
+        "failed": True,
+        "msg": "no",
+    }
+
+
 def test_bug_in_action_is_no_answer() -> None:
     with pytest.raises(ZeroDivisionError):
         _worked(_staged({"stage": "look"}, ZeroDivisionError()))
