@@ -113,8 +113,8 @@ FAULTS = (
     Fault(
         "which files were made is not noted",
         "provision/effects_creation.py",
-        "    volumes.note(work.host, work.job, work.job.disks)\n",
-        "    del work\n",
+        "    volumes.note(job.host, job.draft, str(job.uuid), job.draft.disks)\n",
+        "    del job\n",
         f"{_CREATION}::test_a_killed_creation_is_finished_by_the_next",
     ),
     Fault(
@@ -148,15 +148,15 @@ FAULTS = (
     Fault(
         "what failed is not undone",
         "provision/effects_creation.py",
-        "        if action is None or self.problems:\n",
-        "        if action is not None or self.problems:\n",
+        "    dom = None if job.remaining else find_domain(job.connection, job.name)\n",
+        "    dom = find_domain(job.connection, job.name) if job.remaining else None\n",
         f"{_CREATION}::test_a_creation_that_fails_leaves_nothing",
     ),
     Fault(
         "volumes stay when their VM is given up",
         "provision/effects_creation.py",
-        "    if paths:\n",
-        "    if paths and not disks:\n",
+        "    if paths and own is not None:\n",
+        "    if paths and own is not None and not disks:\n",
         f"{_CREATION}::test_a_creation_that_fails_leaves_nothing",
     ),
     Fault(
@@ -169,23 +169,23 @@ FAULTS = (
     Fault(
         "one that fails takes the others with it",
         "provision/effects_creation.py",
-        "        if run.problem is not None:\n",
-        "        run.problem = next((one.problem for one in runs if one.problem), None)\n"
-        "        if run.problem is not None:\n",
+        "        if job.problem:\n            msg",
+        "        job.problem = next((other.problem for other in jobs if other.problem), '')\n"
+        "        if job.problem:\n            msg",
         f"{_CREATION}::test_one_that_fails_takes_no_other_with_it",
     ),
     Fault(
         "a dead run's claim goes before its volumes",
         "provision/effects_creation.py",
-        "        creation_rest.remove(work.host, work.domain(), work.taken)\n",
-        "        domains.undefine(work.connection, work.domain())\n"
-        "        creation_rest.remove(work.host, work.domain(), work.taken)\n",
+        "        creation_rest.remove(job.host, job.claimed(), job.taken)\n",
+        "        domains.undefine(job.connection, job.claimed())\n"
+        "        creation_rest.remove(job.host, job.claimed(), job.taken)\n",
         f"{_CREATION}::test_cleaning_up_after_a_dead_run_may_be_killed_too",
     ),
     Fault(
         "a VM counts as whole before it was started",
         "provision/effects_creation.py",
-        "    starter = work.claimer if work.job.domain.start else None\n",
+        "    starter = job.claimer if job.domain.start else None\n",
         "    starter = None\n",
         f"{_CREATION}::test_a_killed_creation_is_finished_by_the_next",
     ),

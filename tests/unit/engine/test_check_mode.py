@@ -110,7 +110,8 @@ LIFE: dict[str, Verb] = {
 }
 # Files whose results have steps, and the files of LIFE's verbs
 COVERED = {
-    "provision/effects.py",
+    "provision/effects_batch.py",
+    "provision/effects_changing.py",
     "purge/effects.py",
     "rename/effects.py",
     "state/effects.py",
@@ -119,7 +120,6 @@ COVERED = {
 # With the test that compares check mode and run
 ELSEWHERE = {
     "template/effects.py": "integration/provisioning/test_copies.py",
-    "provision/read_up_to_date.py": "unit/provision/test_read_up_to_date.py",
     "daemon/effects.py": "integration/test_daemon.py",
     "pools/effects.py": "unit/pools/test_effects.py",
     "images/effects.py": "integration/test_image.py",

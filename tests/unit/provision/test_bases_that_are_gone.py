@@ -22,7 +22,6 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.effects_b
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.effects_batch import (
     BatchSettings,
-    ProvisionJob,
     require_bases,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import Defaults, many
@@ -67,9 +66,9 @@ def test_a_disk_is_made_of_its_image_or_not_at_all(disk: dict[str, object], word
     def settings(base: BaseImage | None) -> BatchSettings:
         return BatchSettings("run", "hv1", {}, "base", images={str(disk["image"]): base})
 
-    require_bases(ProvisionJob(domain), settings(BaseImage("a", "d", "raw", "v", "/base/v", 1)))
+    require_bases(domain.disks, settings(BaseImage("a", "d", "raw", "v", "/base/v", 1)))
     with pytest.raises(PlanRefused, match=words) as refused:
-        require_bases(ProvisionJob(domain), settings(None))
+        require_bases(domain.disks, settings(None))
     # which of these it is, nobody has looked at: what brought it may have been killed
     assert "it was not transferred, or was removed, or its folder is not mounted" in str(
         refused.value

@@ -26,6 +26,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import ef
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import (
     effects_lease_holder as owner,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import effects_verb as verb
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.steps import Step
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.effects_base_images import (
     BaseImage,
@@ -37,11 +38,13 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.effects_batch import (
     BatchSettings,
+    CreationJob,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.plan_creation import (
     EMPTY,
     FILLED,
     CreationFacts,
+    Take,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed import (
     effects_nocloud as seed_nocloud,
@@ -230,7 +233,7 @@ def test_each_step_leads_where_the_plan_says(
     machines: Machines, monkeypatch: pytest.MonkeyPatch, killed: str
 ) -> None:
     domains = _domains("web1", "web2")
-    real, kinds = creation.CreationWork.do, []
+    real, kinds = verb._Steps.do, []
     with machines.new() as machine:
         create = functools.partial(_create, domains=domains, root=machine.root)
         if killed:
@@ -240,28 +243,27 @@ def test_each_step_leads_where_the_plan_says(
             machine.call(functools.partial(create, run=_RUN), kill_at=number)
         predicted: dict[str, CreationFacts] = {}
 
-        def do(work: creation.CreationWork, step: Step[CreationFacts]) -> t.Iterator[None]:
-            facts = work.job.facts
-            assert facts is not None
-            if work.name not in predicted:
-                found = _found(machine, work.name)
+        def do(work: verb._Steps[CreationJob], step: Step[CreationFacts]) -> t.Iterator[None]:
+            facts, name = work.work.facts, work.work.name
+            if name not in predicted:
+                found = _found(machine, name)
                 keys = ("files", "startable", "autostart", "state")
                 known = {key: found[key] for key in keys}
-                predicted[work.name] = dataclasses.replace(facts, **known)
+                predicted[name] = dataclasses.replace(facts, **known)
             yield from real(work, step)
-            predicted[work.name] = step.effect(predicted[work.name])
-            assert _found(machine, work.name) == _comparable(predicted[work.name]), step
-            kinds.append(step.kind)
+            predicted[name] = step.effect(predicted[name])
+            assert _found(machine, name) == _comparable(predicted[name]), step
+            kinds.append(verb._kind(step))
 
         with monkeypatch.context() as patch:
-            patch.setattr(creation.CreationWork, "do", do)
+            patch.setattr(verb._Steps, "do", do)
             result = machine.call(functools.partial(create, run=_NEXT_RUN))
         assert result is not None
         assert result.get("msg") is None
         assert _faults(machine, "web1", "web2") == []
         assert predicted.keys() == {"web1", "web2"}
     if not killed:
-        assert set(kinds) == creation._DO.keys() - {"take", "clear", "forget"}
+        assert set(kinds) == creation._ACTIONS.ways.keys() - {Take, "clear", "forget"}
     else:
         resumed = killed.startswith("resume")
         assert ("clear" in kinds, "claim" in kinds) == (not resumed, not resumed)

@@ -31,9 +31,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import (
     plan_creation as creation_steps,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.effects_batch import Host
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.effects_batch import (
-    ProvisionJob as CreationJob,
+    CreationJob,
+    Draft,
+    Host,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import effects as purge
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import plan as purge_plan
@@ -133,33 +134,37 @@ def test_removing(name: str, connection: Connection, monkeypatch: pytest.MonkeyP
 def test_creating(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     error, text = _FAULTS[name]
 
-    def begin(work: creation.CreationWork, _step: object) -> None:
-        if work.name == "bad":
+    def begin(job: CreationJob, _payload: object) -> None:
+        if job.name == "bad":
             raise error
 
     done, undone = [], []
-    kinds = ("begin", "volume", "define")
+    kinds = ("begin", "note", "define")
     stages = creation_steps.MAKE, creation_steps.MAKE, creation_steps.BOOT
     steps = [
         Step[creation_steps.CreationFacts](kind, kind, lambda before: before, stage=stage)
         for kind, stage in zip(kinds, stages)
     ]
-    monkeypatch.setitem(creation._DO, "begin", begin)
+    monkeypatch.setitem(creation._ACTIONS.ways, "begin", begin)
     for kind in kinds[1:]:
         monkeypatch.setitem(
-            creation._DO, kind, lambda work, step: done.append((work.name, step.kind))
+            creation._ACTIONS.ways,
+            kind,
+            lambda job, _payload: done.append((job.name, job.step.kind)),
         )
-    monkeypatch.setattr(creation.CreationWork, "undo", lambda work, _step: undone.append(work.name))
+    monkeypatch.setitem(
+        creation._ACTIONS.ways_back, "begin", lambda job, _payload: undone.append(job.name)
+    )
     jobs = [_job(name, steps) for name in ("bad", "good")]
-    host = Host.__new__(Host)
-    host.connection = t.cast("t.Any", None)
-    creation.finish(host, jobs, "run")
-    assert [(one.state, one.msg) for one in jobs] == [("failed", text), ("new", None)]
+    creation.finish(jobs, "run")
+    assert [(job.problem, job.altered) for job in jobs] == [(text, False), ("", True)]
     assert undone == ["bad"]
-    assert done == [("good", "volume"), ("good", "define")]
+    assert done == [("good", "note"), ("good", "define")]
 
 
 def _job(name: str, steps: t.Sequence[Step[creation_steps.CreationFacts]]) -> CreationJob:
     (domain,), problems = many([{"name": name, "seed": False}])
     assert problems == []
-    return CreationJob(domain, plan=Plan(tuple(steps)))
+    connection, host = t.cast("Connection", None), t.cast("Host", None)
+    facts, plan = creation_steps.CreationFacts(name), Plan(tuple(steps))
+    return CreationJob(connection, name, None, facts, plan, host, domain, Draft(domain))

@@ -119,7 +119,7 @@ def _ends_as_wanted(
     assert predict(found, again.steps) == dataclasses.replace(final, stays=()), where
     if found.startable and found.stored is not None and found.stored.phase is not None:
         kinds = [step.kind for step in again.steps]
-        assert kinds == ["take", "start", "release"], where
+        assert kinds == ["Take", "start", "release"], where
 
 
 def test_nobody_starts_what_is_not_whole_and_nothing_is_filled_that_is_not_known() -> None:
@@ -166,7 +166,7 @@ def _left(phase: str | None, **changes: t.Any) -> CreationFacts:
 
 def test_the_rest_of_a_dead_run_goes_before_the_name_is_claimed() -> None:
     kinds = [step.kind for step in plan(_left("creating"), wanted()).steps]
-    assert kinds[:5] == ["take", "clear", "forget", "claim", "begin"]
+    assert kinds[:5] == ["Take", "clear", "forget", "claim", "begin"]
 
 
 def _own(run: str = "now") -> CreationFacts:
@@ -178,11 +178,11 @@ def _own(run: str = "now") -> CreationFacts:
 
 def test_a_claim_of_this_run_is_finished() -> None:
     steps = plan(_own(), wanted()).steps
-    assert [steps[0].kind, {step.kind for step in steps} & {"claim", "clear", "take"}] == [
+    assert [steps[0].kind, {step.kind for step in steps} & {"claim", "clear", "Take"}] == [
         "begin",
         set(),
     ]
-    assert plan(_own("another"), wanted()).steps[0].kind == "take"
+    assert plan(_own("another"), wanted()).steps[0].kind == "Take"
 
 
 def _stored(**changes: t.Any) -> dict[str, t.Any]:

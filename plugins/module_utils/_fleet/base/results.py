@@ -38,10 +38,10 @@ def word(entry: t.Mapping[str, object] | None, done: str, problem: str | None = 
 
 
 def json_diff(header: str, before: t.Mapping[str, object], after: t.Mapping[str, object]) -> Diff:
-    """What is shown as JSON, one value a line."""
+    """What is shown as JSON, one value a line; nothing of what does not exist."""
     return {
         "before_header": header,
         "after_header": header,
-        "before": json.dumps(before, indent=1) + "\n",
-        "after": json.dumps(after, indent=1) + "\n",
+        "before": json.dumps(before, indent=1) + "\n" if before else "",
+        "after": json.dumps(after, indent=1) + "\n" if after else "",
     }

@@ -48,7 +48,8 @@ class Job(abc.ABC, t.Generic[Snapshot]):
     ``facts`` are what the plan is based on, ``after`` what they are in the end, as far as the verb
     predicts or reads them. ``note`` tells the user something that is no ``problem``; ``error`` is
     what a step has raised. ``not_tried``: nothing was done, since another job could not be done.
-    ``irreversible`` as for the executor.
+    ``irreversible`` as for the executor. ``step`` is the one that is being done or, with
+    ``undoing``, undone.
     """
 
     connection: Connection
@@ -63,10 +64,17 @@ class Job(abc.ABC, t.Generic[Snapshot]):
     note: str | None = field(default=None, init=False)
     not_tried: bool = field(default=False, init=False)
     irreversible: bool = field(default=False, init=False)
+    step: Step[Snapshot] = field(init=False, repr=False)
+    undoing: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self.after = self.facts
         self.problem = "; ".join(self.plan.refusals)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there is something to do."""
+        return bool(self.plan.steps)
 
     @property
     def changed(self) -> bool:
@@ -87,6 +95,19 @@ class Job(abc.ABC, t.Generic[Snapshot]):
     def failure(self) -> str:
         """What the call as a whole says of a problem."""
         return self.problem
+
+    def predict(self) -> None:
+        """What check mode tells: all is done, and has its effects."""
+        self.done = list(self.plan.steps)
+        self.after = predict(self.facts, self.done)
+
+    def step_is_done(self) -> None:
+        """Take note that the step was done."""
+        self.done.append(self.step)
+
+    def stays(self, error: Exception) -> None:
+        """The step could not be undone. Unless this raises, those before it are undone too."""
+        raise error
 
     def finish(self) -> None:
         """Read the outcome, also after a failure; without this, replies confirm each step."""
@@ -148,19 +169,34 @@ class Actions(t.Generic[AnyWork]):
             self.ways_back[kind] = undo
         return self
 
-    def word(self, kind: str, do: t.Callable[[AnyWork], Turns | None]) -> Actions[AnyWork]:
+    def word(
+        self,
+        kind: str,
+        do: t.Callable[[AnyWork], Turns | None],
+        undo: t.Callable[[AnyWork], object] | None = None,
+    ) -> Actions[AnyWork]:
         """Add a kind of step that has no payload."""
         self.ways[kind] = lambda work, _payload: do(work)
+        if undo is not None:
+            self.ways_back[kind] = lambda work, _payload: undo(work)
         return self
 
-    def carry_out(self: Actions[AnyJob], jobs: t.Sequence[AnyJob]) -> None:
-        """Carry out the plans of ``jobs`` at the same time; each job has its own problem."""
-        runs = [self._run(job, job.plan.steps) for job in jobs]
+    def carry_out(
+        self: Actions[AnyJob], jobs: t.Sequence[AnyJob], stages: t.Container[int] | None = None
+    ) -> list[AnyJob]:
+        """Carry out the plans of ``jobs`` at the same time, or these ``stages`` of them; each job
+        has its own problem. Returns those of which steps were done, and none failed."""
+        plans = [
+            [step for step in job.plan.steps if stages is None or step.stage in stages]
+            for job in jobs
+        ]
+        runs = [self._run(job, steps) for job, steps in zip(jobs, plans)]
         executor.carry_out(runs)
         for job, run in zip(jobs, runs):
             job.irreversible, job.error = run.irreversible, run.problem
             if run.problem is not None:
                 job.problem = error_message(run.problem)
+        return [job for job, run in zip(jobs, runs) if run.done and run.problem is None]
 
     def do(self, work: AnyWork, steps: t.Sequence[Step[t.Any]]) -> None:
         """Carry out ``steps`` of one VM; raises the error of the one that failed."""
@@ -181,17 +217,30 @@ class _Steps(t.Generic[AnyWork]):
     actions: Actions[AnyWork]
 
     def do(self, step: Step[t.Any]) -> Turns:
+        if isinstance(self.work, Job):
+            self.work.step = step
         try:
             yield from self.actions.ways[_kind(step)](self.work, step.payload) or ()
         except Exception as error:
             self.work.error = error
             raise
-        self.work.done.append(step)
+        if isinstance(self.work, Job):
+            self.work.step_is_done()
+        else:
+            self.work.done.append(step)
 
     def undo(self, step: Step[t.Any]) -> None:
         undo = self.actions.ways_back.get(_kind(step))
-        if undo is not None:
+        if undo is None:
+            return
+        if isinstance(self.work, Job):
+            self.work.step, self.work.undoing = step, True
+        try:
             undo(self.work, step.payload)
+        except Exception as error:
+            if not isinstance(self.work, Job):
+                raise
+            self.work.stays(error)
 
     def finish(self) -> None:
         self.work.finish()
@@ -205,7 +254,7 @@ def run(
     connection: Connection,
     names: t.Sequence[str],
     plan: t.Callable[[], t.Sequence[AnyJob]],
-    work: t.Callable[[t.Sequence[AnyJob]], None],
+    work: t.Callable[[t.Sequence[AnyJob]], object],
     *,
     check: bool,
     together: bool = True,
@@ -219,7 +268,7 @@ def run(
 
 def planned(
     jobs: t.Sequence[AnyJob],
-    work: t.Callable[[t.Sequence[AnyJob]], None],
+    work: t.Callable[[t.Sequence[AnyJob]], object],
     *,
     check: bool,
     together: bool = True,
@@ -230,22 +279,22 @@ def planned(
     """
     if together and any(job.problem for job in jobs):
         for job in jobs:
-            job.not_tried = bool(job.plan.steps) and not job.problem
+            job.not_tried = job.has_work and not job.problem
     elif check:
         for job in jobs:
-            job.done = list(job.plan.steps)
-            job.after = predict(job.facts, job.done)
+            job.predict()
     else:
         work([job for job in jobs if not job.problem])
-    return _result(jobs)
+    return result(jobs)
 
 
-def _result(jobs: t.Sequence[AnyJob]) -> dict[str, object]:
+def result(jobs: t.Sequence[AnyJob]) -> dict[str, object]:
+    """The module's result, from what the jobs are now."""
     vms = [job.report() for job in jobs]
     diff = [json_diff(job.header, *job.shown()) for job in jobs if job.changed]
-    result = {"changed": any(job.changed for job in jobs), "vms": vms, "diff": diff}
+    answer = {"changed": any(job.changed for job in jobs), "vms": vms, "diff": diff}
     problems = [job.failure for job in jobs if job.problem]
-    return {**result, "failed": True, "msg": "; ".join(problems)} if problems else result
+    return {**answer, "failed": True, "msg": "; ".join(problems)} if problems else answer
 
 
 def require_local(connection: Connection, why: str) -> None:

@@ -46,10 +46,11 @@ def step_for(
     torn: tuple[Effect[Snapshot], ...] = (),
     *,
     irreversible: bool = False,
+    stage: int = 0,
 ) -> Step[Snapshot]:
     """A step of which the type of ``payload`` is the kind: what is done has a type of its own."""
     kind = type(payload).__name__
-    return Step(kind, text, effect, torn, payload, irreversible)
+    return Step(kind, text, effect, torn, payload, irreversible, stage)
 
 
 @dataclass(frozen=True)

@@ -6,35 +6,31 @@
 
 from __future__ import annotations
 
-import json
 import typing as t
 import uuid
+from dataclasses import dataclass
 
-from ..._errors import SpecError
+from ..._errors import FleetVirtError, SpecError, error_message
 from ..base.effects_connection import Connection
-from ..base.json_values import as_list, as_mapping, as_text
+from ..base.json_values import as_list, as_mapping, as_mappings, as_text
 from ..engine import effects_lease_holder as owners
-from ..engine.steps import predict
+from ..engine import effects_verb as verb
 from ..images import effects_base_images as images
 from ..images.source import ImageSource
 from ..placement.demand import ImageFacts
 from ..seed import effects_nocloud as seed_nocloud
-from ..spec import request
 from ..spec.domain import Domain
 from ..spec.options import many
 from ..storage import effects_storage as storage
-from .effects_batch import BatchSettings, Host, OfAll, ProvisionJob, defaults_of
+from .effects_batch import AnyJob, BatchSettings, CreationJob, Host, OfAll, defaults_of
 from .read_creation import prepare
 
 if t.TYPE_CHECKING:
     from ..base.results import Diff
     from ..base.snapshot import PlacementEntry
     from ..hosts.fleet_seen import SeenHypervisor
-    from .effects_changing import VmChange
+    from .effects_changing import ChangeJob
     from .facts import MadeVm
-
-# Claimed just now, or existing before: not of a dead run
-_CLEAR = ("new", "same", "change")
 
 
 class _Image(t.TypedDict):
@@ -130,101 +126,111 @@ def run(
     Unless every VM of the batch is possible, none is changed. First, the run's claims on the names
     ``withdraw`` are withdrawn.
     """
-    withdrawn = [] if check or not withdraw else _withdraw(connection, withdraw, settings.run)
+    withdrawn = []
+    if withdraw and not check:
+        from . import effects_creation as creation
+
+        withdrawn = creation.withdraw(connection, withdraw, settings.run)
     if not domains:
         return {"changed": bool(withdrawn), "vms": []}
-    settings = bring_images(connection, domains, settings, check=check)
-    facts = None
-    host = Host(connection, settings)
+    host = Host(connection, bring_images(connection, domains, settings, check=check))
     jobs = prepare(host, domains, check=check)
-    finish = stage in ("all", "finish")
-    if _failed(jobs):
-        for job in jobs:
-            job.not_tried = job.state not in ("same", "failed")
-    elif check:
-        _predict(jobs)
-    else:
-        facts, finish = _apply(host, jobs, stage)
-    result = _result(jobs)
+    done = _Done(finished=stage in ("all", "finish"))
+    answer = verb.planned(jobs, lambda jobs: _apply(host, jobs, stage, done), check=check)
+    result = t.cast("ProvisionResult", answer)
     result["changed"] = result["changed"] or bool(withdrawn)
     if stage == "claim":
-        result["finished"] = finish
-        if facts is not None and not finish:
-            result["host"] = facts
+        result["finished"] = done.finished
+        if done.facts is not None and not done.finished:
+            result["host"] = done.facts
     return result
 
 
-def _apply(
-    host: Host, jobs: t.Sequence[ProvisionJob], stage: str
-) -> tuple[PlacementEntry | None, bool]:
-    """Do a stage; the hypervisor with its claims, if any, and whether all is finished."""
-    facts, finish = None, stage in ("all", "finish")
-    if stage in ("all", "claim"):
-        facts = _claim(host, jobs, stage)
-        finish = finish or _may_stay(jobs, host.settings, facts)
-    if finish:
-        _finish(host, jobs)
-        _change(host, jobs)
-    return facts, finish
+@dataclass
+class _Done:
+    """The hypervisor with its claims, if any, and whether all is finished."""
+
+    finished: bool
+    facts: PlacementEntry | None = None
 
 
-def _withdraw(connection: Connection, names: t.Sequence[str], run: str) -> list[str]:
-    from . import effects_creation as creation
-
-    return creation.withdraw(connection, names, run)
-
-
-def _claim(host: Host, jobs: t.Sequence[ProvisionJob], stage: str) -> PlacementEntry | None:
-    if not any(job.plan.steps for job in jobs):
-        return None
-    from . import effects_creation as creation  # VMs that are there need none of it
-
+def _apply(host: Host, jobs: t.Sequence[AnyJob], stage: str, done: _Done) -> None:
+    """Do a stage: create VMs, then change those that exist."""
+    created = [job for job in jobs if isinstance(job, CreationJob)]
+    if created:
+        from . import effects_creation as creation  # VMs that are there need none of it
     run = host.settings.run
-    owner = owners.reserved(run) if stage == "claim" else owners.myself(run)
-    return creation.claim(host, jobs, owner)
+    if stage in ("all", "claim"):
+        if created:
+            owner = owners.reserved(run) if stage == "claim" else owners.myself(run)
+            done.facts = creation.claim(host, created, owner)
+        done.finished = done.finished or _may_stay(jobs, host.settings, done.facts)
+    if done.finished:
+        if created:
+            creation.finish(created, run)
+        if any(job.existed and job.has_work for job in jobs):
+            _change(host.connection, jobs)
 
 
-def _finish(host: Host, jobs: t.Sequence[ProvisionJob]) -> None:
-    if any(job.plan.steps for job in jobs):
-        from . import effects_creation as creation
-
-        creation.finish(host, jobs, host.settings.run)
-
-
-def _change(host: Host, jobs: t.Sequence[ProvisionJob]) -> None:
+def _change(connection: Connection, jobs: t.Sequence[AnyJob]) -> None:
     """Change the VMs that exist, then start those that are to run."""
-    changes = [job for job in jobs if job.state == "change"]
-    differing = [job for job in changes if t.cast("VmChange", job.change).converged.plan.steps]
+    from . import effects_changing as changing  # few runs change something
+
+    changes = [job for job in jobs if isinstance(job, changing.ChangeJob)]
+    differing = [job for job in changes if job.plan.steps]
     if differing:
-        from . import effects_changing_steps as changing_steps  # few runs change something
+        from . import effects_changing_steps as changing_steps
 
-        changing_steps.carry_out(host, differing, host.settings.run)
-    starting = [
-        job
-        for job in changes
-        if job.state != "failed" and job.power is not None and job.power.steps
-    ]
+        changing_steps.carry_out(differing)
+    starting = [job for job in changes if job.power.steps and not job.problem]
     if starting:
-        from . import effects_starting as start  # few runs find a VM that is off
+        _start(connection, starting)
 
-        start.carry_out(host.connection, starting)
+
+def _start(connection: Connection, jobs: t.Sequence[ChangeJob]) -> None:
+    """Start the VMs as ``virt_state`` would, in their order of start; a failure is that of its job.
+
+    What was changed of a VM before stays changed, and its next run starts it.
+    """
+    from ..state import effects as state  # few runs find a VM that is off
+    from ..state.plan import StateRequest
+
+    wanted = StateRequest(state="running")
+    try:
+        result = state.run(connection, [job.name for job in jobs], wanted, check=False)
+    except FleetVirtError as error:
+        entries = {job.name: {"failed": True, "msg": error_message(error)} for job in jobs}
+    else:
+        entries = {str(entry["name"]): dict(entry) for entry in as_mappings(result["vms"])}
+    for job in jobs:
+        entry = entries[job.name]
+        if entry["failed"]:
+            changed = "; its settings are changed" if job.altered else ""
+            job.fail(f"it was not started: {entry['msg']}{changed}")
+        else:
+            job.altered = job.altered or bool(entry["changed"])
 
 
 def _may_stay(
-    jobs: t.Sequence[ProvisionJob], settings: BatchSettings, facts: PlacementEntry | None
+    jobs: t.Sequence[AnyJob], settings: BatchSettings, facts: PlacementEntry | None
 ) -> bool:
     """Whether the claims, if any, can be finished without the controller's checks."""
-    if all(job.state == "same" for job in jobs):
+    if not any(job.problem or job.has_work for job in jobs):
         return True  # nothing to do
     if not settings.seen:
         return False  # other VMs of the batch go elsewhere: the controller decides
-    if all(job.state in ("same", "change") for job in jobs):
+    if all(job.existed for job in jobs):
         return True
-    if facts is None or any(job.state not in _CLEAR for job in jobs):
+    if facts is None or any(job.problem or not _is_clear(job) for job in jobs):
         return False
     from . import read_creation_fleet as creation_fleet  # needed only where what was seen is told
 
     return creation_fleet.unchanged(settings.seen, settings.home, facts, settings.run)
+
+
+def _is_clear(job: AnyJob) -> bool:
+    """Whether it was claimed just now, or existed before: it is not of a dead run."""
+    return not (isinstance(job, CreationJob) and job.complete)
 
 
 def bring_images(
@@ -268,76 +274,3 @@ def _take(
     if source.kind == "volume":
         path = images.volume_path(connection, *source.pool_and_volume)
     return images.take_path(connection, base_pool, base_path, path, check=check)
-
-
-def _failed(jobs: t.Sequence[ProvisionJob]) -> bool:
-    return any(job.state == "failed" for job in jobs)
-
-
-def _predict(jobs: t.Sequence[ProvisionJob]) -> None:
-    for job in jobs:
-        job.changed = job.state == "change"
-        if job.facts is not None:
-            after = predict(job.facts, job.plan.steps)
-            job.changed, job.uuid = after != job.facts, after.uuid
-
-
-def _result(jobs: t.Sequence[ProvisionJob]) -> ProvisionResult:
-    failed = [job for job in jobs if job.state == "failed"]
-    vms: list[MadeVm] = [
-        {
-            "name": job.domain.name,
-            "uuid": job.uuid,
-            "existed": job.existed,
-            "changed": job.changed,
-            # also of one that is yet to be changed: they identify it
-            "steps": job.steps if job.changed or job.state == "change" else [],
-            "restart_required": bool(job.waits),
-            "pending": job.waits,
-            "state": _state(job),
-            "started": job.changed and job.power is not None and bool(job.power.steps),
-            "note": job.power.note or None if job.power is not None else None,
-            "seed": job.seeded,
-            "failed": job.state == "failed",
-            "refused": job.refused,
-            "not_tried": job.not_tried,
-            "msg": job.msg,
-        }
-        for job in jobs
-    ]
-    result: ProvisionResult = {
-        "changed": any(job.changed for job in jobs),
-        "vms": vms,
-        "diff": [_diff(job) for job in jobs if job.changed],
-    }
-    if failed:
-        result["failed"] = True
-        result["msg"] = "; ".join(f"{job.domain.name}: {job.msg}" for job in failed)
-    return result
-
-
-def _state(job: ProvisionJob) -> str | None:
-    """The state that the VM is left in; in check mode, the one it would be left in."""
-    if job.state == "failed":
-        return None
-    if job.power is not None:
-        return job.power.after
-    return "running" if job.domain.start or job.state == "complete" else "shutoff"
-
-
-def _diff(job: ProvisionJob) -> Diff:
-    if job.change is not None:
-        before, after_it = t.cast("VmChange", job.change).diff()
-        return {
-            "before_header": job.domain.name,
-            "after_header": job.domain.name,
-            "before": json.dumps(before, indent=1, sort_keys=True) + "\n",
-            "after": json.dumps(after_it, indent=1, sort_keys=True) + "\n",
-        }
-    after = {**request.as_plain(job.domain), "volumes": [plan.path for plan in job.volumes]}
-    return {
-        "before_header": job.domain.name,
-        "after_header": job.domain.name,
-        "before": "",
-        "after": json.dumps(after, indent=1, sort_keys=True) + "\n",
-    }

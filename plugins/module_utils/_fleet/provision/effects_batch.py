@@ -9,23 +9,26 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ..._errors import PlanRefused
+from ..._errors import PlanRefused, error_message
 from ..base import machine_types as machines
 from ..base.effects_connection import Connection
-from ..engine.steps import Plan
+from ..engine import effects_verb as verb
+from ..engine.steps import Snapshot
 from ..hosts import host_info
 from ..placement.demand import ImageFacts
+from ..spec import request
 from ..spec.devices import Disk
 from ..spec.domain import Domain
 from ..spec.options import Defaults
+from .plan_creation import STARTING, CreationFacts
 
 if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+    from ..base.metadata import Metadata, Owner
     from ..hosts.fleet_seen import SeenHypervisor
     from ..images.effects_base_images import BaseImage
     from ..seed.guest_image import Seeded
     from ..storage import effects_storage as storage
-    from .plan_creation import CreationFacts
-    from .power import Power
 
 SEED_SUFFIX = "_seed.iso"
 
@@ -99,36 +102,19 @@ class DiskPlan:
 
 
 @dataclass
-class ProvisionJob:
-    """One VM of the batch and its result."""
+class Draft:
+    """What the definition of a VM is written from.
+
+    ``host_key`` is the public half of the key that its seed gives it, ``made`` the identities of
+    its files by path, ``seeded`` how it was seeded, and what its image has; known once they exist.
+    """
 
     domain: Domain
     disks: list[DiskPlan] = field(default_factory=list)
     seed: DiskPlan | None = None
-    uuid: str | None = None
-    host_key: str | None = None  # public half of the key that its seed gives it
-    made: dict[str, str] = field(
-        default_factory=dict
-    )  # path -> identity of the file that was created
-    seeded: Seeded | None = None  # how it was seeded, and what its image has
-    # new: to be created or finished; complete: only to be started; same: up to date; change: it
-    # exists and differs; failed
-    state: str = "new"
-    facts: CreationFacts | None = None  # as they were read
-    plan: Plan[CreationFacts] = field(default_factory=Plan)
-    msg: str | None = None
-    steps: list[str] = field(default_factory=list)
-    existed: bool = False  # complete, before this run
-    changed: bool = False
-    change: object = None  # a changing.Change, of one that exists
-    waits: list[str] = field(default_factory=list)  # settings that wait for its next start
-    power: Power | None = None  # of one that exists: whether it is started
-    refused: bool = False
-    not_tried: bool = False  # because another VM of the batch failed
-
-    def fail(self, msg: str, *, refused: bool = False) -> None:
-        """Fail with ``msg``; ``refused``: another hypervisor, or a retry, may succeed."""
-        self.state, self.msg, self.refused = "failed", msg, refused
+    host_key: str | None = None
+    made: dict[str, str] = field(default_factory=dict)
+    seeded: Seeded | None = None
 
     @property
     def volumes(self) -> list[DiskPlan]:
@@ -136,13 +122,115 @@ class ProvisionJob:
         return [*self.disks, *([self.seed] if self.seed else [])]
 
 
-def require_bases(job: ProvisionJob, settings: BatchSettings) -> None:
+@dataclass
+class ProvisionJob(verb.Job[Snapshot]):
+    """One VM of the batch and its result; of this class itself if it could not be planned.
+
+    ``texts`` are the steps, for users. ``existed``: it was complete before this run.
+    ``refused``: another hypervisor, or a retry, may succeed.
+    """
+
+    host: Host
+    domain: Domain
+    texts: list[str] = field(default_factory=list, init=False)
+    existed: bool = field(default=False, init=False)
+    altered: bool = field(default=False, init=False)
+    refused: bool = field(default=False, init=False)
+
+    @property
+    def changed(self) -> bool:
+        return self.altered
+
+    @property
+    def failure(self) -> str:
+        return f"{self.name}: {self.problem}"
+
+    def predict(self) -> None:
+        super().predict()
+        self.altered = self.has_work
+
+    def fail(self, problem: str, *, refused: bool = False) -> None:
+        """Fail with ``problem``."""
+        self.problem, self.refused = problem, refused
+
+    def entry(self) -> verb.Shown:
+        return {
+            "existed": self.existed,
+            "steps": self.texts if self.altered else [],
+            "restart_required": False,
+            "pending": [],
+            "state": None,
+            "started": False,
+            "note": None,
+            "seed": None,
+            "refused": self.refused,
+            "not_tried": self.not_tried,
+        }
+
+    def shown(self) -> tuple[verb.Shown, verb.Shown]:
+        return {}, {}
+
+
+AnyJob = ProvisionJob[t.Any]
+
+
+@dataclass
+class CreationJob(ProvisionJob[CreationFacts]):
+    """One VM that is created, or completed.
+
+    ``claimer`` is the owner of its claim, ``made`` what this call has created, ``taken`` the
+    metadata that a dead run left. ``paused``: it is resumed once all of the batch are created.
+    ``remaining`` are the problems of rolling back.
+    """
+
+    draft: Draft
+    claimer: Owner = field(init=False)
+    paused: bool = field(default=False, init=False)
+    dom: VirDomain | None = field(default=None, init=False)
+    made: list[DiskPlan] = field(default_factory=list, init=False)
+    taken: Metadata | None = field(default=None, init=False)
+    remaining: list[str] = field(default_factory=list, init=False)
+
+    @property
+    def complete(self) -> bool:
+        """Whether it is complete, and only to be started."""
+        return self.facts.stored is not None and self.facts.stored.phase == STARTING
+
+    def predict(self) -> None:
+        super().predict()
+        self.uuid = self.after.uuid
+
+    def stays(self, error: Exception) -> None:
+        self.remaining.append(error_message(error))
+
+    def entry(self) -> verb.Shown:
+        runs = self.domain.start or self.complete
+        state = None if self.problem else "running" if runs else "shutoff"
+        return {**super().entry(), "state": state, "seed": self.draft.seeded}
+
+    def shown(self) -> tuple[verb.Shown, verb.Shown]:
+        volumes = [plan.path for plan in self.draft.volumes]
+        return {}, {**request.as_plain(self.domain), "volumes": volumes}
+
+    def claimed(self) -> VirDomain:
+        """The domain that was claimed."""
+        if self.dom is None:
+            look = self.connection.conn.lookupByUUIDString
+            self.dom = self.connection.call(f"find {self.name}", look, str(self.uuid))
+        return self.dom
+
+    def disk(self, path: str) -> DiskPlan:
+        """The disk whose volume is at ``path``."""
+        return next(plan for plan in self.draft.disks if plan.path == path)
+
+
+def require_bases(disks: t.Iterable[Disk], settings: BatchSettings) -> None:
     """Raise PlanRefused if the image of a disk or a CD is not on this hypervisor.
 
     The disk would be created empty otherwise.
     """
     home = settings.home
-    for disk in job.domain.disks:
+    for disk in disks:
         image = disk.image
         if image is not None and settings.images.get(image.value) is None:
             raise PlanRefused(

@@ -12,81 +12,160 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ... import _lxml
-from ..._errors import LibvirtFailure, PlanRefused
+from ..._errors import LibvirtFailure, PlanRefused, error_message
 from ..._libvirt import (
     DOMAIN_RUNNING,
     DOMAIN_XML_INACTIVE,
     DOMAIN_XML_SECURE,
 )
 from ..._units import MIB
-from ..base.effects_lookup import is_saved, read_metadata
+from ..base.effects_lookup import AFFECT_CONFIG, is_saved, read_metadata, write_metadata
 from ..base.json_values import require_type
-from ..base.metadata import BEGUN, Metadata, OwnVolume
+from ..base.metadata import BEGUN, Metadata, Owner, OwnVolume
 from ..base.settings import Setting
 from ..base.states import reason_name, state_name
+from ..engine import effects_verb as verb
 from ..engine.steps import Plan, predict
 from ..placement import demand
 from ..spec import difference, settings
 from ..spec.devices import Disk
 from ..spec.domain import Domain
 from ..state import plan as state_plan
+from . import definition, power
 from . import plan as change_plan
-from . import power
-from .definition import DefinitionRequest
-from .effects_batch import DiskPlan, Host, ProvisionJob
+from .definition import DefinitionRequest, Device
+from .effects_batch import DiskPlan, Draft, Host, ProvisionJob
 from .pending import pending
-from .plan import ChangeFacts, Converged
+from .plan import PHASE, Changed, ChangeFacts, Converged
 from .power import Power
 from .remains import is_attached
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
+    from ..._lxml import Element
     from ..base.effects_connection import Connection
     from . import read_capacity as creation_capacity
 
 _WHOLE = DOMAIN_XML_SECURE | DOMAIN_XML_INACTIVE
+_SECONDS = 300.0
 
 
 @dataclass
-class VmChange:
-    """An existing VM, its specification, and the plan to get there."""
+class ChangeJob(ProvisionJob[ChangeFacts]):
+    """An existing VM, its specification, and the steps to get there.
+
+    ``after`` is the VM after the steps so far, ``waits`` are settings that wait for its next start.
+    ``held``: it is marked as being changed. ``remaining`` are the problems of rolling back.
+    """
 
     dom: VirDomain
-    domain: Domain
     wanted: DefinitionRequest
-    facts: ChangeFacts
-    volumes: dict[str, OwnVolume] = field(default_factory=dict)
-    plans: dict[str, DiskPlan] = field(default_factory=dict)
-    converged: Converged = field(default_factory=Converged)
-    power: Power = field(default_factory=lambda: Power("running"))
+    volumes: dict[str, OwnVolume]
+    plans: dict[str, DiskPlan]
+    changes: tuple[Changed, ...]
+    owner: Owner = field(init=False)
+    power: Power = field(default_factory=lambda: Power("running"), init=False)
+    waits: list[str] = field(default_factory=list, init=False)
+    held: bool = field(default=False, init=False)
+    remaining: list[str] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.existed = True
 
     @property
-    def texts(self) -> list[str]:
+    def has_work(self) -> bool:
+        return bool(self.plan.steps or self.power.steps)
+
+    @property
+    def differences(self) -> list[str]:
         """The changes, for users."""
-        texts = [setting.text for setting in self.converged.changes]
-        if self.converged.plan.steps and not texts:
+        texts = [setting.text for setting in self.changes]
+        if self.plan.steps and not texts:
             return ["complete what an earlier run has begun"]
         return texts
 
-    @property
-    def waits(self) -> list[str]:
-        """The settings that still wait for the next start once the plan is carried out."""
-        after = predict(self.facts, self.converged.plan.steps)
-        return pending(after.inactive, after.live, self.domain.xml)
+    def waiting(self, facts: ChangeFacts | None = None) -> list[str]:
+        """The settings that wait for the next start, once the plan is carried out or then."""
+        facts = facts or predict(self.facts, self.plan.steps)
+        return pending(facts.inactive, facts.live, self.domain.xml)
 
-    def diff(self) -> tuple[dict[str, str], dict[str, str]]:
-        """The settings before and after."""
-        changes = self.converged.changes
-        before = {setting.path: setting.real for setting in changes}
-        after = {setting.path: setting.asked for setting in changes}
+    def entry(self) -> verb.Shown:
+        steps = [*self.differences, *self.power.steps]
+        return {
+            **super().entry(),
+            # also of one that is yet to be changed: they identify it
+            "steps": steps if self.altered or (self.has_work and not self.problem) else [],
+            "restart_required": bool(self.waits),
+            "pending": self.waits,
+            "state": None if self.problem else self.power.after,
+            "started": self.altered and bool(self.power.steps),
+            "note": None if self.plan.refusals else self.power.note or None,
+        }
+
+    def shown(self) -> tuple[verb.Shown, verb.Shown]:
+        before = {setting.path: setting.real for setting in self.changes}
+        after = {setting.path: setting.asked for setting in self.changes}
         if self.power.steps:
             before["state"], after["state"] = self.power.state, self.power.after
         return before, after
 
+    def step_is_done(self) -> None:
+        self.after = self.following()
+        super().step_is_done()
+
+    def following(self) -> ChangeFacts:
+        """The VM after the step, with the owner and the created files, known to the run only."""
+        before, after = self.after.metadata, self.step.effect(self.after)
+        made = {volume.path: volume.made for volume in before.volumes}
+        volumes = tuple(
+            dataclasses.replace(volume, made=made.get(volume.path, volume.made))
+            for volume in after.metadata.volumes
+        )
+        owner = before.owner if after.metadata.phase is not None else None
+        stored = dataclasses.replace(after.metadata, volumes=volumes, owner=owner)
+        return dataclasses.replace(after, metadata=stored)
+
+    def stays(self, error: Exception) -> None:
+        text = f"could not roll back {self.step.text!r}: {error_message(error)}"
+        self.remaining.append(text)  # the other steps are to be undone nevertheless
+
+    def finish(self) -> None:
+        """Release the VM, unless its steps were undone, which ends the mark."""
+        if not self.held or self.undoing:
+            return
+        stored = read_metadata(self.connection, self.dom)
+        owner = self.after.metadata.owner
+        if stored is not None and stored.phase == PHASE and stored.owner == owner:
+            self.write(dataclasses.replace(stored, phase=None, owner=None))
+
+    # --- what several steps need ---
+
+    def call(self, action: str, function: t.Callable[..., object], *arguments: object) -> None:
+        """Call libvirt, which may take long."""
+        self.connection.call(f"{action} of {self.name}", function, *arguments, seconds=_SECONDS)
+
+    def live(self) -> Element:
+        """The running VM."""
+        text = self.connection.call(f"read domain {self.name}", self.dom.XMLDesc, DOMAIN_XML_SECURE)
+        return _lxml.parse(text, f"domain {self.name}")
+
+    def before(self) -> Element:
+        """The running VM as it was."""
+        return _lxml.parse(self.facts.live or "", self.name)
+
+    def located(self, root: Element, device: Device) -> Element | None:
+        """The device in ``root``."""
+        return definition.located(root, self.domain, device, self.after.metadata)
+
+    def write(self, stored: Metadata, flags: int = AFFECT_CONFIG) -> None:
+        """Replace our metadata."""
+        write_metadata(self.connection, self.dom, stored, flags)
+
 
 def look(
     host: Host, dom: VirDomain, stored: Metadata, domain: Domain, inactive: str | None = None
-) -> VmChange:
+) -> ChangeJob:
     """Plan the changes of a domain that this collection created; ``inactive`` is its definition,
     if it was just read."""
     bases = {key: base.path for key, base in host.settings.images.items() if base is not None}
@@ -116,22 +195,26 @@ def look(
     )
     wanted = DefinitionRequest(domain, text, tuple(disk.name for disk in missing), bases)
     facts = dataclasses.replace(facts, files=there, stays=_stays(host, dom, stored, domain))
-    change = VmChange(dom, domain, wanted, facts, volumes, plans)
-    change.converged = change_plan.plan(facts, wanted, volumes, None if bases else differing)
-    _require_accepted(host, change)
-    _require_sources(host, missing, str(dom.UUIDString()))
-    if "xml" in {setting.path for setting in change.converged.changes}:
+    converged = change_plan.plan(facts, wanted, volumes, None if bases else differing)
+    plan = _accepted(host, facts, converged)
+    uuid = str(dom.UUIDString())
+    _require_sources(host, missing, uuid)
+    if "xml" in {setting.path for setting in converged.changes}:
         from . import read_schema as schema  # few VMs have a fragment
 
         whose = f"the fragment xml of {domain.name!r}"
-        schema.require_valid(whose, predict(facts, change.converged.plan.steps).inactive)
-    change.power = _power(host, change)
-    return change
+        schema.require_valid(whose, predict(facts, plan.steps).inactive)
+    job = ChangeJob(
+        *(host.connection, domain.name, uuid, facts, plan, host, domain),
+        *(dom, wanted, volumes, plans, converged.changes),
+    )
+    job.power = _power(job)
+    return job
 
 
-def _power(host: Host, change: VmChange) -> Power:
+def _power(job: ChangeJob) -> Power:
     """Whether the VM is to be started once it is changed, and may be."""
-    facts, domain = change.facts, change.domain
+    facts, domain = job.facts, job.domain
     now = state_plan.StateFacts(
         facts.name,
         facts.state,
@@ -144,16 +227,16 @@ def _power(host: Host, change: VmChange) -> Power:
     from ..hosts.read_host import is_in_maintenance
     from ..state import read_start_blockers as start_blockers  # few VMs are off and to be started
 
-    settings = host.settings
-    after = predict(facts, change.converged.plan.steps).inactive
-    incoming = [*(volume.path for volume in change.volumes.values()), *change.wanted.bases.values()]
+    settings = job.host.settings
+    after = predict(facts, job.plan.steps).inactive
+    incoming = [*(volume.path for volume in job.volumes.values()), *job.wanted.bases.values()]
     return power.decide(
         domain,
         now,
         maintenance=is_in_maintenance(
-            host.connection, settings.base_pool, settings.pool_paths.get(settings.base_pool)
+            job.connection, settings.base_pool, settings.pool_paths.get(settings.base_pool)
         ),
-        blockers=start_blockers.read(host.connection, change.dom, after, incoming),
+        blockers=start_blockers.read(job.connection, job.dom, after, incoming),
     )
 
 
@@ -167,20 +250,18 @@ def _unplugged(facts: ChangeFacts, domain: Domain) -> set[str]:
     return devices & {change.path for change in changes}
 
 
-def _require_accepted(host: Host, change: VmChange) -> None:
-    """Refuse a plan whose definition libvirt would refuse."""
-    if not change.converged.plan.steps or not change.converged.changes:
-        return
-    before, after = change.facts.inactive, predict(change.facts, change.converged.plan.steps)
-    if after.inactive == before:
-        return
+def _accepted(host: Host, facts: ChangeFacts, converged: Converged) -> Plan[ChangeFacts]:
+    """The plan; refused if libvirt would refuse its definition."""
+    plan = converged.plan
+    if not plan.steps or not converged.changes:
+        return plan
+    after = predict(facts, plan.steps).inactive
+    if after == facts.inactive:
+        return plan
     from . import read_accepted as accepted  # few VMs are changed
 
-    name = change.domain.name
-    problem = accepted.refusal(host.connection, name, before, after.inactive)
-    if problem is not None:
-        refused = Plan[ChangeFacts](refusals=(problem,))
-        change.converged = dataclasses.replace(change.converged, plan=refused)
+    problem = accepted.refusal(host.connection, facts.name, facts.inactive, after)
+    return plan if problem is None else Plan(refusals=(problem,))
 
 
 def _require_sources(host: Host, missing: t.Sequence[Disk], uuid: str) -> None:
@@ -197,20 +278,13 @@ def _require_sources(host: Host, missing: t.Sequence[Disk], uuid: str) -> None:
         raise PlanRefused("; ".join(problems))
 
 
-def reread(host: Host, change: VmChange) -> ChangeFacts:
+def reread(job: ChangeJob) -> ChangeFacts:
     """Read the current facts."""
-    stored = read_metadata(host.connection, change.dom) or Metadata()
-    facts = read(host.connection, change.dom, stored, change.domain)
-    there = frozenset(
-        path
-        for path in (
-            *change.facts.files,
-            *(one.path for one in stored.volumes),
-            *(one.path for one in change.volumes.values()),
-        )
-        if os.path.lexists(path)
-    )
-    return dataclasses.replace(facts, files=there, stays=change.facts.stays)
+    stored = read_metadata(job.connection, job.dom) or Metadata()
+    facts = read(job.connection, job.dom, stored, job.domain)
+    own = [volume.path for volume in (*stored.volumes, *job.volumes.values())]
+    there = frozenset(path for path in (*job.facts.files, *own) if os.path.lexists(path))
+    return dataclasses.replace(facts, files=there, stays=job.facts.stays)
 
 
 def read_inactive(connection: Connection, dom: VirDomain, name: str) -> str:
@@ -325,7 +399,7 @@ def _rendered(
     )
 
     part = dataclasses.replace(domain, disks=tuple(missing), boot=())
-    return creation_definition.final_xml(host, ProvisionJob(part, disks=plans, uuid=uuid), None)
+    return creation_definition.final_xml(host, Draft(part, plans), uuid, None)
 
 
 def _stays(host: Host, dom: VirDomain, stored: Metadata, domain: Domain) -> dict[str, str]:
@@ -358,57 +432,51 @@ def _stays(host: Host, dom: VirDomain, stored: Metadata, domain: Domain) -> dict
 
 
 def remove(
-    host: Host,
-    dom: VirDomain,
-    own: OwnVolume,
-    *,
-    proven: bool = False,
-    verified_unused: bool = False,
+    job: ChangeJob, own: OwnVolume, *, proven: bool = False, verified_unused: bool = False
 ) -> None:
     """Remove a volume that the VM owns; raises PlanRefused if it must stay."""
     from ..storage import effects_own_files as owned  # few VMs lose a disk
     from ..storage import read_file_users as ownership
 
-    _require_detached(host, dom, own)
-    references = ownership.read(host.connection)
-    uuid = str(dom.UUIDString())
+    _require_detached(job, own)
+    references = ownership.read(job.connection)
     stays = owned.remove(
-        host.connection, own, uuid, references, proven=proven, asked=verified_unused
+        job.connection, own, str(job.uuid), references, proven=proven, asked=verified_unused
     )
     if stays is not None:
         raise PlanRefused(str(stays))
 
 
-def _require_detached(host: Host, dom: VirDomain, own: OwnVolume) -> None:
+def _require_detached(job: ChangeJob, own: OwnVolume) -> None:
     """Raise PlanRefused if the VM itself still has the volume, running or in its definition."""
-    name = str(dom.name())
+    name, dom = job.name, job.dom
     for flags, where in ((_WHOLE, "the definition of"), (0, "the running VM")):
-        if not flags and not host.connection.call(f"read the state of {name}", dom.isActive):
+        if not flags and not job.connection.call(f"read the state of {name}", dom.isActive):
             continue
-        text = host.connection.call(f"read domain {name}", dom.XMLDesc, flags)
+        text = job.connection.call(f"read domain {name}", dom.XMLDesc, flags)
         if is_attached(_lxml.parse(text, f"domain {name}"), own):
             raise PlanRefused(f"{own.path} is attached to {where} {name!r}")
 
 
-def require_room(host: Host, changes: t.Sequence[VmChange]) -> dict[str, str]:
+def require_room(host: Host, changes: t.Sequence[ChangeJob]) -> dict[str, str]:
     """Why this hypervisor has no room for the changes of a VM, by name."""
     from . import read_capacity as creation_capacity  # where nothing differs nothing grows
 
-    growing = [_growth(change) for change in changes if change.converged.changes]
+    growing = [_growth(change) for change in changes if change.changes]
     growing = [growth for growth in growing if growth != creation_capacity.Growth(growth.name)]
     return creation_capacity.grown(host, growing) if growing else {}
 
 
-def _growth(change: VmChange) -> creation_capacity.Growth:
+def _growth(change: ChangeJob) -> creation_capacity.Growth:
     before = _lxml.parse(change.facts.inactive, change.domain.name)
-    predicted = predict(change.facts, change.converged.plan.steps)
+    predicted = predict(change.facts, change.plan.steps)
     after = _lxml.parse(predicted.inactive, change.domain.name)
 
     def more(row: Setting[object]) -> int:
         now, later = (require_type(row.found(root), int) for root in (before, after))
         return max(0, later - now)
 
-    paths = {setting.path for setting in change.converged.changes}
+    paths = {setting.path for setting in change.changes}
     disks: dict[str, int] = {}
     for plan in change.plans.values():
         disks[plan.pool.name] = disks.get(plan.pool.name, 0) - (-plan.size // MIB)

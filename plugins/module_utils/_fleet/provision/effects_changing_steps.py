@@ -12,16 +12,15 @@ import time
 import typing as t
 
 from ... import _libvirt, _lxml
-from ..._errors import FleetVirtError, LibvirtFailure, PlanRefused, error_message
+from ..._errors import FleetVirtError, LibvirtFailure, PlanRefused
 from ..._libvirt import DOMAIN_AFFECT_LIVE
 from ..base import effects_definitions as domains
 from ..base import effects_lookup as lookup
 from ..base import metadata, systems
 from ..base.json_values import as_text, require_type
-from ..engine import effects_executor as executor
 from ..engine import effects_lease_holder as owners
+from ..engine import effects_verb as verb
 from ..engine.effects_executor import Turns
-from ..engine.steps import Step
 from ..spec import settings
 from ..spec.difference import Difference
 from . import definition, remains
@@ -29,504 +28,401 @@ from . import effects_changing as changing
 from . import effects_creation_volumes as creation_volumes
 from . import plan as change_plan
 from . import read_accepted as accepted
-from . import read_reached as changing_reached
 from .definition import Device
-from .effects_batch import Host, ProvisionJob, require_bases
-from .effects_changing import VmChange
-from .pending import pending
-from .plan import PHASE, ChangeFacts, Growth
+from .effects_batch import require_bases
+from .effects_changing import ChangeJob
+from .payloads import (
+    AddVolume,
+    Attach,
+    Console,
+    Detach,
+    Discard,
+    Growth,
+    Limit,
+    Memory,
+    Removal,
+    System,
+    Text,
+    Update,
+    Vcpus,
+)
+from .plan import PHASE, Changed, ChangeFacts
 from .plan import plan as plan_again
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
 
-_SECONDS = 300.0
 _GUEST_SECONDS = 30.0  # in which a guest returns memory, or releases a device
 _AGAIN = 5.0
 _PAUSE = 0.25
 
 
-class ChangeWork:
-    """The steps of one VM."""
-
-    def __init__(self, host: Host, job: ProvisionJob, change: VmChange, run: str) -> None:
-        self.host, self.job, self.change, self.run = host, job, change, run
-        self.dom, self.name = change.dom, change.domain.name
-        self.original = change.facts
-        self.facts = change.facts  # after the steps so far
-        self.problems: list[str] = []  # of rolling back
-        self.owner = owners.myself(run)
-        self.held = self.begun = self.undoing = False
-
-    def do(self, step: Step[ChangeFacts]) -> Turns:
-        try:
-            yield from _DO[step.kind](self, step)
-        except BaseException:
-            if not step.irreversible:
-                self.undo(step)  # it may be done, or partly done
-            raise
-        self.facts = self.after(step)
-        self.begun = True
-
-    def after(self, step: Step[ChangeFacts]) -> ChangeFacts:
-        """The facts after ``step``, with the owner and the created files, known to the run only."""
-        before, after = self.facts.metadata, step.effect(self.facts)
-        made = {one.path: one.made for one in before.volumes}
-        volumes = tuple(
-            dataclasses.replace(one, made=made.get(one.path, one.made))
-            for one in after.metadata.volumes
-        )
-        owner = before.owner if after.metadata.phase is not None else None
-        stored = dataclasses.replace(after.metadata, volumes=volumes, owner=owner)
-        return dataclasses.replace(after, metadata=stored)
-
-    def undo(self, step: Step[ChangeFacts]) -> None:
-        action = _UNDO.get(step.kind)
-        if action is None:
-            return
-        self.undoing = True
-        try:
-            action(self, step)
-        except Exception as error:  # the other steps are to be undone nevertheless
-            self.problems.append(f"could not roll back {step.text!r}: {error_message(error)}")
-
-    def finish(self) -> None:
-        """Release the VM, unless its steps were undone, which :func:`_forget` ends."""
-        if not self.held or self.undoing:
-            return
-        stored = lookup.read_metadata(self.host.connection, self.dom)
-        if (
-            stored is not None
-            and stored.phase == PHASE
-            and stored.owner == self.facts.metadata.owner
-        ):
-            stored = dataclasses.replace(stored, phase=None, owner=None)
-            lookup.write_metadata(self.host.connection, self.dom, stored, lookup.AFFECT_CONFIG)
-
-    # --- what several steps need ---
-
-    def call(self, action: str, function: t.Callable[..., object], *arguments: object) -> None:
-        self.host.connection.call(
-            f"{action} of {self.name}", function, *arguments, seconds=_SECONDS
-        )
-
-    def live(self) -> Element:
-        text = self.host.connection.call(
-            f"read domain {self.name}", self.dom.XMLDesc, _libvirt.DOMAIN_XML_SECURE
-        )
-        return _lxml.parse(text, f"domain {self.name}")
-
-    def before(self) -> Element:
-        """The running VM as it was."""
-        return _lxml.parse(self.original.live or "", self.name)
-
-    def located(self, root: Element, device: Device) -> Element | None:
-        stored = self.facts.metadata
-        return definition.located(root, self.change.domain, device, stored)
-
-    def remains(self, facts: ChangeFacts) -> list[str]:
-        """How the VM differs from what it was before this run."""
-        paths = [one.path for one in self.change.converged.changes]
-        return remains.remains(self.original, facts, self.change.wanted, paths)
-
-    def write(self, stored: metadata.Metadata, flags: int = lookup.AFFECT_CONFIG) -> None:
-        lookup.write_metadata(self.host.connection, self.dom, stored, flags)
-
-
-def carry_out(host: Host, jobs: t.Sequence[ProvisionJob], run: str) -> None:
-    """Change the VMs of the jobs that are in state ``change``."""
-    works = [ChangeWork(host, job, require_type(job.change, VmChange), run) for job in jobs]
-    runs = [executor.Run(work.change.converged.plan.steps, work) for work in works]
-    executor.carry_out(runs)
-    for work, done in zip(works, runs):
-        if done.problem is None:
-            work.job.changed = True
-            work.job.waits = _waits(work)
-            missing = changing_reached.missed(host, work.change)
+def carry_out(jobs: t.Sequence[ChangeJob]) -> None:
+    """Change the VMs."""
+    for job in jobs:
+        job.owner = owners.myself(job.host.settings.run)
+    _ACTIONS.carry_out(jobs)
+    for job in jobs:
+        if not job.problem:
+            job.altered = True
+            facts = changing.reread(job)
+            job.waits = job.waiting(facts)
+            missing = change_plan.plan(facts, job.wanted, job.volumes).changes
             if missing:
-                work.job.changed = len(missing) < len(work.change.converged.changes)
-                work.job.fail(changing_reached.message(work.name, missing))
+                job.altered = len(missing) < len(job.changes)
+                job.fail(_not_kept(job.name, missing))
             continue
-        facts = _reread(work) if work.begun else work.original
-        left = None if facts is None else work.remains(facts)
-        marked = facts is not None and facts.metadata.phase == PHASE
-        work.job.changed = left is None or bool(left)
-        work.job.fail(remains.message(error_message(done.problem), left, marked, work.problems))
+        now = _reread(job) if job.done else job.facts
+        left = None if now is None else _remains(job, now)
+        marked = now is not None and now.metadata.phase == PHASE
+        job.altered = left is None or bool(left)
+        job.fail(remains.message(job.problem, left, marked, job.remaining))
 
 
-def _reread(work: ChangeWork) -> ChangeFacts | None:
+def _not_kept(name: str, missing: t.Sequence[Changed]) -> str:
+    """What was requested, and what there is although every step was carried out.
+
+    libvirt may accept a definition and keep another value. What it rounds or leaves out is in the
+    rows of the settings (``same``, ``absent``), so that the comparison of any run knows it.
+    """
+    lines = [f"{setting.path}: requested {setting.asked}, is {setting.real}" for setting in missing]
+    return (
+        f"libvirt accepted the changes of {name!r} but did not keep all of them:"
+        f" {'; '.join(lines)}. Look at it with virsh dumpxml {name}, and request what libvirt keeps"
+    )
+
+
+def _reread(job: ChangeJob) -> ChangeFacts | None:
     """The VM as it is now; None if it cannot be read."""
     try:
-        return changing.reread(work.host, work.change)
+        return changing.reread(job)
     except FleetVirtError:
         return None
 
 
-def _waits(work: ChangeWork) -> list[str]:
-    facts = changing.reread(work.host, work.change)
-    return pending(facts.inactive, facts.live, work.change.domain.xml)
+def _remains(job: ChangeJob, facts: ChangeFacts) -> list[str]:
+    """How the VM differs from what it was before this run."""
+    paths = [setting.path for setting in job.changes]
+    return remains.remains(job.facts, facts, job.wanted, paths)
 
 
 # --- the steps ---
 
 
-def _note(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
+def _note(job: ChangeJob) -> None:
     """Become its owner, unless it was changed since the plan was made."""
-    yield from ()
-    _require_bases(work)
-    noted = step.effect(work.facts).metadata
-    noted = dataclasses.replace(noted, owner=work.owner)
+    _require_bases(job)
+    noted = job.step.effect(job.after).metadata
+    noted = dataclasses.replace(noted, owner=job.owner)
     with owners.host_lock():
-        stored = lookup.read_metadata(work.host.connection, work.dom)
-        if stored != work.facts.metadata or owners.is_alive(stored.owner):
-            raise PlanRefused(f"another run is at work on {work.name!r}; try again")
-        work.write(noted)
-    work.held = True
-    work.facts = dataclasses.replace(work.facts, metadata=noted)
-    facts = changing.reread(work.host, work.change)
-    facts = dataclasses.replace(facts, metadata=work.original.metadata)
-    replanned = plan_again(facts, work.change.wanted, work.change.volumes)
-    if replanned.changes != work.change.converged.changes:
-        raise PlanRefused(f"{work.name!r} was changed by others meanwhile; run this again")
+        stored = lookup.read_metadata(job.connection, job.dom)
+        if stored != job.after.metadata or owners.is_alive(stored.owner):
+            raise PlanRefused(f"another run is at work on {job.name!r}; try again")
+        job.write(noted)
+    job.held = True
+    job.after = dataclasses.replace(job.after, metadata=noted)
+    facts = changing.reread(job)
+    facts = dataclasses.replace(facts, metadata=job.facts.metadata)
+    replanned = plan_again(facts, job.wanted, job.volumes)
+    if replanned.changes != job.changes:
+        raise PlanRefused(f"{job.name!r} was changed by others meanwhile; run this again")
 
 
-def _require_bases(work: ChangeWork) -> None:
+def _require_bases(job: ChangeJob) -> None:
     """Require the images of new disks and of inserted media on this hypervisor."""
-    paths = [one.path for one in work.change.converged.changes]
-    disks = tuple(
+    paths = [one.path for one in job.changes]
+    disks = [
         disk
-        for disk in work.change.domain.disks
+        for disk in job.domain.disks
         if f"disks.{disk.name}" in paths or f"disks.{disk.name}.image" in paths
-    )
-    part = dataclasses.replace(work.change.domain, disks=disks)
-    require_bases(ProvisionJob(part), work.host.settings)
+    ]
+    require_bases(disks, job.host.settings)
 
 
-def _forget(work: ChangeWork, _step: Step[ChangeFacts]) -> None:
+def _forget(job: ChangeJob) -> None:
     """Release the VM, the last of all that is undone. What is still there says whether all is."""
-    stored = lookup.read_metadata(work.host.connection, work.dom)
-    if stored is None or stored.phase != PHASE or stored.owner != work.owner:
+    stored = lookup.read_metadata(job.connection, job.dom)
+    if stored is None or stored.phase != PHASE or stored.owner != job.owner:
         return
-    before = work.original
+    before = job.facts
     kept = before.metadata
-    if work.begun:
-        facts = changing.reread(work.host, work.change)
-        kept = remains.kept(stored, before, facts) if work.remains(facts) else kept
-    work.write(kept)
+    if job.done:
+        facts = changing.reread(job)
+        kept = remains.kept(stored, before, facts) if _remains(job, facts) else kept
+    job.write(kept)
 
 
-def _clear(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
+def _clear(job: ChangeJob, step: Discard) -> None:
     """Remove what a dead run created, and its record, which must not apply to a later file."""
-    yield from ()
-    changing.remove(work.host, work.dom, require_type(step.payload, metadata.OwnVolume))
-    stored = step.effect(work.facts).metadata
-    work.write(stored)
-    work.facts = dataclasses.replace(work.facts, metadata=stored)
+    changing.remove(job, step.volume)
+    stored = job.step.effect(job.after).metadata
+    job.write(stored)
+    job.after = dataclasses.replace(job.after, metadata=stored)
 
 
-def _volume(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
-    yield from ()
-    plan = work.change.plans[str(step.payload)]
+def _volume(job: ChangeJob, step: AddVolume) -> None:
+    plan = job.plans[step.target]
 
     def noted(made: str) -> None:
-        stored = work.facts.metadata
+        stored = job.after.metadata
         volumes = tuple(
             dataclasses.replace(one, made=made) if one.path == plan.path else one
             for one in stored.volumes
         )
         stored = dataclasses.replace(stored, volumes=volumes)
-        work.write(stored)
-        work.facts = dataclasses.replace(work.facts, metadata=stored)
+        job.write(stored)
+        job.after = dataclasses.replace(job.after, metadata=stored)
 
-    creation_volumes.add(work.host, plan, noted)
+    creation_volumes.add(job.host, plan, noted)
 
 
-def _unmade(work: ChangeWork, step: Step[ChangeFacts]) -> None:
-    path = work.change.plans[str(step.payload)].path
-    for own in work.facts.metadata.volumes:
+def _unmade(job: ChangeJob, step: AddVolume) -> None:
+    path = job.plans[step.target].path
+    for own in job.after.metadata.volumes:
         if own.path == path:
-            changing.remove(work.host, work.dom, own, verified_unused=True)
+            changing.remove(job, own, verified_unused=True)
 
 
-def _vcpus(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
-    yield from ()
-    work.call("change the vCPUs", work.dom.setVcpusFlags, step.payload, DOMAIN_AFFECT_LIVE)
+def _vcpus(job: ChangeJob, step: Vcpus) -> None:
+    job.call("change the vCPUs", job.dom.setVcpusFlags, step.number, DOMAIN_AFFECT_LIVE)
 
 
-def _vcpus_back(work: ChangeWork, _step: Step[ChangeFacts]) -> None:
-    before = settings.Rows.vcpus.found(work.before())
-    if settings.Rows.vcpus.found(work.live()) == before:
+def _vcpus_back(job: ChangeJob, _step: Vcpus) -> None:
+    before = settings.Rows.vcpus.found(job.before())
+    if settings.Rows.vcpus.found(job.live()) == before:
         return
-    work.call("change the vCPUs", work.dom.setVcpusFlags, before, DOMAIN_AFFECT_LIVE)
+    job.call("change the vCPUs", job.dom.setVcpusFlags, before, DOMAIN_AFFECT_LIVE)
 
 
-def _memory(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
+def _memory(job: ChangeJob, step: Memory) -> Turns:
     """Set the memory, and wait until the guest has returned or taken it."""
-    yield from _set_memory(work, require_type(step.payload, int))
+    yield from _set_memory(job, step.mib)
 
 
-def _set_memory(work: ChangeWork, wanted: int) -> Turns:
-    work.call("change the memory", work.dom.setMemoryFlags, wanted * 1024, DOMAIN_AFFECT_LIVE)
+def _set_memory(job: ChangeJob, wanted: int) -> Turns:
+    job.call("change the memory", job.dom.setMemoryFlags, wanted * 1024, DOMAIN_AFFECT_LIVE)
     limit = time.monotonic() + _GUEST_SECONDS
-    while (has := settings.Rows.memory.found(work.live())) != wanted:
+    while (has := settings.Rows.memory.found(job.live())) != wanted:
         if time.monotonic() > limit:
             raise PlanRefused(
-                f"the guest of {work.name!r} has {has} MiB after {_GUEST_SECONDS:g} seconds, not"
+                f"the guest of {job.name!r} has {has} MiB after {_GUEST_SECONDS:g} seconds, not"
                 f" {wanted}: it needs a memory balloon driver, and enough free memory; shut the VM"
                 " down to change it for the next start"
             )
         yield
 
 
-def _memory_back(work: ChangeWork, _step: Step[ChangeFacts]) -> None:
-    before = require_type(settings.Rows.memory.found(work.before()), int)
-    for _turn in _set_memory(work, before):
+def _memory_back(job: ChangeJob, _step: Memory) -> None:
+    before = require_type(settings.Rows.memory.found(job.before()), int)
+    for _turn in _set_memory(job, before):
         time.sleep(_PAUSE)
 
 
-def _field(step: Step[ChangeFacts]) -> t.Literal["title", "description"]:
-    return "title" if step.payload == "title" else "description"
-
-
-def _text(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
-    yield from ()
-    which, domain = _field(step), work.change.domain
+def _text(job: ChangeJob, step: Text) -> None:
+    which, domain = step.which, job.domain
     text = (domain.title if which == "title" else domain.description) or ""
-    domains.set_text(work.host.connection, work.dom, which, text)
+    domains.set_text(job.connection, job.dom, which, text)
 
 
-def _text_back(work: ChangeWork, step: Step[ChangeFacts]) -> None:
-    which = _field(step)
-    text = work.before().findtext(which) or ""
-    domains.set_text(work.host.connection, work.dom, which, text)
+def _text_back(job: ChangeJob, step: Text) -> None:
+    which = step.which
+    text = job.before().findtext(which) or ""
+    domains.set_text(job.connection, job.dom, which, text)
 
 
-def _system(work: ChangeWork, _step: Step[ChangeFacts]) -> Turns:
-    yield from ()
-    domains.set_system(work.host.connection, work.dom, work.change.domain.os)
+def _system(job: ChangeJob, _step: System) -> None:
+    domains.set_system(job.connection, job.dom, job.domain.os)
 
 
-def _system_back(work: ChangeWork, _step: Step[ChangeFacts]) -> None:
-    domains.set_system(work.host.connection, work.dom, as_text(systems.OS.found(work.before())))
+def _system_back(job: ChangeJob, _step: System) -> None:
+    domains.set_system(job.connection, job.dom, as_text(systems.OS.found(job.before())))
 
 
-def _attach(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
-    yield from ()
-    stored = work.after(step).metadata
-    if stored != work.facts.metadata:  # from here on the guest may write to its volume
-        work.write(stored)
-        work.facts = dataclasses.replace(work.facts, metadata=stored)
-    element = definition.addition(
-        work.live(), work.change.wanted, require_type(step.payload, Device)
-    )
-    _plug(work, element)
+def _attach(job: ChangeJob, step: Attach) -> None:
+    stored = job.following().metadata
+    if stored != job.after.metadata:  # from here on the guest may write to its volume
+        job.write(stored)
+        job.after = dataclasses.replace(job.after, metadata=stored)
+    element = definition.addition(job.live(), job.wanted, step.device)
+    _plug(job, element)
 
 
-def _plug(work: ChangeWork, element: Element) -> None:
+def _plug(job: ChangeJob, element: Element) -> None:
     text = _lxml.tostring(element)
-    work.call("attach a device", work.dom.attachDeviceFlags, text, DOMAIN_AFFECT_LIVE)
+    job.call("attach a device", job.dom.attachDeviceFlags, text, DOMAIN_AFFECT_LIVE)
 
 
-def _attach_back(work: ChangeWork, step: Step[ChangeFacts]) -> None:
-    for _turn in _unplug(work, require_type(step.payload, Device)):
+def _attach_back(job: ChangeJob, step: Attach) -> None:
+    for _turn in _unplug(job, step.device):
         time.sleep(_PAUSE)
 
 
-def _detach(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
-    yield from _unplug(work, require_type(step.payload, Device))
+def _detach(job: ChangeJob, step: Detach) -> Turns:
+    yield from _unplug(job, step.device)
 
 
-def _unplug(work: ChangeWork, device: Device) -> Turns:
+def _unplug(job: ChangeJob, device: Device) -> Turns:
     """Detach the device; a guest releases it in its own time, and never while it boots."""
     limit, due = time.monotonic() + _GUEST_SECONDS, 0.0
     problem = ""
-    while (element := work.located(work.live(), device)) is not None:
+    while (element := job.located(job.live(), device)) is not None:
         now = time.monotonic()
         if now > limit:
             raise PlanRefused(
-                f"the guest of {work.name!r} does not release {device.name!r}"
+                f"the guest of {job.name!r} does not release {device.name!r}"
                 f"{f' ({problem})' if problem else ''}: unmount what is on it, or shut the VM down"
             )
         if now >= due:
             due = now + _AGAIN
             try:
                 text = _lxml.tostring(element)
-                work.call("detach a device", work.dom.detachDeviceFlags, text, DOMAIN_AFFECT_LIVE)
+                job.call("detach a device", job.dom.detachDeviceFlags, text, DOMAIN_AFFECT_LIVE)
             except LibvirtFailure as error:  # already requested, or the guest does not respond
                 problem = str(error)
         yield
 
 
-def _detach_back(work: ChangeWork, step: Step[ChangeFacts]) -> None:
-    device = require_type(step.payload, Device)
-    if work.located(work.live(), device) is not None:  # the guest has not released it
+def _detach_back(job: ChangeJob, step: Detach) -> None:
+    device = step.device
+    if job.located(job.live(), device) is not None:  # the guest has not released it
         return
-    element = work.located(work.before(), device)
+    element = job.located(job.before(), device)
     if element is not None:
-        _plug(work, element)
+        _plug(job, element)
 
 
-def _rewritten(work: ChangeWork, step: Step[ChangeFacts]) -> Element:
+def _rewritten(job: ChangeJob, device: Device) -> Element:
     """A device of the running VM, as it is to be."""
-    device = require_type(step.payload, Device)
-    element = work.located(work.live(), device)
+    element = job.located(job.live(), device)
     if element is None:
-        raise PlanRefused(f"{device.name!r} of {work.name!r} is gone; run this again")
+        raise PlanRefused(f"{device.name!r} of {job.name!r} is gone; run this again")
     element = copy.deepcopy(element)
-    definition.rewrite(element, device, work.change.wanted)
+    definition.rewrite(element, device, job.wanted)
     return element
 
 
-def _update(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
-    yield from ()
-    _put(work, _rewritten(work, step), require_type(step.payload, Device))
+def _update(job: ChangeJob, step: Update) -> None:
+    _put(job, _rewritten(job, step.device), step.device)
 
 
-def _limit(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
+def _limit(job: ChangeJob, step: Limit) -> None:
     """Change one of a disk's limits; libvirt is given all of them."""
-    yield from ()
-    _put_limits(work, _rewritten(work, step))
+    _put_limits(job, _rewritten(job, step.device))
 
 
-def _put_limits(work: ChangeWork, element: Element) -> None:
+def _put_limits(job: ChangeJob, element: Element) -> None:
     disk, limits = str(definition.attribute(element, "target", "dev")), definition.limits(element)
-    work.call("limit a disk", work.dom.setBlockIoTune, disk, limits, DOMAIN_AFFECT_LIVE)
+    job.call("limit a disk", job.dom.setBlockIoTune, disk, limits, DOMAIN_AFFECT_LIVE)
 
 
-def _limit_back(work: ChangeWork, step: Step[ChangeFacts]) -> None:
-    device = require_type(step.payload, Device)
-    element = work.located(work.before(), device)
+def _limit_back(job: ChangeJob, step: Limit) -> None:
+    element = job.located(job.before(), step.device)
     if element is not None:
-        _put_limits(work, element)
+        _put_limits(job, element)
 
 
-def _put(work: ChangeWork, element: Element, device: Device | None = None) -> None:
+def _put(job: ChangeJob, element: Element, device: Device | None = None) -> None:
     flags = DOMAIN_AFFECT_LIVE
     if device is not None and device.kind == "disks":
         flags |= _libvirt.DOMAIN_DEVICE_MODIFY_FORCE  # a drive that the guest has locked
-    work.call("change a device", work.dom.updateDeviceFlags, _lxml.tostring(element), flags)
+    job.call("change a device", job.dom.updateDeviceFlags, _lxml.tostring(element), flags)
 
 
-def _update_back(work: ChangeWork, step: Step[ChangeFacts]) -> None:
-    device = require_type(step.payload, Device)
-    element = work.located(work.before(), device)
+def _update_back(job: ChangeJob, step: Update) -> None:
+    element = job.located(job.before(), step.device)
     if element is not None:
-        _put(work, element, device)
+        _put(job, element, step.device)
 
 
-def _console(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
-    yield from ()
-    root = work.live()
-    what = Difference(str(step.payload), "", "")
-    definition.mend(root, work.change.wanted, what, work.facts.metadata)
+def _console(job: ChangeJob, step: Console) -> None:
+    root = job.live()
+    what = Difference(step.path, "", "")
+    definition.mend(root, job.wanted, what, job.after.metadata)
     for element in root.findall("devices/graphics"):
-        _put(work, element)
+        _put(job, element)
 
 
-def _console_back(work: ChangeWork, _step: Step[ChangeFacts]) -> None:
-    for element in work.before().findall("devices/graphics"):
-        _put(work, element)
+def _console_back(job: ChangeJob, _step: Console) -> None:
+    for element in job.before().findall("devices/graphics"):
+        _put(job, element)
 
 
-def _autostart(work: ChangeWork, _step: Step[ChangeFacts]) -> Turns:
-    yield from ()
-    work.call("set autostart", work.dom.setAutostart, int(work.change.domain.autostart))
+def _autostart(job: ChangeJob) -> None:
+    job.call("set autostart", job.dom.setAutostart, int(job.domain.autostart))
 
 
-def _autostart_back(work: ChangeWork, _step: Step[ChangeFacts]) -> None:
-    work.call("set autostart", work.dom.setAutostart, int(work.original.autostart))
+def _autostart_back(job: ChangeJob) -> None:
+    job.call("set autostart", job.dom.setAutostart, int(job.facts.autostart))
 
 
-def _define(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
-    yield from ()
-    after = work.after(step)
-    root = _lxml.parse(after.inactive, work.name)
-    if work.original.live is not None:
-        definition.keep_addresses(root, work.live())
+def _define(job: ChangeJob) -> None:
+    after = job.following()
+    root = _lxml.parse(after.inactive, job.name)
+    if job.facts.live is not None:
+        definition.keep_addresses(root, job.live())
     metadata.put(root, after.metadata)
     text = _lxml.tostring(root)
-    dom = domains.define(work.host.connection, f"define {work.name}", text)
-    if work.change.domain.xml is not None:
+    dom = domains.define(job.connection, f"define {job.name}", text)
+    if job.domain.xml is not None:
         from . import read_schema as schema  # few VMs have a fragment
 
-        schema.require_kept(work.host.connection, dom, work.change.domain)
+        schema.require_kept(job.connection, dom, job.domain)
 
 
-def _define_back(work: ChangeWork, _step: Step[ChangeFacts]) -> None:
+def _define_back(job: ChangeJob) -> None:
     """Restore the definition, but for what says that the VM is being changed, until all is undone,
     and what its volumes are."""
-    root = _lxml.parse(work.original.inactive, work.name)
-    volumes = work.facts.metadata.volumes
-    stored = dataclasses.replace(
-        work.original.metadata, phase=PHASE, owner=work.owner, volumes=volumes
-    )
+    root = _lxml.parse(job.facts.inactive, job.name)
+    volumes = job.after.metadata.volumes
+    stored = dataclasses.replace(job.facts.metadata, phase=PHASE, owner=job.owner, volumes=volumes)
     metadata.put(root, stored)
-    domains.define(work.host.connection, f"define {work.name}", _lxml.tostring(root))
+    domains.define(job.connection, f"define {job.name}", _lxml.tostring(root))
 
 
-def _grow(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
-    yield from ()
-    path, size = require_type(step.payload, Growth)
-    if work.original.live is not None and path in change_plan.disk_paths(work.live()):
+def _grow(job: ChangeJob, step: Growth) -> None:
+    path, size = step.path, step.size
+    if job.facts.live is not None and path in change_plan.disk_paths(job.live()):
         flags = _libvirt.DOMAIN_BLOCK_RESIZE_BYTES
-        work.call("grow a disk", work.dom.blockResize, path, size, flags)
+        job.call("grow a disk", job.dom.blockResize, path, size, flags)
         return
-    volume = accepted.volume_to_grow(work.host.connection, path)
-    work.call("grow a disk", volume.resize, size, 0)
+    volume = accepted.volume_to_grow(job.connection, path)
+    job.call("grow a disk", volume.resize, size, 0)
 
 
-def _remove(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
-    yield from ()
-    changing.remove(
-        work.host, work.dom, require_type(step.payload, metadata.OwnVolume), proven=True
-    )
+def _remove(job: ChangeJob, step: Removal) -> None:
+    changing.remove(job, step.volume, proven=True)
 
 
-def _release(work: ChangeWork, step: Step[ChangeFacts]) -> Turns:
-    yield from ()
-    stored = work.after(step).metadata
-    work.write(stored)
-    work.held = False
-    if work.original.live is None:
+def _release(job: ChangeJob) -> None:
+    stored = job.following().metadata
+    job.write(stored)
+    job.held = False
+    if job.facts.live is None:
         return
     try:
-        work.write(stored, lookup.AFFECT_LIVE)
+        job.write(stored, lookup.AFFECT_LIVE)
     except LibvirtFailure as error:
         if error.code != _libvirt.ERR_OPERATION_INVALID:  # a guest that has shut down meanwhile
             raise
 
 
-_DO: t.Mapping[str, t.Callable[[ChangeWork, Step[ChangeFacts]], Turns]] = {
-    "note": _note,
-    "clear": _clear,
-    "volume": _volume,
-    "vcpus": _vcpus,
-    "memory": _memory,
-    "text": _text,
-    "os": _system,
-    "attach": _attach,
-    "detach": _detach,
-    "update": _update,
-    "limit": _limit,
-    "console": _console,
-    "autostart": _autostart,
-    "define": _define,
-    "grow": _grow,
-    "remove": _remove,
-    "release": _release,
-}
-_UNDO: t.Mapping[str, t.Callable[[ChangeWork, Step[ChangeFacts]], None]] = {
-    "note": _forget,
-    "volume": _unmade,
-    "vcpus": _vcpus_back,
-    "memory": _memory_back,
-    "text": _text_back,
-    "os": _system_back,
-    "attach": _attach_back,
-    "detach": _detach_back,
-    "update": _update_back,
-    "limit": _limit_back,
-    "console": _console_back,
-    "autostart": _autostart_back,
-    "define": _define_back,
-}
+_ACTIONS = (
+    verb.Actions[ChangeJob](undo_failed=True)
+    .word("note", _note, _forget)
+    .on(Discard, _clear)
+    .on(AddVolume, _volume, _unmade)
+    .on(Vcpus, _vcpus, _vcpus_back)
+    .on(Memory, _memory, _memory_back)
+    .on(Text, _text, _text_back)
+    .on(System, _system, _system_back)
+    .on(Attach, _attach, _attach_back)
+    .on(Detach, _detach, _detach_back)
+    .on(Update, _update, _update_back)
+    .on(Limit, _limit, _limit_back)
+    .on(Console, _console, _console_back)
+    .word("autostart", _autostart, _autostart_back)
+    .word("define", _define, _define_back)
+    .on(Growth, _grow)
+    .on(Removal, _remove)
+    .word("release", _release)
+)

@@ -22,146 +22,77 @@ import dataclasses
 import typing as t
 import uuid as uuids
 
-from ..._errors import LibvirtFailure, PlanRefused, error_message
+from ..._errors import LibvirtFailure, PlanRefused
 from ..._libvirt import DOMAIN_PAUSED, DOMAIN_START_PAUSED, ERR_OPERATION_INVALID
 from ..base import effects_definitions as domains
 from ..base.effects_connection import Connection
 from ..base.effects_lookup import find_domain, read_metadata
 from ..base.metadata import BEGUN, Metadata, Owner
-from ..engine import effects_executor as executor
 from ..engine import effects_lease_holder as owners
+from ..engine import effects_verb as verb
 from ..seed import effects_nocloud as seed_nocloud
 from . import effects_creation_definition as definition
 from . import effects_creation_volumes as volumes
-from .effects_batch import DiskPlan, Host, ProvisionJob, require_bases
-from .plan_creation import BOOT, CLAIM, CLEAR, MAKE, RUN, CreationFacts
+from .effects_batch import CreationJob, Host, require_bases
+from .plan_creation import BOOT, CLAIM, CLEAR, MAKE, RUN, Fill, Take, Volume
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
     from ..base.snapshot import PlacementEntry
-    from ..engine.steps import Step
 
 _START_SECONDS = 300.0
-_OPEN = ("new", "complete")
 
 
-class _Outrun(PlanRefused):
+class Outrun(PlanRefused):
     """Another run was faster; another hypervisor, or a retry, may succeed."""
 
 
-class CreationWork:
-    """The steps of one VM. ``claimer`` is the owner of its claim."""
-
-    def __init__(self, host: Host, job: ProvisionJob, claimer: Owner) -> None:
-        self.host, self.job, self.claimer = host, job, claimer
-        self.connection, self.name, self.run = host.connection, job.domain.name, claimer.run
-        self.paused = False  # the guests of a batch are resumed once all are created
-        self.dom: VirDomain | None = None
-        self.made: list[DiskPlan] = []
-        self.taken: Metadata | None = None  # the metadata that a dead run left
-        self.problems: list[str] = []  # of rolling back
-
-    def do(self, step: Step[CreationFacts]) -> executor.Turns:
-        yield from ()
-        try:
-            _DO[step.kind](self, step)
-        except BaseException:
-            if not step.irreversible:
-                self.undo(step)  # it may be partly done
-            raise
-
-    def undo(self, step: Step[CreationFacts]) -> None:
-        """Roll ``step`` back. The definition is removed last, as it names the rest; if a part of
-        that stays, so does the definition.
-        """
-        action = _UNDO.get(step.kind)
-        if action is None or self.problems:
-            return
-        try:
-            dom = find_domain(self.connection, self.name)
-            stored = self._own(dom) if dom is not None else None
-            if dom is not None and stored is not None:
-                action(self, step, dom, stored)
-        except Exception as error:
-            self.problems.append(error_message(error))
-
-    def _own(self, dom: VirDomain) -> Metadata | None:
-        """The domain's metadata; None if it is not ours to roll back, or complete."""
-        if str(dom.UUIDString()) != self.job.uuid:
-            return None
-        stored = read_metadata(self.connection, dom)
-        owner = stored.owner if stored is not None else None
-        if stored is None or stored.phase is None or owner is None or owner.run != self.run:
-            return None
-        return stored if owner.pid == 0 or owner == self.claimer else None
-
-    def finish(self) -> None:
-        """Do nothing: libvirt's reply confirms each step."""
-
-    def domain(self) -> VirDomain:
-        """The domain that was claimed."""
-        if self.dom is None:
-            uuid, look = str(self.job.uuid), self.connection.conn.lookupByUUIDString
-            self.dom = self.connection.call(f"find {self.name}", look, uuid)
-        return self.dom
-
-    def disk(self, step: Step[CreationFacts]) -> DiskPlan:
-        """The volume that the step is about."""
-        return next(plan for plan in self.job.disks if plan.path == step.payload)
-
-
-def claim(host: Host, jobs: t.Sequence[ProvisionJob], owner: Owner) -> PlacementEntry | None:
+def claim(host: Host, jobs: t.Sequence[CreationJob], owner: Owner) -> PlacementEntry | None:
     """Define a claim for every new job; jobs that do not fit fail and leave nothing behind.
 
     Returns the facts of the host with the claims, None if nothing was claimed.
     """
     for job in jobs:
-        job.changed = job.state == "complete"
-    _carry_out([CreationWork(host, job, owner) for job in jobs], (CLEAR,))
+        job.altered, job.claimer = job.complete, owner
+    _carry_out(jobs, (CLEAR,))
     from . import read_capacity as creation_capacity  # finishing needs none of it
 
     facts = None
     with owners.host_lock():  # not held over calls that take long
-        claimed = _carry_out([CreationWork(host, job, owner) for job in jobs], (CLAIM,))
-        for work in claimed:
-            work.job.changed = True
+        claimed = _carry_out(jobs, (CLAIM,))
+        for job in claimed:
+            job.altered = True
         # withdraw the last claims first: earlier ones may then stay
         while claimed:
-            jobs = [work.job for work in claimed]
-            last, reason, facts = creation_capacity.exceeding(host, jobs)
+            last, reason, facts = creation_capacity.exceeding(host, claimed)
             if last is None:
                 break
-            claimed = [work for work in claimed if work.job is not last]
-            _withdraw(host.connection, last.domain.name, owner)
-            last.changed = False
+            claimed = [job for job in claimed if job is not last]
+            _withdraw(host.connection, last.name, owner)
+            last.altered = False
             last.fail(reason, refused=True)
     return facts
 
 
-def finish(host: Host, jobs: t.Sequence[ProvisionJob], run: str) -> None:
+def finish(jobs: t.Sequence[CreationJob], run: str) -> None:
     """Create what ``run`` has claimed; a job that fails leaves nothing behind."""
-    left = [job for job in jobs if job.state in _OPEN]
-    works = [CreationWork(host, job, owners.myself(run)) for job in left]
-    starting = sum(step.kind == "start" for job in left for step in job.plan.steps)
-    for work in works:
-        work.paused = starting > 1
-    for work in _carry_out(works, (MAKE, BOOT, RUN)):
-        work.job.changed = True
+    jobs = [job for job in jobs if not job.problem]
+    starting = sum(step.kind == "start" for job in jobs for step in job.plan.steps)
+    for job in jobs:
+        job.claimer, job.paused = owners.myself(run), starting > 1
+    for job in _carry_out(jobs, (MAKE, BOOT, RUN)):
+        job.altered = True
 
 
-def _carry_out(works: t.Sequence[CreationWork], stages: t.Collection[int]) -> list[CreationWork]:
-    """Do the steps of these stages; returns the works that had any and succeeded."""
-    works = [work for work in works if work.job.state in _OPEN]
-    runs = [
-        executor.Run([step for step in work.job.plan.steps if step.stage in stages], work)
-        for work in works
-    ]
-    executor.carry_out(runs)
-    for work, run in zip(works, runs):
-        if run.problem is not None:
-            msg = "; moreover, ".join([error_message(run.problem), *work.problems])
-            work.job.fail(msg, refused=isinstance(run.problem, _Outrun))
-    return [work for work, run in zip(works, runs) if run.steps and run.problem is None]
+def _carry_out(jobs: t.Sequence[CreationJob], stages: t.Container[int]) -> list[CreationJob]:
+    """Do the steps of these stages; returns the jobs that had any and succeeded."""
+    jobs = [job for job in jobs if not job.problem]
+    done = _ACTIONS.carry_out(jobs, stages)
+    for job in jobs:
+        if job.problem:
+            msg = "; moreover, ".join([job.problem, *job.remaining])
+            job.fail(msg, refused=isinstance(job.error, Outrun))
+    return done
 
 
 def withdraw(connection: Connection, names: t.Iterable[str], run: str) -> list[str]:
@@ -190,109 +121,107 @@ def _withdraw(connection: Connection, name: str, claimer: Owner) -> bool:
 # --- the steps ---
 
 
-def _take(work: CreationWork, step: Step[CreationFacts]) -> None:
+def _take(job: CreationJob, step: Take) -> None:
     from ..engine import effects_lease as lease
 
-    before = work.job.facts.stored if work.job.facts is not None else None
-    dom = find_domain(work.connection, work.name)
+    before = job.facts.stored
+    dom = find_domain(job.connection, job.name)
     if dom is not None and before is not None and before.owner is not None:
-        run, phase = str(step.payload), before.phase
-        work.taken = lease.take_over(work.connection, dom, phase, before.owner, run)
-    if work.taken is None:
-        raise _Outrun(f"another run is at work on {work.name!r}; try again")
+        job.taken = lease.take_over(job.connection, dom, before.phase, before.owner, step.run)
+    if job.taken is None:
+        raise Outrun(f"another run is at work on {job.name!r}; try again")
 
 
-def _clear(work: CreationWork, _step: Step[CreationFacts]) -> None:
+def _clear(job: CreationJob) -> None:
     """Remove the volumes that a dead run created for a VM that never ran."""
     from . import effects_creation_rest as creation_rest
 
-    seed_nocloud.clear(str(work.job.uuid))
-    if work.taken is not None:
-        creation_rest.remove(work.host, work.domain(), work.taken)
+    seed_nocloud.clear(str(job.uuid))
+    if job.taken is not None:
+        creation_rest.remove(job.host, job.claimed(), job.taken)
 
 
-def _forget(work: CreationWork, _step: Step[CreationFacts]) -> None:
-    domains.undefine(work.connection, work.domain())
-    work.dom = work.job.uuid = None
+def _forget(job: CreationJob) -> None:
+    domains.undefine(job.connection, job.claimed())
+    job.dom = job.uuid = job.taken = None
 
 
-def _claim(work: CreationWork, _step: Step[CreationFacts]) -> None:
-    job = work.job
-    if find_domain(work.connection, work.name) is not None:
-        raise _Outrun(f"{work.name!r} was defined on this host meanwhile")
-    require_bases(job, work.host.settings)
+def _claim(job: CreationJob) -> None:
+    if find_domain(job.connection, job.name) is not None:
+        raise Outrun(f"{job.name!r} was defined on this host meanwhile")
+    require_bases(job.domain.disks, job.host.settings)
     job.uuid = str(uuids.uuid4())
-    definition.define_claim(work.host, job, work.claimer)
+    definition.define_claim(job.host, job.draft, job.uuid, job.claimer)
 
 
-def _begin(work: CreationWork, _step: Step[CreationFacts]) -> None:
+def _begin(job: CreationJob) -> None:
     """Pass the claim from its run to this process, if it still belongs to that run."""
-    me = work.claimer
+    me = job.claimer
     with owners.host_lock():
-        dom = find_domain(work.connection, work.name)
-        stored = read_metadata(work.connection, dom) if dom is not None else None
+        dom = find_domain(job.connection, job.name)
+        stored = read_metadata(job.connection, dom) if dom is not None else None
         owner = stored.owner if stored is not None else None
         if dom is None or stored is None or stored.phase != "creating" or owner is None:
-            raise PlanRefused(f"the claim of {work.name!r} is gone; try again")
-        if owner.run != work.run or (owner.pid and owner != me):
-            raise PlanRefused(f"the claim of {work.name!r} was taken over; try again")
-        work.job.uuid = str(dom.UUIDString())
+            raise PlanRefused(f"the claim of {job.name!r} is gone; try again")
+        if owner.run != me.run or (owner.pid and owner != me):
+            raise PlanRefused(f"the claim of {job.name!r} was taken over; try again")
+        job.uuid = str(dom.UUIDString())
         own = tuple(dataclasses.replace(one, made=BEGUN) for one in stored.volumes)
         claimed = dataclasses.replace(stored, owner=me, volumes=own)
-        definition.write_metadata(work.host, dom, claimed, definition.AFFECT_CONFIG)
+        definition.write_metadata(job.host, dom, claimed, definition.AFFECT_CONFIG)
 
 
-def _volume(work: CreationWork, step: Step[CreationFacts]) -> None:
-    volumes.make(work.host, work.disk(step), work.made)
+def _volume(job: CreationJob, step: Volume) -> None:
+    volumes.make(job.host, job.disk(step.path), job.made)
 
 
-def _note(work: CreationWork, _step: Step[CreationFacts]) -> None:
-    volumes.note(work.host, work.job, work.job.disks)
+def _note(job: CreationJob) -> None:
+    volumes.note(job.host, job.draft, str(job.uuid), job.draft.disks)
 
 
-def _fill(work: CreationWork, step: Step[CreationFacts]) -> None:
-    volumes.fill(work.disk(step))
+def _fill(job: CreationJob, step: Fill) -> None:
+    volumes.fill(job.disk(step.path))
 
 
-def _seed(work: CreationWork, _step: Step[CreationFacts]) -> None:
-    volumes.seed(work.host, work.job, work.made)
+def _seed(job: CreationJob) -> None:
+    volumes.seed(job.host, job.draft, str(job.uuid), job.made)
 
 
-def _autostart(work: CreationWork, _step: Step[CreationFacts]) -> None:
-    work.connection.call(f"set autostart of {work.name}", work.domain().setAutostart, 1)
+def _autostart(job: CreationJob) -> None:
+    job.connection.call(f"set autostart of {job.name}", job.claimed().setAutostart, 1)
 
 
-def _define(work: CreationWork, _step: Step[CreationFacts]) -> None:
+def _define(job: CreationJob) -> None:
     """Replace the claim, whose volumes are complete, by the VM."""
-    starter = work.claimer if work.job.domain.start else None
-    work.dom = definition.define_final(work.host, work.job, starter)
+    starter = job.claimer if job.domain.start else None
+    job.dom = definition.define_final(job.host, job.draft, str(job.uuid), starter)
 
 
-def _start(work: CreationWork, _step: Step[CreationFacts]) -> None:
+def _start(job: CreationJob) -> None:
     """Start the domain unless it is active; paused, if others are started with it."""
-    connection, dom = work.connection, work.domain()
-    flags = DOMAIN_START_PAUSED if work.paused else 0
+    connection, dom = job.connection, job.claimed()
+    flags = DOMAIN_START_PAUSED if job.paused else 0
     try:
-        connection.call(f"start {work.name}", dom.createWithFlags, flags, seconds=_START_SECONDS)
+        connection.call(f"start {job.name}", dom.createWithFlags, flags, seconds=_START_SECONDS)
     except LibvirtFailure as error:
         running = error.code == ERR_OPERATION_INVALID
         if not running or not connection.call("read the state", dom.isActive):
             raise
 
 
-def _release(work: CreationWork, _step: Step[CreationFacts]) -> None:
+def _release(job: CreationJob) -> None:
     """Resume it, and record that nothing is left to do."""
-    dom, taken = work.domain(), work.taken
+    dom, taken = job.claimed(), job.taken
     if taken is None:
-        stored = definition.metadata_of(work.host, work.job, None, None)
+        stored = definition.metadata_of(job.host, job.draft, None, None)
     else:
         stored = dataclasses.replace(taken, phase=None, owner=None)
-    state, _reason = work.connection.call("read the state", dom.state, 0)
+    state, _reason = job.connection.call("read the state", dom.state, 0)
     if state == DOMAIN_PAUSED:
-        work.connection.call(f"resume {work.name}", dom.resume)
-    definition.write_metadata(work.host, dom, stored, definition.AFFECT_CONFIG)
+        job.connection.call(f"resume {job.name}", dom.resume)
+    definition.write_metadata(job.host, dom, stored, definition.AFFECT_CONFIG)
     try:
-        definition.write_metadata(work.host, dom, stored, definition.AFFECT_LIVE)
+        definition.write_metadata(job.host, dom, stored, definition.AFFECT_LIVE)
     except LibvirtFailure as error:
         if error.code != ERR_OPERATION_INVALID:  # a guest that has shut down meanwhile
             raise
@@ -301,54 +230,60 @@ def _release(work: CreationWork, _step: Step[CreationFacts]) -> None:
 # --- rolling them back ---
 
 
-def _undefine(
-    work: CreationWork, _step: Step[CreationFacts], dom: VirDomain, _stored: Metadata
-) -> None:
-    domains.undefine(work.connection, dom)
+def _own(job: CreationJob) -> tuple[VirDomain, Metadata] | None:
+    """The domain and its metadata; None if it is not ours to roll back, or complete.
+
+    The definition is removed last, as it names the rest; if a part of that stays, so does the
+    definition.
+    """
+    dom = None if job.remaining else find_domain(job.connection, job.name)
+    if dom is None or str(dom.UUIDString()) != job.uuid:
+        return None
+    stored = read_metadata(job.connection, dom)
+    owner = stored.owner if stored is not None else None
+    if stored is None or stored.phase is None or owner is None or owner.run != job.claimer.run:
+        return None
+    return (dom, stored) if owner.pid == 0 or owner == job.claimer else None
 
 
-def _unmade(
-    work: CreationWork, step: Step[CreationFacts], dom: VirDomain, stored: Metadata
-) -> None:
-    """Remove what the step has created, if anything."""
-    from . import effects_creation_rest as creation_rest  # what ends well needs none of it
-
-    disks = [plan.path for plan in work.job.disks]
-    made = [one.path for one in work.made]
-    paths = [one for one in made if (one == step.payload if step.payload else one not in disks)]
-    if paths:
-        creation_rest.undo(work.host, dom, stored, paths)
-        work.made = [one for one in work.made if one.path not in paths]
+def _undefine(job: CreationJob) -> None:
+    own = _own(job)
+    if own is not None:
+        domains.undefine(job.connection, own[0])
 
 
-def _stop(
-    work: CreationWork, _step: Step[CreationFacts], dom: VirDomain, _stored: Metadata
-) -> None:
-    if work.connection.call("read the state", dom.isActive):
-        work.connection.call(f"stop {work.name}", dom.destroy, seconds=_START_SECONDS)
+def _unmade(job: CreationJob, step: Volume | None = None) -> None:
+    """Remove the volume of the step, or without one the medium, if it was created."""
+    own = _own(job)
+    disks = [plan.path for plan in job.draft.disks]
+    made = [plan.path for plan in job.made]
+    paths = [path for path in made if (path == step.path if step else path not in disks)]
+    if paths and own is not None:
+        from . import effects_creation_rest as creation_rest  # what ends well needs none of it
+
+        creation_rest.undo(job.host, *own, paths)
+        job.made = [plan for plan in job.made if plan.path not in paths]
 
 
-_DO: t.Mapping[str, t.Callable[[CreationWork, Step[CreationFacts]], None]] = {
-    "take": _take,
-    "clear": _clear,
-    "forget": _forget,
-    "claim": _claim,
-    "begin": _begin,
-    "volume": _volume,
-    "note": _note,
-    "fill": _fill,
-    "seed": _seed,
-    "autostart": _autostart,
-    "define": _define,
-    "start": _start,
-    "release": _release,
-}
-_UNDO: t.Mapping[
-    str, t.Callable[[CreationWork, Step[CreationFacts], VirDomain, Metadata], None]
-] = {
-    "claim": _undefine,
-    "begin": _undefine,
-    "volume": _unmade,
-    "seed": _unmade,
-    "start": _stop,
-}
+def _stop(job: CreationJob) -> None:
+    own = _own(job)
+    if own is not None and job.connection.call("read the state", own[0].isActive):
+        job.connection.call(f"stop {job.name}", own[0].destroy, seconds=_START_SECONDS)
+
+
+_ACTIONS = (
+    verb.Actions[CreationJob](undo_failed=True)
+    .on(Take, _take)
+    .word("clear", _clear)
+    .word("forget", _forget)
+    .word("claim", _claim, _undefine)
+    .word("begin", _begin, _undefine)
+    .on(Volume, _volume, _unmade)
+    .word("note", _note)
+    .on(Fill, _fill)
+    .word("seed", _seed, _unmade)
+    .word("autostart", _autostart)
+    .word("define", _define)
+    .word("start", _start, _stop)
+    .word("release", _release)
+)

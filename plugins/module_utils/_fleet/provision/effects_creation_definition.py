@@ -19,7 +19,7 @@ from ..spec import domain_xml, leftovers, request
 from ..spec.devices_xml import VolumeRef
 from ..spec.settings import VM
 from ..spec.settings_sources import DRIVES
-from .effects_batch import Host, ProvisionJob
+from .effects_batch import Draft, Host
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
@@ -30,17 +30,17 @@ AFFECT_LIVE = lookup.AFFECT_LIVE
 AFFECT_CONFIG = lookup.AFFECT_CONFIG
 
 
-def claim_xml(host: Host, job: ProvisionJob, owner: Owner) -> str:
+def claim_xml(host: Host, draft: Draft, uuid: str, owner: Owner) -> str:
     """The definition of a claim, which cannot be started: one of its drives has no medium."""
-    root = _lxml.parse(final_xml(host, job, None), "claim")
-    folder = job.disks[0].pool.path if job.disks else "/var/lib/libvirt/images"
-    stored = metadata_of(host, job, "creating", owner)
-    return unstartable.marked(root, stored, f"{folder}/{job.domain.name}{_MARKER}")
+    root = _lxml.parse(final_xml(host, draft, uuid, None), "claim")
+    folder = draft.disks[0].pool.path if draft.disks else "/var/lib/libvirt/images"
+    stored = metadata_of(host, draft, "creating", owner)
+    return unstartable.marked(root, stored, f"{folder}/{draft.domain.name}{_MARKER}")
 
 
-def final_xml(host: Host, job: ProvisionJob, owner: Owner | None) -> str:
+def final_xml(host: Host, draft: Draft, uuid: str, owner: Owner | None) -> str:
     """The definition of the complete VM; with an ``owner``, one that it is yet to start."""
-    domain = job.domain
+    domain = draft.domain
     volumes = {
         plan.disk.name: VolumeRef(
             plan.path,
@@ -48,23 +48,23 @@ def final_xml(host: Host, job: ProvisionJob, owner: Owner | None) -> str:
             plan.base.path if plan.base and plan.disk.overlay else None,
             plan.base.format if plan.base and plan.disk.overlay else None,
         )
-        for plan in job.disks
+        for plan in draft.disks
     }
     for disk in domain.disks:
         medium = host.settings.images.get(disk.image.value) if disk.image else None
         if disk.device in DRIVES and medium is not None:
             volumes[disk.name] = VolumeRef(medium.path, medium.format)
     domain_type = host.domain_type(domain)
-    stored = metadata_of(host, job, "starting" if owner else None, owner)
+    stored = metadata_of(host, draft, "starting" if owner else None, owner)
     text = domain_xml.render(
         domain,
-        uuid=str(job.uuid),
+        uuid=uuid,
         domain_type=domain_type,
         machine=str(host.machine(domain)),
         arch=host.arch,
         volumes=volumes,
         cpu=_lxml.new("cpu", {"mode": "host-model"}) if domain_type == "kvm" else None,
-        seed_path=job.seed.path if job.seed else None,
+        seed_path=draft.seed.path if draft.seed else None,
         metadata=metadata.to_element(stored),
         log_path=f"{_LOG_FOLDER}/{domain.name}-console.log",
     )
@@ -75,10 +75,10 @@ def final_xml(host: Host, job: ProvisionJob, owner: Owner | None) -> str:
     return _lxml.tostring(root)
 
 
-def metadata_of(host: Host, job: ProvisionJob, phase: str | None, owner: Owner | None) -> Metadata:
+def metadata_of(host: Host, draft: Draft, phase: str | None, owner: Owner | None) -> Metadata:
     """The metadata that the collection stores with the VM."""
-    domain = job.domain
-    image = next((plan.base for plan in job.disks if plan.base), None)
+    domain = draft.domain
+    image = next((plan.base for plan in draft.disks if plan.base), None)
     return Metadata(
         phase=phase,
         owner=owner,
@@ -92,7 +92,7 @@ def metadata_of(host: Host, job: ProvisionJob, phase: str | None, owner: Owner |
         tags=domain.placement.tags,
         zone=domain.placement.zone,
         user=domain.seed.user if domain.seed else None,
-        host_key=job.host_key,
+        host_key=draft.host_key,
         addresses=domain.seed.static_addresses if domain.seed else (),
         volumes=tuple(
             OwnVolume(
@@ -100,42 +100,42 @@ def metadata_of(host: Host, job: ProvisionJob, phase: str | None, owner: Owner |
                 plan.volume,
                 plan.path,
                 plan.disk.name,
-                "seed" if plan is job.seed else "disk",
-                job.made.get(plan.path, NOT_MADE if phase == "creating" else ""),
+                "seed" if plan is draft.seed else "disk",
+                draft.made.get(plan.path, NOT_MADE if phase == "creating" else ""),
             )
-            for plan in job.volumes
+            for plan in draft.volumes
         ),
         request=request.to_text(domain),
-        first_boot=_first_boot(job),
+        first_boot=_first_boot(draft),
     )
 
 
-def _first_boot(job: ProvisionJob) -> str | None:
-    noted = first_boot.expected(job.domain.seed)
-    written = job.seeded is not None and job.seeded["method"] == "offline"
+def _first_boot(draft: Draft) -> str | None:
+    noted = first_boot.expected(draft.domain.seed)
+    written = draft.seeded is not None and draft.seeded["method"] == "offline"
     return first_boot.WRITTEN if noted == first_boot.PENDING and written else noted
 
 
-def define_claim(host: Host, job: ProvisionJob, owner: Owner) -> None:
+def define_claim(host: Host, draft: Draft, uuid: str, owner: Owner) -> None:
     """Define the claim; libvirt validates it against its schema (virDomainDefineXMLFlags)."""
-    dom = _define(host, job, claim_xml(host, job, owner), DOMAIN_DEFINE_VALIDATE)
-    if job.domain.xml is not None:
+    dom = _define(host, draft, claim_xml(host, draft, uuid, owner), DOMAIN_DEFINE_VALIDATE)
+    if draft.domain.xml is not None:
         from . import read_schema as schema  # few VMs have a fragment
 
         try:
-            schema.require_kept(host.connection, dom, job.domain)
+            schema.require_kept(host.connection, dom, draft.domain)
         except BaseException:
             domains.undefine(host.connection, dom)
             raise
 
 
-def define_final(host: Host, job: ProvisionJob, owner: Owner | None) -> VirDomain:
+def define_final(host: Host, draft: Draft, uuid: str, owner: Owner | None) -> VirDomain:
     """Replace the claim by the VM itself and return it. It was validated with the claim."""
-    return _define(host, job, final_xml(host, job, owner), 0)
+    return _define(host, draft, final_xml(host, draft, uuid, owner), 0)
 
 
-def _define(host: Host, job: ProvisionJob, text: str, flags: int) -> VirDomain:
-    return domains.define(host.connection, f"define {job.domain.name}", text, flags)
+def _define(host: Host, draft: Draft, text: str, flags: int) -> VirDomain:
+    return domains.define(host.connection, f"define {draft.domain.name}", text, flags)
 
 
 def write_metadata(host: Host, dom: VirDomain, stored: Metadata, flags: int) -> None:

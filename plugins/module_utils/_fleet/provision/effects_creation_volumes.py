@@ -16,7 +16,7 @@ from ..base import read_file_identity as identity
 from ..engine import effects_lease_holder as owners
 from ..seed import effects_nocloud as seed_nocloud
 from ..storage import effects_storage as storage
-from .effects_batch import DiskPlan, Host, ProvisionJob
+from .effects_batch import DiskPlan, Draft, Host
 
 
 def add(host: Host, plan: DiskPlan, noted: t.Callable[[str], None]) -> None:
@@ -67,51 +67,51 @@ def _made_or_lost(plan: DiskPlan, made: list[DiskPlan]) -> t.Iterator[None]:
         raise
 
 
-def note(host: Host, job: ProvisionJob, plans: t.Sequence[DiskPlan]) -> None:
+def note(host: Host, draft: Draft, uuid: str, plans: t.Sequence[DiskPlan]) -> None:
     """Record in the claim which files were created."""
-    job.made.update((plan.path, identity.of_file(plan.path)) for plan in plans)
+    draft.made.update((plan.path, identity.of_file(plan.path)) for plan in plans)
     dom = host.connection.call(
-        f"find the claim of {job.domain.name}",
+        f"find the claim of {draft.domain.name}",
         host.connection.conn.lookupByUUIDString,
-        str(job.uuid),
+        uuid,
     )
     stored = lookup.read_metadata(host.connection, dom)
     if stored is None or stored.phase != "creating":
-        raise PlanRefused(f"the claim of {job.domain.name!r} is gone; try again")
+        raise PlanRefused(f"the claim of {draft.domain.name!r} is gone; try again")
     volumes = tuple(
-        dataclasses.replace(volume, made=job.made.get(volume.path, volume.made))
+        dataclasses.replace(volume, made=draft.made.get(volume.path, volume.made))
         for volume in stored.volumes
     )
     stored = dataclasses.replace(stored, volumes=volumes)
     lookup.write_metadata(host.connection, dom, stored, lookup.AFFECT_CONFIG)
 
 
-def seed(host: Host, job: ProvisionJob, made: list[DiskPlan]) -> None:
+def seed(host: Host, draft: Draft, uuid: str, made: list[DiskPlan]) -> None:
     """Write the seed into the VM's disks, or create a medium with it."""
-    connection, wanted = host.connection, job.domain.seed
+    connection, wanted = host.connection, draft.domain.seed
     if wanted is None:
         return
-    name, uuid, nics = job.domain.name, str(job.uuid), job.domain.seeded_nics
-    encrypted = any(plan.disk.encryption_secret for plan in job.disks)
+    name, nics = draft.domain.name, draft.domain.seeded_nics
+    encrypted = any(plan.disk.encryption_secret for plan in draft.disks)
     if wanted.method != "nocloud" and not encrypted:  # only libvirt can read those
         from ..seed import effects_offline as seed_offline  # few need it
 
-        disks = [(plan.path, _format(plan)) for plan in job.disks]
+        disks = [(plan.path, _format(plan)) for plan in draft.disks]
         chosen = seed_offline.seed_disks(wanted, name, uuid, nics, disks)
-        job.seeded = chosen.shown()
+        draft.seeded = chosen.shown()
         if chosen.method == "offline":
-            job.seed, job.host_key = None, chosen.host_key
-    if job.seed is not None:
-        pool = _ready_pool(host, job.seed)
+            draft.seed, draft.host_key = None, chosen.host_key
+    if draft.seed is not None:
+        pool = _ready_pool(host, draft.seed)
         made_here = seed_nocloud.make(wanted, name, uuid, nics)
-        content, job.host_key = made_here.content, made_here.host_key
-        if storage.is_taken(connection, pool, job.seed.volume):
-            raise PlanRefused(f"{job.seed.path} appeared meanwhile; refusing to overwrite it")
-        medium = job.seed
+        content, draft.host_key = made_here.content, made_here.host_key
+        if storage.is_taken(connection, pool, draft.seed.volume):
+            raise PlanRefused(f"{draft.seed.path} appeared meanwhile; refusing to overwrite it")
+        medium = draft.seed
 
         def noted() -> None:
             made.append(medium)
-            note(host, job, [medium])
+            note(host, draft, uuid, [medium])
 
         with _made_or_lost(medium, made):
             seed_nocloud.store(connection, pool, medium.volume, content, noted)

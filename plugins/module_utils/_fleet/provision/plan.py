@@ -20,17 +20,18 @@ from ... import _lxml
 from ..._units import MIB
 from ..base.metadata import BEGUN, Metadata, OwnVolume
 from ..base.names import playbook_command
-from ..engine.steps import Effect, Plan, Step
+from ..engine.steps import Effect, Plan, Step, step_for
 from ..spec import request, settings
 from ..spec.devices import Disk
 from ..spec.difference import Difference, Existing
 from ..spec.difference import differences as compare
-from . import definition, merged
+from . import definition, merged, payloads
 from .definition import DefinitionRequest, Device, change_of, device_of
 from .obstacles import Obstacles
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
+    from ..spec.domain import Domain
 
 PHASE = "changing"
 How = t.Literal["live", "boot", "now", "refused"]
@@ -39,7 +40,6 @@ _BESIDE = (
     *("autostart", "groups", "anti_affinity", "tags", "zone"),
     *("start_order", "start_delay"),
 )
-_TEXTS = ("title", "description")
 _NOT_SEEN_LIVE = ("memory_max", "vcpus_max")
 
 
@@ -68,13 +68,6 @@ class ChangeFacts:
     not_grown: Mapping[str, str] = field(default_factory=dict)
     state: str = "shutoff"
     reason: str = "unknown"
-
-
-class Growth(t.NamedTuple):
-    """A disk that is grown to ``size`` bytes."""
-
-    path: str
-    size: int
 
 
 @dataclass(frozen=True)
@@ -278,11 +271,11 @@ class _Planner:
         for left in facts.metadata.volumes:
             if left.role == "new" and left.path not in attached:
                 effect = _emptied(left.path) if left.path in new else _gone(left.path)
-                yield Step("clear", f"remove {left.path}", effect, payload=left)
+                yield step_for(payloads.Discard(left), f"remove {left.path}", effect)
         sizes = {disk.name: disk.size for disk in domain.disks}
         for own in new.values():
             effect = _made(own.path, sizes[own.target])
-            yield Step("volume", f"create {own.pool}/{own.name}", effect, payload=own.target)
+            yield step_for(payloads.AddVolume(own.target), f"create {own.pool}/{own.name}", effect)
         differs = {difference.path for difference in self.running} | {"memory"}
         # what is removed makes room for what is added
         for change in sorted(changes, key=lambda change: change.asked != "absent"):
@@ -302,17 +295,12 @@ class _Planner:
             if device.key == "size" and isinstance(device.spec, Disk):
                 path = _path(definition.located(self.root, domain, device, facts.metadata)) or ""
                 size = (device.spec.size or 0) * MIB
-                yield Step(
-                    "grow",
-                    change.what,
-                    _grown(path, size),
-                    payload=Growth(path, size),
-                    irreversible=True,
-                )
+                effect = _grown(path, size)
+                yield step_for(payloads.Growth(path, size), change.what, effect, irreversible=True)
             elif device.spec is None:
                 for own in self._own(device):
                     text = f"remove {own.path}"
-                    yield Step("remove", text, _gone(own.path), payload=own, irreversible=True)
+                    yield step_for(payloads.Removal(own), text, _gone(own.path), irreversible=True)
         yield Step("release", f"{facts.name} is changed", _released, irreversible=False)
 
     def _new(self, changes: t.Sequence[Changed]) -> list[OwnVolume]:
@@ -341,22 +329,24 @@ class _Planner:
         return (there is None) == (device.spec is not None)
 
     def _live_step(self, change: Changed, device: Device | None) -> Step[ChangeFacts]:
-        domain, wanted = self.wanted.domain, self.wanted
+        wanted = self.wanted
+        mended = _mended(wanted, change)
         if device is None:
-            kind = "text" if change.path in _TEXTS else change.path.partition(".")[0]
-            payload: object = {"vcpus": domain.vcpus, "memory": domain.memory}.get(
-                kind, change.path
-            )
-            return Step(kind, change.text, _mended(wanted, change), payload=payload)
-        kind = "detach" if device.spec is None else "attach" if not device.key else "update"
-        if device.key in definition.LIMITS:
-            kind = "limit"
-        own = self.volumes.get(device.name) if kind == "attach" and device.kind == "disks" else None
+            return step_for(_of_machine(wanted.domain, change.path), change.text, mended)
+        if device.spec is None:
+            return step_for(payloads.Detach(device), change.text, mended)
+        if device.key:
+            kind = payloads.Limit if device.key in definition.LIMITS else payloads.Update
+            return step_for(kind(device), change.text, mended)
+        own = self.volumes.get(device.name) if device.kind == "disks" else None
         if own is None:
-            return Step(kind, change.text, _mended(wanted, change), payload=device)
-        owned, mended = _owned(own.path), _mended(wanted, change)
-        return Step(
-            kind, change.text, lambda before: mended(owned(before)), torn=(owned,), payload=device
+            return step_for(payloads.Attach(device), change.text, mended)
+        owned = _owned(own.path)
+        return step_for(
+            payloads.Attach(device),
+            change.text,
+            lambda before: mended(owned(before)),
+            torn=(owned,),
         )
 
     def _defined(self, changes: t.Sequence[Changed]) -> Effect[ChangeFacts]:
@@ -402,6 +392,17 @@ def after(
     return dataclasses.replace(
         stored, volumes=volumes, request=request.merged(stored.request, domain, targets), **changed
     )
+
+
+def _of_machine(domain: Domain, path: str) -> object:
+    """What is done to change a setting of the running VM that is none of a device."""
+    if path == "vcpus":
+        return payloads.Vcpus(domain.vcpus)
+    if path == "memory":
+        return payloads.Memory(domain.memory)
+    if path in ("title", "description"):
+        return payloads.Text("title" if path == "title" else "description")
+    return payloads.System() if path == "os" else payloads.Console(path)
 
 
 def disk_paths(root: Element) -> set[str]:

@@ -22,15 +22,15 @@ from ..base.names import playbook_command
 from ..base.results import GENERATED
 from ..engine import leases
 from ..engine.leases import Holder
-from ..engine.steps import Effect, Plan, Step
+from ..engine.steps import Effect, Plan, Step, step_for
 from ..spec import request
 from ..spec.domain import Domain
 
 CREATING, STARTING = "creating", "starting"
 # The VMs of a batch come to each of these together
 CLEAR, CLAIM, MAKE, BOOT, RUN = range(5)
-# Steps that are reported; the others only coordinate with other runs
-_TOLD = ("claim", "volume", "seed", "autostart", "start")
+# Steps that are reported beside the volumes; the others only coordinate with other runs
+_TOLD = ("claim", "seed", "autostart", "start")
 # How far the content of a volume has been written
 EMPTY, PART, FILLED = "empty", "part", "filled"
 
@@ -59,6 +59,27 @@ class CreationFacts:
     files: Mapping[str, str] = field(default_factory=dict)
     taken: tuple[str, ...] = ()
     stays: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Take:
+    """Take over what an interrupted run left, and work for ``run``."""
+
+    run: str
+
+
+@dataclass(frozen=True)
+class Volume:
+    """Create the volume of a disk, empty."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class Fill:
+    """Fill it, and sync it to disk."""
+
+    path: str
 
 
 @dataclass(frozen=True)
@@ -109,7 +130,11 @@ def texts(facts: CreationFacts, wanted: CreationRequest) -> list[str]:
     stored = facts.stored
     if stored is not None and is_own(stored, wanted.run):
         facts = CreationFacts(facts.name)
-    return [step.text for step in plan(facts, wanted).steps if step.kind in _TOLD]
+    return [
+        step.text
+        for step in plan(facts, wanted).steps
+        if step.kind in _TOLD or isinstance(step.payload, Volume)
+    ]
 
 
 def is_own(stored: Metadata, run: str) -> bool:
@@ -172,7 +197,7 @@ def _take(wanted: CreationRequest, run: str, stage: int) -> _Step:
     """This process takes over the lease of the interrupted run, and works for ``run``."""
     text = f"take over {wanted.domain.name} from an interrupted run"
     effect = functools.partial(_owned, run=run)
-    return Step("take", text, effect, payload=run, irreversible=True, stage=stage)
+    return step_for(Take(run), text, effect, irreversible=True, stage=stage)
 
 
 def _clear(name: str, stored: Metadata) -> tuple[_Step, ...]:
@@ -226,11 +251,10 @@ def _make(wanted: CreationRequest) -> tuple[_Step, ...]:
 
     steps = [Step[CreationFacts]("begin", f"take up the claim of {domain.name}", begin, stage=MAKE)]
     steps += [
-        Step(
-            "volume",
+        step_for(
+            Volume(volume.path),
             f"create {volume.pool}/{volume.name}",
             functools.partial(_with, path=volume.path, kind=EMPTY),
-            payload=volume.path,
             stage=MAKE,
         )
         for volume in disks
@@ -244,12 +268,11 @@ def _make(wanted: CreationRequest) -> tuple[_Step, ...]:
         incomplete = functools.partial(_with, path=volume.path, kind=PART)
         complete = functools.partial(_with, path=volume.path, kind=FILLED if copied else EMPTY)
         steps.append(
-            Step(
-                "fill",
+            step_for(
+                Fill(volume.path),
                 f"{'fill' if copied else 'flush'} {volume.pool}/{volume.name}",
                 complete,
-                torn=(incomplete,) if copied else (),
-                payload=volume.path,
+                (incomplete,) if copied else (),
                 stage=MAKE,
             )
         )

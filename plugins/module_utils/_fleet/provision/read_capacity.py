@@ -14,13 +14,13 @@ from ..hosts import read_placement_facts as placement_facts
 from ..placement import decide as placement
 from ..placement import demand, offers
 from ..spec.devices import Nic
-from .effects_batch import Host, ProvisionJob
+from .effects_batch import CreationJob, Host
 
 if t.TYPE_CHECKING:
     from ..base.snapshot import PlacementEntry
 
 
-def place(host: Host, jobs: t.Sequence[ProvisionJob]) -> None:
+def place(host: Host, jobs: t.Sequence[CreationJob]) -> None:
     """Fail the jobs that do not fit on this hypervisor together."""
     facts = _read(host)
     requests = [
@@ -114,14 +114,14 @@ def _nic_problems(
 
 
 def exceeding(
-    host: Host, jobs: t.Sequence[ProvisionJob]
-) -> tuple[ProvisionJob | None, str, PlacementEntry]:
+    host: Host, jobs: t.Sequence[CreationJob]
+) -> tuple[CreationJob | None, str, PlacementEntry]:
     """The last of the claimed ``jobs`` whose claim exceeds a limit now, if any, and why; and the
     host's facts. Each counts in its own pools, with all that others have promised there."""
     facts = _read(host)
     candidate, policy = _candidate(host, facts), _policy(host)
     for job in reversed(jobs):
-        pools = [plan.key for plan in job.disks]
+        pools = [plan.key for plan in job.draft.disks]
         excesses = placement.excess(candidate, pools, policy)
         if excesses:
             return job, "; ".join(entry.reason for entry in excesses), facts

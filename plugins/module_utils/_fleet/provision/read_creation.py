@@ -15,10 +15,10 @@ import uuid as uuids
 
 from ..._errors import FleetVirtError, PlanRefused, error_message
 from ..base.effects_lookup import find_domain, read_metadata
-from ..base.json_values import require_type
 from ..base.metadata import Metadata
 from ..daemon import consoles as daemon_consoles
 from ..engine import effects_lease_holder as owners
+from ..engine.steps import Plan
 from ..placement import demand
 from ..seed import effects_nocloud as seed_nocloud
 from ..spec.devices import Disk
@@ -26,7 +26,7 @@ from ..spec.domain import Domain, machine_problems
 from ..storage import effects_storage as storage
 from . import effects_creation_definition as creation_definition
 from . import plan_creation as creation
-from .effects_batch import SEED_SUFFIX, DiskPlan, Host, ProvisionJob
+from .effects_batch import SEED_SUFFIX, AnyJob, CreationJob, DiskPlan, Draft, Host, ProvisionJob
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
@@ -36,79 +36,79 @@ if t.TYPE_CHECKING:
 _QEMU_CONF = "/etc/libvirt/qemu.conf"
 
 
-def prepare(host: Host, domains: t.Sequence[Domain], *, check: bool = False) -> list[ProvisionJob]:
+def prepare(host: Host, domains: t.Sequence[Domain], *, check: bool = False) -> list[AnyJob]:
     """Return a job for each VM; those with problems have failed, with every problem in ``msg``.
 
     Except in ``check`` mode, wait for other runs that are at work on one of them.
     """
-    jobs = [ProvisionJob(domain) for domain in domains]
-    busy = [job for job in jobs if _is_busy(host, job, check)]
+    planned = [_planned(host, domain, check) for domain in domains]
+    busy = [domain.name for domain, job in zip(domains, planned) if job is None]
     if busy:
         from ..engine import effects_lease as lease  # as most names are free
 
-        dead = lease.wait_for_others(
-            host.connection,
-            [job.domain.name for job in busy],
-            observe=host.settings.observe,
-        )
-        for job in busy:
-            _is_busy(host, job, check, dead)
-    new = [job for job in jobs if job.state == "new" and job.uuid is None]
+        observe = host.settings.observe
+        dead = lease.wait_for_others(host.connection, busy, observe=observe)
+        planned = [
+            job or _planned(host, domain, check, dead) for domain, job in zip(domains, planned)
+        ]
+    jobs = [job for job in planned if job is not None]
+    left = [job for job in jobs if not job.problem]
+    new = [job for job in left if isinstance(job, CreationJob) and job.uuid is None]
     if new:
         # what was claimed before needs no room: finishing it reads and imports less
         from . import read_capacity as creation_capacity
 
         creation_capacity.place(host, new)
-    changes = {job.domain.name: job for job in jobs if job.state == "change"}
-    if changes:
+    if any(job.existed and job.has_work for job in left):
         from . import effects_changing as changing
 
-        changed = [require_type(job.change, changing.VmChange) for job in changes.values()]
-        for name, reason in changing.require_room(host, changed).items():
-            changes[name].fail(f"{name!r} cannot be changed this way: {reason}")
+        changes = [job for job in left if isinstance(job, changing.ChangeJob) and job.has_work]
+        no_room = changing.require_room(host, changes)
+        for job in changes:
+            if job.name in no_room:
+                job.fail(f"{job.name!r} cannot be changed this way: {no_room[job.name]}")
     return jobs
 
 
-def _is_busy(
-    host: Host, job: ProvisionJob, check: bool, dead: t.Mapping[str, Owner] | None = None
-) -> bool:
-    """Plan one VM; True if a run is at work on it that must be waited for first.
+def _planned(
+    host: Host, domain: Domain, check: bool, dead: t.Mapping[str, Owner] | None = None
+) -> AnyJob | None:
+    """Plan one VM; None if a run is at work on it that must be waited for first.
 
     ``dead`` are owners, by name, that were waited for and are dead.
     """
+    job = ProvisionJob[None](host.connection, domain.name, None, None, Plan(), host, domain)
     try:
-        return _read(host, job, check, dead)
+        return _read(job, check, dead)
     except Exception as error:
         job.fail(error_message(error))
-        return False
+        return job
 
 
-def _read(host: Host, job: ProvisionJob, check: bool, dead: t.Mapping[str, Owner] | None) -> bool:
-    name, settings = job.domain.name, host.settings
-    dom = find_domain(host.connection, name)
+def _read(
+    job: ProvisionJob[None], check: bool, dead: t.Mapping[str, Owner] | None
+) -> AnyJob | None:
+    host, settings = job.host, job.host.settings
+    dom = find_domain(host.connection, job.name)
     if dom is None:
-        job.facts = creation.CreationFacts(name)
-        _plan(host, job)
-        return False
+        return _creation(job, creation.CreationFacts(job.name))
     stored = read_metadata(host.connection, dom)
     facts = _facts(dom, stored, settings, dead or {}, observed=check)
     wanted = creation.CreationRequest(job.domain, settings.run, settings.home, Metadata())
     if dead is None and not check and creation.waits(facts, wanted):
-        return True
+        return None
     job.uuid = facts.uuid
     plan = creation.plan(facts, wanted)
     if plan.refusals:
         raise PlanRefused("; ".join(plan.refusals))
     if not plan.steps and stored is not None:
-        _changing(host, job, dom, stored)
-        return False
+        job.existed = True
+        return _changing(job, dom, stored)
     if stored is not None and plan.steps[0].stage == creation.CLEAR:
         from . import effects_creation_rest as creation_rest  # few runs die
 
         facts = dataclasses.replace(facts, stays=creation_rest.stays(host, dom, stored))
-    job.facts = facts
-    _plan(host, job)
-    return False
+    return _creation(job, facts)
 
 
 def _facts(
@@ -132,36 +132,25 @@ def _facts(
     return creation.CreationFacts(name, str(dom.UUIDString()), stored, at_work, holder)
 
 
-def _changing(host: Host, job: ProvisionJob, dom: VirDomain, stored: Metadata) -> None:
+def _changing(job: ProvisionJob[None], dom: VirDomain, stored: Metadata) -> AnyJob:
     """Plan the changes of a VM that exists."""
     from . import effects_changing as changing  # a VM that is new needs none of it
 
-    name = job.domain.name
-    job.existed = True
-    change = changing.look(host, dom, stored, job.domain)
-    job.waits = change.waits
-    if change.converged.plan.refusals:
-        raise PlanRefused(
-            f"{name!r} exists on {host.settings.home} and cannot be changed this way:"
-            f" {'; '.join(change.converged.plan.refusals)}"
+    change = changing.look(job.host, dom, stored, job.domain)
+    change.waits = change.waiting()
+    exists = f"{job.name!r} exists on {job.host.settings.home} and"
+    if change.plan.refusals:
+        change.fail(f"{exists} cannot be changed this way: {'; '.join(change.plan.refusals)}")
+    elif change.power.refusals:
+        reasons = "; ".join(change.power.refusals)
+        change.fail(f"{exists} cannot be started, as its request says: {reasons}")
+    elif change.has_work and not job.host.settings.converge:
+        differences = [*change.differences, *filter(None, [change.power.text])]
+        change.fail(
+            f"{exists} differs: {'; '.join(differences)}. It is left as it is, because"
+            " virt_converge is false"
         )
-    job.power = change.power
-    if change.power.refusals:
-        raise PlanRefused(
-            f"{name!r} exists on {host.settings.home} and cannot be started, as its request says:"
-            f" {'; '.join(change.power.refusals)}"
-        )
-    texts = [*change.texts, *change.power.steps]
-    if not texts:
-        job.state = "same"
-        return
-    if not host.settings.converge:
-        raise PlanRefused(
-            f"{name!r} exists on {host.settings.home} and differs:"
-            f" {'; '.join([*change.texts, *filter(None, [change.power.text])])}. It is"
-            " left as it is, because virt_converge is false"
-        )
-    job.state, job.change, job.steps = "change", change, texts
+    return change
 
 
 def _open_screen(domain: Domain) -> list[str]:
@@ -179,12 +168,10 @@ def _open_screen(domain: Domain) -> list[str]:
     return []
 
 
-def _plan(host: Host, job: ProvisionJob) -> None:
+def _creation(job: ProvisionJob[None], facts: creation.CreationFacts) -> CreationJob:
     """Plan the VM's volumes and the steps to create it here."""
-    facts = job.facts
-    if facts is None:
-        return
-    domain, settings = job.domain, host.settings
+    host, domain, draft = job.host, job.domain, Draft(job.domain)
+    settings = host.settings
     problems: list[str] = []
     sizes, wrong = demand.disk_sizes(domain, settings.facts)
     problems += [str(problem) for problem in wrong]
@@ -198,20 +185,20 @@ def _plan(host: Host, job: ProvisionJob) -> None:
             continue
         base = settings.images.get(disk.image.value) if disk.image else None
         name = domain.volume_name(disk)
-        job.disks.append(DiskPlan(disk, disk.pool, pool, name, sizes[disk.name], base))
+        draft.disks.append(DiskPlan(disk, disk.pool, pool, name, sizes[disk.name], base))
     written = domain.seed is not None and domain.seed.method == "offline"
     if written:
         from ..seed import effects_guest_disk as guest_disk
 
         guest_disk.require()
         seed_nocloud.require_keys()
-    elif domain.seed is not None and job.disks:
+    elif domain.seed is not None and draft.disks:
         medium = Disk(name="seed", format="raw", device="cdrom", bus="scsi", readonly=True)
-        first = job.disks[0]
+        first = draft.disks[0]
         name = f"{domain.name}{SEED_SUFFIX}"
-        job.seed = DiskPlan(medium, first.key, first.pool, name, 0, None)
+        draft.seed = DiskPlan(medium, first.key, first.pool, name, 0, None)
         seed_nocloud.require_programs()
-    problems += _open_screen(domain) + _sources(host, job)
+    problems += _open_screen(domain) + _sources(host, draft, job.uuid)
     machine = host.machine(domain)
     if machine is None:
         problems.append(
@@ -225,39 +212,39 @@ def _plan(host: Host, job: ProvisionJob) -> None:
     if facts.uuid is None:
         taken = [
             volume
-            for volume in job.volumes
+            for volume in draft.volumes
             if storage.is_taken(host.connection, volume.pool, volume.volume)
         ]
         facts = dataclasses.replace(facts, taken=tuple(volume.path for volume in taken))
-    wanted = _wanted(host, job)
-    job.plan = creation.plan(facts, wanted)
-    problems += job.plan.refusals
+    wanted = _wanted(host, draft)
+    plan = creation.plan(facts, wanted)
+    problems += plan.refusals
     if problems:
         raise PlanRefused("; ".join(problems))
-    _require_valid(host, job)
-    if domain.seed is not None and job.disks:
-        job.seeded = {**seed_nocloud.CHOSEN, "method": domain.seed.method}
-    job.facts, job.steps = facts, creation.texts(facts, wanted)
-    if facts.stored is not None and facts.stored.phase == creation.STARTING:
-        job.state = "complete"
+    _require_valid(host, draft, job.uuid)
+    if domain.seed is not None and draft.disks:
+        draft.seeded = {**seed_nocloud.CHOSEN, "method": domain.seed.method}
+    created = CreationJob(job.connection, job.name, job.uuid, facts, plan, host, domain, draft)
+    created.texts = creation.texts(facts, wanted)
+    return created
 
 
-def _wanted(host: Host, job: ProvisionJob) -> creation.CreationRequest:
-    final = creation_definition.metadata_of(host, job, None, None)
+def _wanted(host: Host, draft: Draft) -> creation.CreationRequest:
+    final = creation_definition.metadata_of(host, draft, None, None)
     own = {volume.path: volume for volume in final.volumes}
     return creation.CreationRequest(
-        job.domain,
+        draft.domain,
         host.settings.run,
         host.settings.home,
         final,
-        tuple(own[plan.path] for plan in job.disks),
-        own[job.seed.path] if job.seed else None,
+        tuple(own[plan.path] for plan in draft.disks),
+        own[draft.seed.path] if draft.seed else None,
     )
 
 
-def _sources(host: Host, job: ProvisionJob) -> list[str]:
+def _sources(host: Host, draft: Draft, uuid: str | None) -> list[str]:
     """Problems of encrypted disks, and of existing disks that the VM does not own."""
-    problems, disks = [], job.domain.disks
+    problems, disks = [], draft.domain.disks
     if any(disk.encryption_secret for disk in disks):
         from ..hosts import read_secrets as secrets  # few VMs have one
 
@@ -265,18 +252,18 @@ def _sources(host: Host, job: ProvisionJob) -> list[str]:
     if any(disk.exists for disk in disks):
         from . import read_sources as sources  # few VMs have one
 
-        problems += sources.problems(host, disks, job.uuid)
+        problems += sources.problems(host, disks, uuid)
     return problems
 
 
-def _require_valid(host: Host, job: ProvisionJob) -> None:
+def _require_valid(host: Host, draft: Draft, uuid: str | None) -> None:
     leftovers = host.settings.leftovers
-    if job.domain.xml is None and leftovers is None:
+    if draft.domain.xml is None and leftovers is None:
         return
     from . import read_schema as schema  # few VMs have a fragment, or are copies
 
-    draft = dataclasses.replace(job, uuid=job.uuid or str(uuids.uuid4()))
-    whose = f"the fragment xml of {job.domain.name!r}"
+    whose = f"the fragment xml of {draft.domain.name!r}"
     if leftovers is not None:
-        whose = f"what {job.domain.name!r} has of {host.settings.clone_of!r} beside its settings"
-    schema.require_valid(whose, creation_definition.final_xml(host, draft, None))
+        whose = f"what {draft.domain.name!r} has of {host.settings.clone_of!r} beside its settings"
+    uuid = uuid or str(uuids.uuid4())
+    schema.require_valid(whose, creation_definition.final_xml(host, draft, uuid, None))

@@ -37,7 +37,7 @@ def compare(
     """
     host = Host(connection, settings)
     entries: list[dict[str, object]] = []
-    changes: dict[str, changing.VmChange] = {}
+    changes: dict[str, changing.ChangeJob] = {}
     for domain in domains:
         dom = find_domain(host.connection, domain.name)
         if dom is None:
@@ -66,7 +66,7 @@ def _differences(
     dom: VirDomain,
     stored: Metadata,
     domain: Domain,
-    changes: dict[str, changing.VmChange],
+    changes: dict[str, changing.ChangeJob],
 ) -> tuple[list[str], list[str], Power | None]:
     """What would be changed or refused, what already waits for the next start, and what its state
     means; None if that could not be read.
@@ -77,13 +77,11 @@ def _differences(
         change = changing.look(host, dom, stored, domain)
     except FleetVirtError as error:
         return [_refused(error_message(error))], [], None
-    texts = [difference.text for difference in change.converged.changes]
-    refused = [
-        _refused(refusal) for refusal in change.converged.plan.refusals if refusal not in texts
-    ]
-    if change.converged.plan.steps:
+    texts = [difference.text for difference in change.changes]
+    refused = [_refused(refusal) for refusal in change.plan.refusals if refusal not in texts]
+    if change.plan.steps:
         changes[domain.name] = change
-    xml_unchanged = "xml" not in {difference.path for difference in change.converged.changes}
+    xml_unchanged = "xml" not in {difference.path for difference in change.changes}
     waits = pending(change.facts.inactive, change.facts.live, domain.xml if xml_unchanged else None)
     return texts + refused, waits, change.power
 

@@ -67,6 +67,7 @@ def read(connection: Connection, params: Options, asked: list[dict[str, object]]
     """The results of those of ``asked`` that need no change."""
     # few hypervisors have one of them
     from ..base.effects_lookup import find_domain
+    from ..engine import effects_verb as verb
     from ..spec.options import many
     from . import effects_changing as changing
     from .effects_batch import BatchSettings, Host, defaults_of
@@ -75,7 +76,7 @@ def read(connection: Connection, params: Options, asked: list[dict[str, object]]
     if problems:
         return []  # the controller reports them
     host = Host(connection, BatchSettings("", params["_home"], {}, params["base_pool"]))
-    entries: list[MadeVm] = []
+    jobs: list[changing.ChangeJob] = []
     for domain in domains:
         if any(disk.image is not None and disk.device != "disk" for disk in domain.disks):
             continue  # comparing the medium in a drive needs the image's identity
@@ -87,30 +88,10 @@ def read(connection: Connection, params: Options, asked: list[dict[str, object]]
             stored = metadata.parse(_lxml.parse(text, f"domain {domain.name}"))
             if stored is None or stored.request is None or stored.phase is not None:
                 continue
-            change = changing.look(host, dom, stored, domain, text)
+            job = changing.look(host, dom, stored, domain, text)
         except FleetVirtError:
             continue
-        plan = change.converged.plan
-        power = change.power
-        if plan.steps or plan.refusals or power.steps or power.refusals:
-            continue
-        entries.append(
-            {
-                "name": domain.name,
-                "uuid": str(dom.UUIDString()),
-                "existed": True,
-                "changed": False,
-                "steps": [],
-                "restart_required": bool(change.waits),
-                "pending": change.waits,
-                "state": power.state,
-                "started": False,
-                "note": power.note or None,
-                "seed": None,
-                "failed": False,
-                "refused": False,
-                "not_tried": False,
-                "msg": None,
-            }
-        )
-    return entries
+        if not (job.has_work or job.plan.refusals or job.power.refusals):
+            job.waits = job.waiting()
+            jobs.append(job)
+    return t.cast("list[MadeVm]", verb.result(jobs)["vms"])

@@ -1,0 +1,97 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What each step of changing an existing VM is about."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..base.metadata import OwnVolume
+from .definition import Device
+
+
+@dataclass(frozen=True)
+class Discard:
+    """Remove the volume that a dead run created, and its record."""
+
+    volume: OwnVolume
+
+
+@dataclass(frozen=True)
+class AddVolume:
+    """Create the volume of the disk ``target``."""
+
+    target: str
+
+
+@dataclass(frozen=True)
+class Vcpus:
+    """Give the running VM this number of vCPUs."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Give the running VM this memory."""
+
+    mib: int
+
+
+@dataclass(frozen=True)
+class Text:
+    """Set the title or the description."""
+
+    which: t.Literal["title", "description"]
+
+
+class System:
+    """Set the operating system."""
+
+
+@dataclass(frozen=True)
+class Console:
+    """Change the setting ``path`` of the console of the running VM."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class OfDevice:
+    """Something done to a device of the running VM."""
+
+    device: Device
+
+
+class Attach(OfDevice):
+    """Attach it."""
+
+
+class Detach(OfDevice):
+    """Detach it."""
+
+
+class Update(OfDevice):
+    """Change it."""
+
+
+class Limit(OfDevice):
+    """Change one of its limits."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Grow a disk to ``size`` bytes."""
+
+    path: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Removal:
+    """Remove the volume of a disk that is gone."""
+
+    volume: OwnVolume
