@@ -164,7 +164,7 @@ class _Work:
             shares.setdefault(host, []).append(domain.name)
             vms = _placing.vms_of(self.answers[host]) if placed.existing else []
             vm = next((vm for vm in vms if vm["name"] == domain.name), None)
-            wanted = _placing.images_of(domain, vm)
+            wanted = _batch.images_of(domain, vm)
             for name in sorted(wanted & set(self.images)):
                 if self.images[name].digest == GENERATED:
                     continue  # in check mode: it is yet to be made

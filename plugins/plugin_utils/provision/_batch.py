@@ -26,10 +26,12 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.options imp
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.options import Limits
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.demand import ImageFacts
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.facts import DefinedVm
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.options import (
     ARGUMENTS,
     OPTIONS,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.devices_xml import target_names
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Domain
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import Defaults, many
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output
@@ -290,6 +292,22 @@ def known_images(given: Mapping[str, object]) -> dict[str, ImageFacts]:
         )
         for value, facts in as_mapping(given).items()
         if isinstance(facts, Mapping)
+    }
+
+
+def images_of(domain: Domain, vm: DefinedVm | None) -> set[str]:
+    """The images that a VM needs on its hypervisor, for its disks and in its drives.
+
+    Those of the disks that ``vm`` has, which is the VM there if it exists, are needed no more.
+    """
+    own = set(() if vm is None else vm.get("disks") or ())
+    others = set(() if vm is None else vm.get("targets") or ())
+    targets = target_names(domain.disks)
+    return {
+        disk.image.value
+        for disk in domain.disks
+        if disk.image is not None
+        and not (disk.device == "disk" and (disk.name in own or targets[disk.name] in others))
     }
 
 

@@ -25,7 +25,6 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.facts 
     Placing,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import power
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.devices_xml import target_names
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._fleet_variables import LIMITS
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values, to_plain
@@ -140,22 +139,6 @@ def require_own_macs(
     ]
     if problems:
         raise PlanRefused("; ".join(problems))
-
-
-def images_of(domain: Domain, vm: DefinedVm | None) -> set[str]:
-    """The images that a VM needs on its hypervisor, for its disks and in its drives.
-
-    Those of the disks that ``vm`` has, which is the VM there if it exists, are needed no more.
-    """
-    own = set(() if vm is None else vm.get("disks") or ())
-    others = set(() if vm is None else vm.get("targets") or ())
-    targets = target_names(domain.disks)
-    return {
-        disk.image.value
-        for disk in domain.disks
-        if disk.image is not None
-        and not (disk.device == "disk" and (disk.name in own or targets[disk.name] in others))
-    }
 
 
 def common_machine(answers: Answers) -> str | None:

@@ -31,7 +31,8 @@ WORDS: list[tuple[dict[str, t.Any], str]] = [
 def test_word_of_an_entry_is_the_same_in_every_report(
     entry: dict[str, t.Any], expected: str
 ) -> None:
-    whole = {"name": "web1", "address": None, "existed": True, "msg": None, "steps": [], **entry}
+    state = {"before": "running", "state": "running", "address": None}
+    whole = {"name": "web1", "existed": True, "msg": None, "steps": [], **state, **entry}
     assert word(whole, "changed") == expected
     answers, shares = {"hv1": {"vms": [whole]}}, {"hv1": ["web1"]}
     told = state_decision.tell(shares, answers, state_decision.Told(), check=False)

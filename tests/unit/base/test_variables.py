@@ -130,7 +130,14 @@ def _read_by_plugins() -> set[str]:
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
                     found |= {node.value} if _NAME.fullmatch(node.value) else set()
     modules = {path.stem for path in (TOP / "plugins" / "modules").glob("*.py")}
-    return found - modules - {"virt_unreachable"}
+    return found - modules - _registers() - {"virt_unreachable"}
+
+
+def _registers() -> set[str]:
+    """What tasks of playbooks register, whose answers the actions read by these names."""
+    paths = (TOP / "playbooks").rglob("*.yml")
+    values = (_values(yaml.safe_load(path.read_text(encoding="utf-8"))) for path in paths)
+    return {str(value) for each in values for key, value in each if key == "register"}
 
 
 def test_the_table_is_what_is_read() -> None:

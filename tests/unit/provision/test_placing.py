@@ -23,7 +23,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options imp
     from_options,
     many,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _placing
+from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _batch, _placing
 
 _MAC = "52:54:00:aa:bb:cc"
 _KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
@@ -115,7 +115,7 @@ def test_images_of_disks_that_the_vm_has_are_not_needed(
     assert not problems, problems
     assert domain is not None
     answer: Any = None if vm is None else {"name": "web1", "macs": [], **vm}
-    assert _placing.images_of(domain, answer) == needed
+    assert _batch.images_of(domain, answer) == needed
 
 
 @pytest.mark.parametrize(
