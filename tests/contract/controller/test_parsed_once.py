@@ -70,9 +70,9 @@ def controller(tmp_path_factory: pytest.TempPathFactory) -> Controller:
             _CHECKOUT / name, collection / name, ignore=shutil.ignore_patterns("__pycache__")
         )
     shutil.copy(_CHECKOUT / "galaxy.yml", collection)
-    domain = collection / "plugins/module_utils/_fleet/spec/domain.py"
-    text = domain.read_text(encoding="utf-8")
-    domain.write_text(text + _COUNTED.format(path=folder / "parsed"), encoding="utf-8")
+    parser = collection / "plugins/module_utils/_fleet/spec/options.py"
+    text = parser.read_text(encoding="utf-8")
+    parser.write_text(text + _COUNTED.format(path=folder / "parsed"), encoding="utf-8")
     here = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     here.update({"virt_uri": "test:///default", "virt_become": "false"})
     hosts = {"hypervisors": {"hosts": {"hv1": here}}}
