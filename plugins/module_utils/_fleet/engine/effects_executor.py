@@ -24,7 +24,7 @@ _POLL = 0.25
 Turns = t.Iterator[None]  # yields whenever it waits
 
 
-class Work(t.Protocol[Snapshot]):
+class StepRunner(t.Protocol[Snapshot]):
     """How the steps of one verb on one domain are done."""
 
     def do(self, step: Step[Snapshot]) -> Turns:
@@ -48,7 +48,7 @@ class Run(t.Generic[Snapshot]):
     """
 
     steps: t.Sequence[Step[Snapshot]]
-    work: Work[Snapshot]
+    work: StepRunner[Snapshot]
     done: list[Step[Snapshot]] = field(default_factory=list)
     problem: Exception | None = None
     irreversible: bool = False

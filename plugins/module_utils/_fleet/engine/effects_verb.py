@@ -20,7 +20,7 @@ from ..base.results import json_diff
 from . import effects_executor as executor
 from . import effects_lease as lease
 from .effects_executor import Turns
-from .steps import Plan, Snapshot, Step, predict
+from .steps import AnyStep, Plan, Snapshot, Step, predict
 
 Payload = t.TypeVar("Payload")
 Shown = t.Mapping[str, object]
@@ -35,7 +35,7 @@ class Work(t.Protocol):
     error: Exception | None
 
     @property
-    def done(self) -> list[Step[t.Any]]: ...
+    def done(self) -> list[AnyStep]: ...
 
     def finish(self) -> None:
         """Read the outcome, also after a failure; without this, replies confirm each step."""
@@ -198,14 +198,14 @@ class Actions(t.Generic[AnyWork]):
                 job.problem = error_message(run.problem)
         return [job for job, run in zip(jobs, runs) if run.done and run.problem is None]
 
-    def do(self, work: AnyWork, steps: t.Sequence[Step[t.Any]]) -> None:
+    def do(self, work: AnyWork, steps: t.Sequence[AnyStep]) -> None:
         """Carry out ``steps`` of one VM; raises the error of the one that failed."""
         run = self._run(work, steps)
         executor.carry_out([run])
         if run.problem is not None:
             raise run.problem
 
-    def _run(self, work: AnyWork, steps: t.Sequence[Step[t.Any]]) -> executor.Run[t.Any]:
+    def _run(self, work: AnyWork, steps: t.Sequence[AnyStep]) -> executor.Run[t.Any]:
         return executor.Run(steps, _Steps(work, self), undo_failed=self.undo_failed)
 
 
@@ -216,7 +216,7 @@ class _Steps(t.Generic[AnyWork]):
     work: AnyWork
     actions: Actions[AnyWork]
 
-    def do(self, step: Step[t.Any]) -> Turns:
+    def do(self, step: AnyStep) -> Turns:
         if isinstance(self.work, Job):
             self.work.step = step
         try:
@@ -229,7 +229,7 @@ class _Steps(t.Generic[AnyWork]):
         else:
             self.work.done.append(step)
 
-    def undo(self, step: Step[t.Any]) -> None:
+    def undo(self, step: AnyStep) -> None:
         undo = self.actions.ways_back.get(_kind(step))
         if undo is None:
             return
@@ -246,7 +246,7 @@ class _Steps(t.Generic[AnyWork]):
         self.work.finish()
 
 
-def _kind(step: Step[t.Any]) -> type | str:
+def _kind(step: AnyStep) -> type | str:
     return step.kind if step.payload is None else type(step.payload)
 
 

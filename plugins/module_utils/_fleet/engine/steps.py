@@ -39,6 +39,10 @@ class Step(t.Generic[Snapshot]):
     stage: int = 0
 
 
+# A step of any verb, where only its kind and its text matter
+AnyStep = Step[t.Any]
+
+
 def step_for(
     payload: object,
     text: str,

@@ -40,8 +40,8 @@ from .payloads import (
     Growth,
     Limit,
     Memory,
+    OperatingSystem,
     Removal,
-    System,
     Text,
     Update,
     Vcpus,
@@ -230,11 +230,11 @@ def _text_back(job: ChangeJob, step: Text) -> None:
     domains.set_text(job.connection, job.dom, which, text)
 
 
-def _system(job: ChangeJob, _step: System) -> None:
+def _system(job: ChangeJob, _step: OperatingSystem) -> None:
     domains.set_system(job.connection, job.dom, job.domain.os)
 
 
-def _system_back(job: ChangeJob, _step: System) -> None:
+def _system_back(job: ChangeJob, _step: OperatingSystem) -> None:
     domains.set_system(job.connection, job.dom, as_text(systems.OS.found(job.before())))
 
 
@@ -414,7 +414,7 @@ _ACTIONS = (
     .on(Vcpus, _vcpus, _vcpus_back)
     .on(Memory, _memory, _memory_back)
     .on(Text, _text, _text_back)
-    .on(System, _system, _system_back)
+    .on(OperatingSystem, _system, _system_back)
     .on(Attach, _attach, _attach_back)
     .on(Detach, _detach, _detach_back)
     .on(Update, _update, _update_back)

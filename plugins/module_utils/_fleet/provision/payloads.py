@@ -48,7 +48,7 @@ class Text:
     which: t.Literal["title", "description"]
 
 
-class System:
+class OperatingSystem:
     """Set the operating system."""
 
 

@@ -402,7 +402,7 @@ def _of_machine(domain: Domain, path: str) -> object:
         return payloads.Memory(domain.memory)
     if path in ("title", "description"):
         return payloads.Text("title" if path == "title" else "description")
-    return payloads.System() if path == "os" else payloads.Console(path)
+    return payloads.OperatingSystem() if path == "os" else payloads.Console(path)
 
 
 def disk_paths(root: Element) -> set[str]:

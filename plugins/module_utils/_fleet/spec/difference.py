@@ -31,7 +31,7 @@ from . import (
     settings_tuning,
 )
 from .domain import Domain
-from .request import as_plain, made_as
+from .request import Made, as_plain, made_as
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
@@ -245,7 +245,7 @@ def _words(values: t.Sequence[object]) -> str:
     )
 
 
-def _creation(comparison: _Differences, domain: Domain, kept: Mapping[str, t.Any]) -> None:
+def _creation(comparison: _Differences, domain: Domain, kept: Made) -> None:
     """Compare what only the creation of the VM knew."""
     for disk in domain.disks:
         old = kept.get("disks", {}).get(disk.name)

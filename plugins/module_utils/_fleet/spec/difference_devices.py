@@ -23,7 +23,7 @@ from . import settings_sources as sources
 from .devices import Disk, Nic
 from .devices_xml import target_names
 from .domain import Domain
-from .request import made_as
+from .request import Made, made_as
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
@@ -137,7 +137,7 @@ def media(
     domain: Domain,
     root: Element,
     existing: _Existing,
-    request: Mapping[str, t.Any],
+    request: Made,
 ) -> None:
     """Compare the media in the drives whose image was written.
 
@@ -163,9 +163,7 @@ def media(
             comparison.add(path, asked, made if made not in (None, asked) else real)
 
 
-def nics(
-    comparison: Comparison, domain: Domain, root: Element, request: Mapping[str, t.Any]
-) -> None:
+def nics(comparison: Comparison, domain: Domain, root: Element, request: Made) -> None:
     """Differences of the NICs that were written; ``request`` is the one that created the VM."""
     for nic in domain.nics:
         path = f"nics.{nic.name}"
@@ -181,7 +179,7 @@ def nics(
         _nic(comparison, path, nic, element)
 
 
-def nic_element(root: Element, nic: Nic, request: Mapping[str, t.Any]) -> Element | None:
+def nic_element(root: Element, nic: Nic, request: Made) -> Element | None:
     """The NIC in the definition, by its address, else by the one it was created with."""
     made = (request.get("nics", {}).get(nic.name) or {}).get("mac")
     return nic_with(root, nic.mac) if made is None else nic_with(root, nic.mac, str(made))
@@ -194,9 +192,7 @@ def nic_with(root: Element, *macs: str) -> Element | None:
     return next((real[mac.lower()] for mac in macs if mac.lower() in real), None)
 
 
-def absent_disk(
-    root: Element, name: str, stored: Metadata, request: Mapping[str, t.Any]
-) -> Element | None:
+def absent_disk(root: Element, name: str, stored: Metadata, request: Made) -> Element | None:
     """The VM's own disk of that name in the definition, or the drive created under that name."""
     known = own_disks(stored)
     target = drive_targets(request).get(name)
@@ -214,7 +210,7 @@ def absent_disk(
     return drive
 
 
-def drive_targets(request: Mapping[str, t.Any]) -> dict[str, str]:
+def drive_targets(request: Made) -> dict[str, str]:
     """The targets of the drives in the request that created the VM, by name.
 
     A drive has no volume that identifies it. One that was added later has its target in the
@@ -234,7 +230,7 @@ def drive_targets(request: Mapping[str, t.Any]) -> dict[str, str]:
     }
 
 
-def absent_nic(root: Element, name: str, request: Mapping[str, t.Any]) -> Element | None:
+def absent_nic(root: Element, name: str, request: Made) -> Element | None:
     """The NIC that was created under that name."""
     made = (request.get("nics", {}).get(name) or {}).get("mac")
     return None if made is None else nic_with(root, str(made))
@@ -245,7 +241,7 @@ def absent(
     domain: Domain,
     root: Element,
     stored: Metadata,
-    request: Mapping[str, t.Any],
+    request: Made,
 ) -> None:
     """Record disks and NICs that exist and should be absent."""
     for name in domain.absent_disks:

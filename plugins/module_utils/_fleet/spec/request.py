@@ -21,6 +21,9 @@ from .settings_sources import DRIVES
 if t.TYPE_CHECKING:
     from ..base.json_values import Json
 
+# A stored request, or a part of it; its values are what was valid when it was stored
+Made = t.Mapping[str, t.Any]
+
 # options of the run that creates, not of the VM
 _NOT_KEPT = ("start", "wait", "placement", "written", "absent_disks", "absent_nics")
 
@@ -155,7 +158,7 @@ def _show(value: Json) -> str:
     return "none" if value is None else str(value) if isinstance(value, str) else json.dumps(value)
 
 
-def made_as(metadata: Metadata) -> t.Mapping[str, t.Any]:
+def made_as(metadata: Metadata) -> Made:
     """The request that created the VM, its ``disks`` and ``nics`` by name.
 
     Empty if it cannot be read.
@@ -170,6 +173,6 @@ def made_as(metadata: Metadata) -> t.Mapping[str, t.Any]:
     }
 
 
-def _by_their_names(entries: object) -> dict[str, t.Mapping[str, t.Any]]:
+def _by_their_names(entries: object) -> dict[str, Made]:
     listed = entries if isinstance(entries, list) else []
     return {str(entry.get("name")): entry for entry in listed if isinstance(entry, dict)}

@@ -165,7 +165,7 @@ def read_facts(connection: Connection, dom: VirDomain, *, media: bool = False) -
 
     facts: StateFacts = connection.call(f"read the state of {name}", read)
     stored = read_metadata(connection, dom)
-    more: dict[str, t.Any] = {"managed_save": is_saved(connection, dom)}
+    more: dict[str, object] = {"managed_save": is_saved(connection, dom)}
     if stored is not None:
         more["broken"] = "; ".join(metadata_problems(name, stored)) or None
         more.update(holder=owners.holder(stored.owner) if stored.phase else None)
