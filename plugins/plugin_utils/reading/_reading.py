@@ -166,7 +166,7 @@ def _states(connection: Connection) -> list[tuple[_libvirt.VirDomain, int | None
 
 def _described(domain: _libvirt.VirDomain, state: int | None) -> DomainEntry:
     name, uuid = str(domain.name()), str(domain.UUIDString())
-    info = domain_info.from_root(*description.read(domain))
+    info = domain_info.from_root(*description.shown(domain))
     entry = domain_entry.from_info(info, name, uuid)
     entry["state"] = state_name(state if state is not None else domain.state(0)[0])
     return entry

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 from collections.abc import Callable, Iterator
 
@@ -88,6 +89,30 @@ def test_running_vm_in_a_phase_is_read_once_and_has_the_phase(
         monkeypatch.setattr(libvirt.virDomain, name, counted)
     assert read(running[0]) == "changing"
     assert calls == ["XMLDesc", "metadata"]
+
+
+@pytest.mark.parametrize("phase", [None, "changing"])
+def test_running_vm_is_shown_with_its_own_metadata_and_the_phase_of_its_definition(
+    running: tuple[Connection, libvirt.virDomain], phase: str | None
+) -> None:
+    """``virsh metadata`` sets those of the running VM alone."""
+    domain = running[1]
+    live = metadata.Metadata(groups=("web",), user="root", host_key="ssh-ed25519 AAAA")
+    for stored, where in (
+        (live, libvirt.VIR_DOMAIN_AFFECT_LIVE),
+        (metadata.Metadata(user="root", phase=phase), libvirt.VIR_DOMAIN_AFFECT_CONFIG),
+    ):
+        domain.setMetadata(_KIND, _text(stored), *_WHERE, where)
+    assert description.shown(domain)[1] == dataclasses.replace(live, phase=phase)
+
+
+@pytest.mark.parametrize(("phase", "known"), [(None, False), ("adopting", True)])
+def test_running_vm_without_metadata_is_shown_with_those_of_work_on_it(
+    running: tuple[Connection, libvirt.virDomain], phase: str | None, known: bool
+) -> None:
+    domain, defined = running[1], metadata.Metadata(user="root", phase=phase)
+    domain.setMetadata(_KIND, _text(defined), *_WHERE, libvirt.VIR_DOMAIN_AFFECT_CONFIG)
+    assert description.shown(domain)[1] == (defined if known else None)
 
 
 def test_metadata_of_the_running_vm_that_cannot_be_used_are_returned(

@@ -10,6 +10,7 @@ running VM alone does not see that a run is at work on it, or was interrupted.
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ... import _libvirt
@@ -29,12 +30,31 @@ def read(domain: VirDomain) -> tuple[Element, Metadata | None]:
     Metadata of the running VM that cannot be used are returned instead of those of its definition:
     nothing may be done to it either way.
     """
+    root, live, defined = _both(domain)
+    return root, live if live is not None and live.broken else defined
+
+
+def shown(domain: VirDomain) -> tuple[Element, Metadata | None]:
+    """The same for people and the inventory, who see the running VM: its own metadata, but the
+    phase and whose work that is from its definition."""
+    root, live, defined = _both(domain)
+    if defined is None or (live is not None and live.broken):
+        return root, live
+    if live is None or defined.broken:
+        return root, defined if defined.phase or defined.broken else None
+    return root, dataclasses.replace(
+        live, phase=defined.phase, owner=defined.owner, move=defined.move
+    )
+
+
+def _both(domain: VirDomain) -> tuple[Element, Metadata | None, Metadata | None]:
+    """The ``<domain>``, its own metadata, and those of its definition."""
     what = f"domain {domain.name()}"
     root = read_root(domain.XMLDesc(0), "domain", what)
-    stored = own_metadata.parse(root)
-    if root.get("id") is None or (stored is not None and stored.broken):
-        return root, stored
-    return root, _defined(domain, what, stored)
+    live = own_metadata.parse(root)
+    if root.get("id") is None or (live is not None and live.broken):
+        return root, live, live
+    return root, live, _defined(domain, what, live)
 
 
 def _defined(domain: VirDomain, what: str, live: Metadata | None) -> Metadata | None:

@@ -244,7 +244,7 @@ def _ask_the_busy_again(
 def _describe(domain: VirDomain, host: _Host) -> DomainEntry:
     """The entry as far as libvirt has it in memory: no disk is accessed."""
     name, uuid = str(domain.name()), str(domain.UUIDString())
-    info = domain_info.from_root(*description.read(domain))
+    info = domain_info.from_root(*description.shown(domain))
     entry = domain_entry.from_info(info, name, uuid)
     entry["autostart"] = host.has("autostart", uuid)
     entry["persistent"] = host.has("persistent", uuid)
