@@ -197,7 +197,7 @@ def test_holder_of_a_lease_is_named_with_the_time_it_began() -> None:
         assert abs(since - before) < 10
         text = leases.held("web1", "changing", holder)
         assert f"is being changed by process {number} ({holder.name}, since {holder.since})" in text
-        assert f"kill {number}" in text
+        assert f"kill -9 {number}" in text
     assert owner.holder(owner.of(number)) is None
     assert owner.holder(_OWNERS["left"]) is None
     assert owner.holder(_OWNERS["between1"]) is None

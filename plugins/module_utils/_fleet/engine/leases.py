@@ -40,7 +40,7 @@ def held(name: str, phase: str | None, holder: Holder | None) -> str:
         return f"{work} by another run; wait for it and try again"
     return (
         f"{work} by {holder} on its hypervisor; wait for it and try again, or end it to release the"
-        f" VM (kill {holder.pid}): the run that was ended is completed by running it again"
+        f" VM (kill -9 {holder.pid}): the run that was ended is completed by running it again"
     )
 
 
