@@ -177,7 +177,7 @@ def _image(value: object, path: str, problems: list[Problem]) -> ImageSource | N
 def nic_from(entry: WrittenDevice, problems: list[Problem], *, fleet: str, vm: str) -> Nic:
     """One NIC; without a fixed MAC address it gets the one of ``names.mac_address``."""
     reader = Reader(entry.options, entry.path, problems, entry.origins)
-    kind = t.cast("NicType | None", settings.NicSettings.type.read(reader))
+    kind: NicType | None = t.cast("NicType | None", settings.NicSettings.type.read(reader))
     places = {
         "bridge": settings.NicSettings.bridge.read(reader),
         "network": settings.NicSettings.network.read(reader),
