@@ -87,7 +87,7 @@ class Liar(AssertionError):
 
 @dataclass(frozen=True)
 class Run:
-    """One round: its results by task and host, and what the run of ansible-playbook printed."""
+    """One round: its results by task and host, and what it printed."""
 
     what: str
     returncode: int
@@ -156,7 +156,7 @@ class _Subject:
         )
         for number, part in enumerate(parts(done, len(rounds))):
             state = states[number] if number < len(states) else {}
-            yield _run(rounds[number], part.returncode, str(done), part.events), state
+            yield _run(rounds[number], part.returncode, part.output, part.events), state
 
     def state(self) -> State:
         """Every running hypervisor, and the controller's files."""

@@ -9,6 +9,7 @@ a task asks through one named pipe and reads the answer from another.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shlex
@@ -40,10 +41,14 @@ class Round:
 
 @dataclass(frozen=True)
 class Part:
-    """What a run of Ansible did in one round; ``returncode`` as if it had been the only one."""
+    """What a run of Ansible did in one round; ``returncode`` as if it had been the only one.
+
+    ``output`` is what it printed in this round, after the command.
+    """
 
     returncode: int
     events: Sequence[Event]
+    output: str
 
 
 def play_of(
@@ -118,11 +123,18 @@ def parts(run: Run, rounds: int) -> list[Part]:
             events.append([])
         else:
             events[-1].append(event)
-    whole = [Part(_status(round_), round_) for round_ in events[:-1]]
+    printed = run.stdout.split(f"\nTASK [{_LOOK}")
+    printed += [""] * rounds
+
+    def output(number: int) -> str:
+        return str(dataclasses.replace(run, stdout=printed[number]))
+
+    whole = [Part(_status(round_), round_, output(i)) for i, round_ in enumerate(events[:-1])]
     ended = len(whole)
     if ended < rounds:  # the one during which the run ended
-        whole.append(Part(run.returncode or 1, events[-1]))
-    return [*whole, *(Part(run.returncode or 1, []) for _ in range(rounds - len(whole)))]
+        whole.append(Part(run.returncode or 1, events[-1], output(ended)))
+    missing = range(len(whole), rounds)
+    return [*whole, *(Part(run.returncode or 1, [], output(number)) for number in missing)]
 
 
 def _status(events: Sequence[Event]) -> int:
