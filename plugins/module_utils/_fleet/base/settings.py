@@ -348,22 +348,19 @@ Table = Sequence[Setting[object]]
 
 def specification(kind: type[Specification]) -> type[Specification]:
     """A frozen dataclass with a field for every row that ``kind`` declares or inherits."""
+    fields = [(row.name, object, _field(row)) for row in rows(kind)]
     own = {"__doc__": kind.__doc__, "__module__": kind.__module__}
-    # of a plain default, dataclasses would make a class attribute, which would hide the row
     return dataclasses.make_dataclass(
-        kind.__name__,
-        [
-            (row.name, object, dataclasses.field(default_factory=_default(row)))
-            for row in rows(kind)
-        ],
-        bases=(kind,),
-        frozen=True,
-        namespace=own,
+        kind.__name__, fields, bases=(kind,), frozen=True, namespace=own
     )
 
 
-def _default(row: Setting[object]) -> Callable[[], object]:
-    return lambda: row.unwritten
+def _field(row: Setting[object]) -> object:
+    # of a plain default, dataclasses would make a class attribute, which would hide the row;
+    # pylint does not see that the field is make_dataclass's
+    return dataclasses.field(  # pylint: disable=invalid-field-call
+        default_factory=lambda: row.unwritten
+    )
 
 
 def read_rows(kind: type[object], reader: Reader) -> dict[str, t.Any]:
