@@ -373,7 +373,7 @@ def test_a_claim_of_the_living_is_left_alone(
         result = machine.call(functools.partial(create, run=_NEXT_RUN))
         assert result is not None
         assert f"is being created by process {number} (sleep, since 2" in result["msg"]
-        assert f"kill {number}" in result["msg"]
+        assert f"kill -9 {number}" in result["msg"]
         after = machine.files(), machine.connection.conn.lookupByName("web1").XMLDesc(2)
         assert after == before
         assert machine.effects.done == []
