@@ -35,6 +35,23 @@ def documented() -> dict[str, Any]:
     return shown
 
 
+def test_files_named_in_documentation_exist() -> None:
+    """Python files, by the names that searching for them takes."""
+    pages = [*_tools.CHECKOUT.glob("*.md"), *(_tools.CHECKOUT / "docs").rglob("*.md")]
+    there = {
+        path.name
+        for folder in ("plugins", "tests", "docs", "roles", "extensions")
+        for path in (_tools.CHECKOUT / folder).rglob("*.py")
+    }
+    named = {
+        (str(page.relative_to(_tools.CHECKOUT)), name.rpartition("/")[2])
+        for page in pages
+        for name in re.findall(r"`([\w/.]+\.py)`", page.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 20
+    assert [each for each in sorted(named) if each[1] not in there] == []
+
+
 def undescribed(options: Mapping[str, Any], path: str) -> Iterator[str]:
     for name, option in options.items():
         text = option.get("description")

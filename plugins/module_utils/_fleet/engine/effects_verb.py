@@ -26,30 +26,37 @@ Payload = t.TypeVar("Payload")
 Shown = t.Mapping[str, object]
 
 
-class Work(t.Protocol):
+class Work:
     """What steps are carried out for: a job, or a part of it with a plan of its own.
 
-    ``done`` are the steps that were, ``error`` is what one has raised, also for ``finish``.
+    ``step`` is the one that is being done or, with ``undoing``, undone; ``error`` is what one has
+    raised, also for ``finish``.
     """
 
-    error: Exception | None
+    step: AnyStep
+    undoing = False
+    error: Exception | None = None
 
-    @property
-    def done(self) -> list[AnyStep]: ...
+    def step_is_done(self) -> None:
+        """Take note that the step was done."""
+        raise NotImplementedError
+
+    def stays(self, error: Exception) -> None:
+        """The step could not be undone. Unless this raises, those before it are undone too."""
+        raise error
 
     def finish(self) -> None:
         """Read the outcome, also after a failure; without this, replies confirm each step."""
 
 
 @dataclass
-class Job(abc.ABC, t.Generic[Snapshot]):
+class Job(Work, abc.ABC, t.Generic[Snapshot]):
     """One VM that a verb works on, the plan for it, and what came of it.
 
     ``facts`` are what the plan is based on, ``after`` what they are in the end, as far as the verb
-    predicts or reads them. ``note`` tells the user something that is no ``problem``; ``error`` is
-    what a step has raised. ``not_tried``: nothing was done, since another job could not be done.
-    ``irreversible`` as for the executor. ``step`` is the one that is being done or, with
-    ``undoing``, undone.
+    predicts or reads them. ``note`` tells the user something that is no ``problem``.
+    ``not_tried``: nothing was done, since another job could not be done. ``irreversible`` as for
+    the executor.
     """
 
     connection: Connection
@@ -60,12 +67,9 @@ class Job(abc.ABC, t.Generic[Snapshot]):
     after: Snapshot = field(init=False)
     done: list[Step[Snapshot]] = field(default_factory=list, init=False)
     problem: str = field(default="", init=False)
-    error: Exception | None = field(default=None, init=False)
     note: str | None = field(default=None, init=False)
     not_tried: bool = field(default=False, init=False)
     irreversible: bool = field(default=False, init=False)
-    step: Step[Snapshot] = field(init=False, repr=False)
-    undoing: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self.after = self.facts
@@ -102,15 +106,7 @@ class Job(abc.ABC, t.Generic[Snapshot]):
         self.after = predict(self.facts, self.done)
 
     def step_is_done(self) -> None:
-        """Take note that the step was done."""
         self.done.append(self.step)
-
-    def stays(self, error: Exception) -> None:
-        """The step could not be undone. Unless this raises, those before it are undone too."""
-        raise error
-
-    def finish(self) -> None:
-        """Read the outcome, also after a failure; without this, replies confirm each step."""
 
     def report(self) -> dict[str, object]:
         """What the module reports of the VM."""
@@ -217,29 +213,22 @@ class _Steps(t.Generic[AnyWork]):
     actions: Actions[AnyWork]
 
     def do(self, step: AnyStep) -> Turns:
-        if isinstance(self.work, Job):
-            self.work.step = step
+        self.work.step = step
         try:
             yield from self.actions.ways[_kind(step)](self.work, step.payload) or ()
         except Exception as error:
             self.work.error = error
             raise
-        if isinstance(self.work, Job):
-            self.work.step_is_done()
-        else:
-            self.work.done.append(step)
+        self.work.step_is_done()
 
     def undo(self, step: AnyStep) -> None:
         undo = self.actions.ways_back.get(_kind(step))
         if undo is None:
             return
-        if isinstance(self.work, Job):
-            self.work.step, self.work.undoing = step, True
+        self.work.step, self.work.undoing = step, True
         try:
             undo(self.work, step.payload)
         except Exception as error:
-            if not isinstance(self.work, Job):
-                raise
             self.work.stays(error)
 
     def finish(self) -> None:

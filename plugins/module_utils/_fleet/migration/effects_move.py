@@ -44,7 +44,7 @@ class Overtaken(PlanRefused):
 
 
 @dataclass
-class Moving:
+class Moving(verb.Work):
     """The move of one VM: ``read`` reads the source again, ``watch`` waits for libvirt."""
 
     remote: Connection
@@ -59,7 +59,6 @@ class Moving:
     watch: t.Callable[[float], migration_job.Watched]
     marked: bool = False
     finished: bool = False
-    error: Exception | None = None
     watched: migration_job.Watched | None = None
 
     @property
@@ -86,9 +85,8 @@ class Moving:
             if not self.finished:
                 raise
 
-    @property
-    def done(self) -> list[Step[MoveState]]:
-        return self.settler.job.done
+    def step_is_done(self) -> None:
+        self.settler.job.done.append(self.step)
 
     def finish(self) -> None:
         """Finish or undo the move, if anything but the seed medium was changed."""

@@ -36,7 +36,6 @@ from ..base.effects_lookup import find_domain, read_metadata
 from ..base.metadata import Metadata, OwnVolume
 from ..base.names import CLAIM, playbook_command
 from ..engine import effects_verb as verb
-from ..engine.steps import Step
 from ..hosts import domain_info
 from ..storage import effects_own_files as owned
 from ..storage import effects_storage as storage
@@ -48,7 +47,7 @@ from . import plan_steps as moving
 from . import read_endpoints as migration_endpoints
 from . import settling
 from .effects_jobs import MigrationJob
-from .plan_steps import MoveState, Settled
+from .plan_steps import Settled
 from .read import job_of
 from .read_endpoints import DestinationView, Endpoints, SourceView
 from .settling import Arrival, DestinationState, SourceState, Verdict
@@ -349,7 +348,7 @@ def pools_of(connection: Connection, volumes: t.Sequence[OwnVolume]) -> dict[str
 
 
 @dataclass
-class End:
+class End(verb.Work):
     """The endpoint that has the VM, ``dom`` on ``connection``, where the remaining steps are done.
 
     ``stored`` is its metadata: those to write on the destination, the present ones on the source.
@@ -365,15 +364,13 @@ class End:
     uuid: str
     source: SourceView | None = None
     references: References | None = None
-    error: Exception | None = None
 
     def carry_out(self, plan: Settled) -> None:
         """Do all steps; raises the error of the one that failed."""
         ACTIONS.do(self, plan.steps)
 
-    @property
-    def done(self) -> list[Step[MoveState]]:
-        return self.job.done
+    def step_is_done(self) -> None:
+        self.job.done.append(self.step)
 
     def finish(self) -> None:
         """Do nothing: the marks are removed last, so the next run finds whatever is left."""

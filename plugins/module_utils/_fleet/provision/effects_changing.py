@@ -25,7 +25,7 @@ from ..base.metadata import BEGUN, Metadata, Owner, OwnVolume
 from ..base.settings import Setting
 from ..base.states import reason_name, state_name
 from ..engine import effects_verb as verb
-from ..engine.steps import Plan, predict
+from ..engine.steps import Plan, Step, predict
 from ..placement import demand
 from ..spec import difference, settings
 from ..spec.devices import Disk
@@ -116,7 +116,8 @@ class ChangeJob(ProvisionJob[ChangeFacts]):
 
     def following(self) -> ChangeFacts:
         """The VM after the step, with the owner and the created files, known to the run only."""
-        before, after = self.after.metadata, self.step.effect(self.after)
+        step: Step[ChangeFacts] = self.step
+        before, after = self.after.metadata, step.effect(self.after)
         made = {volume.path: volume.made for volume in before.volumes}
         volumes = tuple(
             dataclasses.replace(volume, made=made.get(volume.path, volume.made))
