@@ -120,7 +120,7 @@ def schema_problem(schema: Path, text: str) -> str | None:
         root = etree.fromstring(text)
         if checker.validate(root):
             return None
-        log: t.Any = checker.error_log
+        log = checker.error_log
     # the innermost elements come first; the last lines only say that their parents fail too
     messages = [str(entry.message) for entry in log]
     return "; ".join(dict.fromkeys(messages[:2])) or "it is not valid"

@@ -10,6 +10,7 @@ A place in the XML that depends only on the setting (the timer's name) is an arg
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 from ... import _lxml
 from ..base import places
@@ -161,13 +162,7 @@ def policy(name: str, field: str) -> Pair:
     return Pair(write, read, (f"feature[@policy='{name}']",))
 
 
-def _write_page(element: Element, whole: t.Any) -> None:
-    if whole.page_size is not None:
-        places.put(element, f"{_PAGE}/@unit", "KiB")
-        places.put(element, f"{_PAGE}/@size", str(whole.page_size * 1024))
-
-
-PAGE = Pair(_write_page, kibibytes(f"{_PAGE}/@size", "page_size").read, (_PAGE,))
+PAGE = replace(kibibytes(f"{_PAGE}/@size", "page_size"), places=(_PAGE,))
 PINS = Pair(_write_pins, _read_pins, ("vcpupin",))
 PCI = Pair(_write_pci, _read_pci, ("source",))
 USB = Pair(_write_usb, _read_usb, ("source",))

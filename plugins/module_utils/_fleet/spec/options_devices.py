@@ -32,7 +32,7 @@ def disk_from(
     *,
     pool: str,
     overlay: bool,
-    image: t.Any = None,
+    image: object = None,
     image_path: str = "",
 ) -> Disk:
     """One disk; ``image`` is the VM's own, for the disk that takes it and has none itself."""
