@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ from ansible_collections.fleet.virt.tests.integration.provisioning.conftest impo
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
 from ansible_collections.fleet.virt.tests.integration.support.guests import Guests
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
+from ansible_collections.fleet.virt.tests.lab.errors import LabError
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
 # Chance alone decides what it tries: for `make trials`
@@ -37,6 +39,7 @@ _END_UNITS = (
     " | cut -d' ' -f1); do systemctl stop $unit; systemctl reset-failed $unit; done;"
     " rm -rf /run/fleet-virt"
 )
+_CRASH = re.compile("kernel BUG|Oops:|Kernel panic|end trace")
 _OTHER = {"hv1": "hv2", "hv2": "hv1"}
 
 
@@ -67,31 +70,36 @@ class Movers:
         self.guests.execute(host, name, "count start")
         wait_for(lambda: self.shown(host, name) > 0, 20, f"{name} counts")
 
-    def survived(self, host: str, name: str, limit: float = 90) -> bool:
-        """Whether the guest goes on where it has come to; if its kernel crashed, it is booted anew.
+    def last_number(self, host: str, name: str, limit: float = 90) -> tuple[int, bool]:
+        """The last number that the guest wrote where it has come to, and whether it went on there.
+
+        It has stopped counting and has flushed then. If its kernel crashed, it is booted anew, and
+        the number is what it finds on its disk.
 
         QEMU's emulation, unlike KVM, now and then misses that a page was written while memory is
         being copied, and the guest goes on with an old one: before 9.0, collecting the pages that
         were written (cpu_physical_memory_sync_dirty_bitmap) leaves the guest's TLB as it is, and
         through it the guest then writes unnoticed. ``count`` is made so that this hardly happens.
+        The old page is found when it is next used: at once, or when the guest stops counting.
         Only an emulated guest whose kernel says that it crashed is excused so; whoever asks has a
         limit for how many of them.
 
         :raises AssertionError: it does not answer, and nothing tells that this is why.
+        :raises LabError: likewise, once it had answered.
         """
         try:
             self.guests.wait_agent(host, name, limit)
-        except AssertionError:
-            crash = (
-                f"grep -qE 'kernel BUG|Oops:|Kernel panic|end trace' {CONSOLE.format(name=name)}"
-            )
-            if self.lab.record.kvm or self.lab.ssh(host, crash, check=False).returncode:
+            self.guests.execute(host, name, "count stop; sync")
+            return self.shown(host, name), True
+        except (AssertionError, LabError):
+            console = self.lab.ssh(host, f"cat {CONSOLE.format(name=name)}", check=False).stdout
+            print(f"the console of {name} on {host}:\n{console[-4000:]}")
+            print(self.lab.ssh(host, f"virsh domstate {name} --reason", check=False).stdout)
+            if self.lab.record.kvm or not _CRASH.search(console):
                 raise
-        else:
-            return True
         self.fleet.host(host, f"virsh -q destroy {name}; virsh -q start {name}")
         self.guests.wait_agent(host, name)
-        return False
+        return self.shown(host, name), False
 
     def shown(self, host: str, name: str) -> int:
         """The last number that the guest wrote."""

@@ -99,7 +99,7 @@ def test_a_base_image_that_is_lacking_comes_first(movers: Movers) -> None:
     found = movers.fleet.host("hv2", f"sha256sum < {BASES}/{before}").split()[0]
     assert before.startswith(f"{found}-")
     movers.clean("hv1", "lacks")
-    assert movers.survived("hv2", "lacks")
+    movers.guests.wait_agent("hv2", "lacks")
 
 
 def test_move_base_under_another_name_is_copied(movers: Movers) -> None:
@@ -138,7 +138,7 @@ def test_move_base_under_another_name_is_copied(movers: Movers) -> None:
 
 
 def test_how_far_it_is_is_shown_meanwhile(movers: Movers) -> None:
-    """Of a slow move; whether the guest survives that is not asked (see ``Movers.survived``)."""
+    """Of a slow move; whether the guest survives that is not asked (see ``Movers.last_number``)."""
     movers.make("shows")
     movers.guests.wait_agent("hv1", "shows")
     checked = movers.playbook(vm_name="shows", check=True).succeeded()
