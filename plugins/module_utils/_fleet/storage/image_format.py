@@ -174,7 +174,7 @@ def _qcow2(head: bytes, size: int) -> ImageFormat:
         return ImageFormat("qcow2", 0, (_truncated(size, "its header is incomplete"),))
     header = _Header(head, version)
     problems = [*_foreign(header), *_structure(header, size)]
-    virtual = header.virtual if header.virtual <= MAX_VIRTUAL_BYTES else 0
+    virtual = header.disk if header.virtual <= MAX_VIRTUAL_BYTES else 0
     return ImageFormat("qcow2", virtual, tuple(problems))
 
 
@@ -203,6 +203,7 @@ class _Header:
                 _QCOW2_MORE.unpack_from(head, _QCOW2.size)
             )
         end = self.backing_offset + min(self.backing_length, 1023)
+        self.disk = self.virtual // _SECTOR * _SECTOR  # what QEMU shows of it: whole sectors
         self.backing = head[self.backing_offset : end].decode("utf-8", "replace")
 
 
@@ -237,7 +238,7 @@ def _structure(header: _Header, size: int) -> t.Iterator[str]:
         yield f"is corrupt: its clusters have 2^{header.cluster_bits} bytes; 2^9 to 2^21 can be"
         return
     cluster = 1 << header.cluster_bits
-    if header.virtual == 0:
+    if header.disk == 0:
         yield "contains a disk of 0 bytes; there is nothing to boot from"
     if header.virtual > MAX_VIRTUAL_BYTES:
         yield (
