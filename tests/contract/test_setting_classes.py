@@ -24,7 +24,6 @@ from ansible_collections.fleet.virt.tests.setting_classes import PROVEN, SCHEMA_
 
 GUIDE = _tools.CHECKOUT / "docs" / "docsite" / "rst" / "settings.rst"
 _LATER = "\n.. the table is written by tests/contract/test_setting_classes.py\n\n"
-_COUNTS = {"proven": 23, "accepted": 97, "schema only": 36}
 
 
 def _settings() -> Iterator[tuple[str, Setting[object]]]:
@@ -74,8 +73,6 @@ def test_each_setting_has_one_class(path: str) -> None:
 def test_nothing_else_is_classified() -> None:
     assert set(PROVEN) <= set(PATHS)
     assert set(SCHEMA_ONLY) <= set(PATHS)
-    counted = Counter(_class(path)[0] for path in PATHS)
-    assert dict(counted) == _COUNTS
 
 
 def test_what_is_proven_is_in_the_test_that_is_named() -> None:
@@ -99,7 +96,9 @@ def _table() -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     rule = " ".join("=" * width for width in widths)
     lines = [" ".join(word.ljust(width) for word, width in zip(row, widths)) for row in rows]
-    return "\n".join(line.rstrip() for line in (rule, lines[0], rule, *lines[1:], rule)) + "\n"
+    table = "\n".join(line.rstrip() for line in (rule, lines[0], rule, *lines[1:], rule))
+    counted = Counter(kind for _path, kind, _why in rows[1:]).most_common()
+    return f"{table}\n\nOf these, {', '.join(f'{n} are {kind}' for kind, n in counted)}.\n"
 
 
 def test_the_guide_has_the_table() -> None:
