@@ -164,6 +164,7 @@ VMS: list[dict[str, Any]] = [
                 "discard": "unmap",
                 "queues": 1,
                 "error_policy": "stop",
+                "rerror_policy": "report",
                 "total_bytes_sec": 1048576,
                 "total_iops_sec": 1000,
                 "pool": "default",

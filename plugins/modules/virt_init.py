@@ -448,6 +448,12 @@ options:
           - In an existing VM, a change takes effect at the next start.
         type: str
         choices: [stop, report, ignore, enospace]
+      rerror_policy:
+        description:
+          - The same for reading alone; O(disks[].error_policy) is for writing then.
+          - In an existing VM, a change takes effect at the next start.
+        type: str
+        choices: [stop, report, ignore]
       logical_block_size:
         description:
           - Size in bytes of the blocks that the guest addresses, a power of two. From 512 to 32768.

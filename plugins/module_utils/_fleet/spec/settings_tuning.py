@@ -99,6 +99,14 @@ class DiskTuning:
         change=AT_BOOT,
         choices=("stop", "report", "ignore", "enospace"),
     )
+    rerror_policy = Choice(
+        "rerror_policy",
+        "The same for reading alone; O(error_policy) is for writing then.",
+        default=None,
+        xml="driver/@rerror_policy",
+        change=AT_BOOT,
+        choices=("stop", "report", "ignore"),
+    )
     logical_block_size = Integer(
         "logical_block_size",
         "Size in bytes of the blocks that the guest addresses, a power of two.",
