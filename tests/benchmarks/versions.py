@@ -5,6 +5,7 @@
 """What every verb costs in two checkouts of the collection, on a laboratory that is up.
 
     .venv/bin/python tests/benchmarks/versions.py OLD NEW --lab NAME [--rounds 9] [--only VERB,...]
+        [--lacks VERB,...]
 
 OLD and NEW are checkouts. In each round the same commands are run by the collection of OLD, of OLD
 once more, and of NEW, in another order each time, with the same Ansible, on the same two
@@ -46,7 +47,6 @@ from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
 _MORE = 1.05
 ARMS = ("old", "again", "new")
-_NEW = ("list of 100 documents", "state")  # what the version before cannot do
 _HOSTS = ("hv1", "hv2")
 _OFF = "name=bench-hv1 state=shutoff force=true shutdown_timeout=1"
 _SSH_ARGS = "-C -o ControlMaster=auto -o ControlPersist=600s"
@@ -277,7 +277,7 @@ def measure(bench: Bench, options: argparse.Namespace) -> None:
         order = [arms[(turn + place) % len(arms)] for place in range(len(arms))]
         for arm in order:
             for name, command in chosen.items():
-                if name.removesuffix(f" of {options.batch}") in _NEW and arm != "new":
+                if name.removesuffix(f" of {options.batch}") in options.lacks and arm != "new":
                     continue
                 if name.endswith(f" of {options.batch}") and not 0 < turn <= options.batch_rounds:
                     continue
@@ -338,6 +338,9 @@ def main() -> int:
     parser.add_argument("--batch", type=int, default=50)
     parser.add_argument("--batch-rounds", type=int, default=3)
     parser.add_argument("--only", help="these verbs")
+    parser.add_argument(
+        "--lacks", type=lambda words: words.split(","), default=[], help="verbs that OLD has not"
+    )
     options = parser.parse_args()
     old, new = options.old.resolve(), options.new.resolve()
     lab = Laboratory(options.lab)
