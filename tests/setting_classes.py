@@ -127,6 +127,7 @@ VMS: list[dict[str, Any]] = [
         "rng": False,
         "balloon": False,
         "panic": {"model": "isa"},
+        "iommu": {"model": "intel"},
     },
     {
         "name": "devices",

@@ -1112,6 +1112,18 @@ options:
       - In an existing VM, a change takes effect at the next start.
     type: bool
     default: true
+  iommu:
+    description:
+      - IOMMU, with which the guest can hand devices on to VMs and programs of its own; an empty
+        mapping selects the default model. On PCs it needs the machine type V(q35). None if omitted.
+    type: dict
+    suboptions:
+      model:
+        description:
+          - Device model; defaults to the one that fits the architecture.
+          - In an existing VM, a change takes effect at the next start.
+        type: str
+        choices: [intel, virtio, smmuv3]
   panic:
     description:
       - Panic device, with which the guest reports a crash so that O(on_crash) applies; an empty

@@ -58,6 +58,7 @@ REFUSED: list[tuple[dict[str, t.Any], str, str]] = [
         "virtiofs needs shared memory",
     ),
     ({"secure_boot": True}, "secure_boot", "it needs firmware uefi"),
+    ({"iommu": "intel", "machine": "pc"}, "iommu", "it needs machine q35, not pc"),
     (
         {"secure_boot": True, "firmware": "uefi", "machine": "pc"},
         "secure_boot",

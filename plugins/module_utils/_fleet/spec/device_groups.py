@@ -179,6 +179,10 @@ def _sound(element: Element, chosen: Machine) -> None:
     places.put(element, "@model", "ich9" if "q35" in chosen.machine else "ich6")
 
 
+def _iommu(element: Element, chosen: Machine) -> None:
+    places.put(element, "@model", "intel" if chosen.arch in _PCS else "smmuv3")
+
+
 _PANICS = {"x86_64": "isa", "i686": "isa", "ppc64le": "pseries", "ppc64": "pseries"}
 
 
@@ -220,6 +224,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(peripherals.VIDEOS, peripherals.Video, "model", decide=_video),
     Kind(peripherals.SOUNDS, peripherals.Sound, "model", decide=_sound),
     Kind(peripherals.PANICS, peripherals.Panic, "model", decide=_panic),
+    Kind(peripherals.IOMMUS, peripherals.Iommu, "model", decide=_iommu),
     Kind(peripherals.FILESYSTEMS, peripherals.Filesystem, "", _check_filesystem, _filesystem),
     Kind(peripherals.HOSTDEVS, peripherals.Hostdev, check=_check_hostdev),
     Kind(peripherals.SERIALS, peripherals.Serial, check=_check_serial),

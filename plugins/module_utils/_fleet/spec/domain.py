@@ -35,6 +35,7 @@ from .settings_peripherals import (
     Channel,
     Filesystem,
     Hostdev,
+    Iommu,
     Panic,
     Serial,
     Sound,
@@ -83,6 +84,7 @@ class Domain(settings.Rows):
     video: Video | None = None
     sound: Sound | None = None
     panic: Panic | None = None
+    iommu: Iommu | None = None
     filesystems: tuple[Filesystem, ...] = ()
     hostdevs: tuple[Hostdev, ...] = ()
     serials: tuple[Serial, ...] = ()

@@ -36,10 +36,13 @@ def check(domain: Domain, host: str | None, reader: Reader) -> None:
     secure = reader.is_true("secure_boot")
     if secure and domain.firmware != "uefi":
         reader.problem("secure_boot", "it needs firmware uefi; set that too")
-    if secure and domain.machine and "q35" not in domain.machine:
+    pcie = "q35" in (domain.machine or "q35")
+    if secure and not pcie:
         reader.problem("secure_boot", f"it needs machine q35, not {domain.machine}; leave that out")
     if secure and domain.features and domain.features.smm is False:
         reader.problem("features", "secure_boot needs smm; leave it out")
+    if domain.iommu and not pcie and domain.arch in (None, "x86_64", "i686"):
+        reader.problem("iommu", f"it needs machine q35, not {domain.machine}; leave that out")
     timed = domain.hyperv is not None and domain.hyperv.stimer
     if timed and domain.clock and domain.clock.hypervclock is False:
         reader.problem("hyperv", "stimer needs hypervclock; do not disable it")

@@ -124,6 +124,20 @@ class Panic:
 
 
 @specification
+class Iommu:
+    """The settings of the IOMMU."""
+
+    model = Choice(
+        "model",
+        "Device model; defaults to the one that fits the architecture.",
+        default=None,
+        xml="@model",
+        choices=("intel", "virtio", "smmuv3"),
+        change=AT_BOOT,
+    )
+
+
+@specification
 class Filesystem:
     """The settings of a directory of the hypervisor that the guest mounts."""
 
@@ -317,6 +331,14 @@ PANICS = Group(
     " mapping selects the default model. None if omitted.",
     settings=rows(Panic),
     xml="devices/panic",
+    change=AT_BOOT,
+)
+IOMMUS = Group(
+    "iommu",
+    "IOMMU, with which the guest can hand devices on to VMs and programs of its own; an empty"
+    " mapping selects the default model. On PCs it needs the machine type V(q35). None if omitted.",
+    settings=rows(Iommu),
+    xml="devices/iommu",
     change=AT_BOOT,
 )
 FILESYSTEMS = Group(
