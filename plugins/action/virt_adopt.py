@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption import (
@@ -15,12 +17,13 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption.facts i
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption.options import (
     ARGUMENTS,
-    INTERNAL,
+    AdoptWork,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, shares
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import hosts, registered
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, texts
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import hosts
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _batch, _vms_file
 
 
@@ -29,47 +32,55 @@ class VirtAdoptOptions(Connected):
     disks: bool
     pool: str
     base_pool: str
-    _stage: str
-    _host: str | None
-    _results: str | None
-    _shares: dict[str, object] | None
-    _shared_ids: list[str]
-    _refused: list[str]
-    _output_file: str | None
 
 
-class ActionModule(FleetAction):
+class ActionModule(StagedAction[AdoptWork]):
     """The module runs the stages on the hypervisor; this runs those on the controller."""
 
-    def work(self, task_vars: Values) -> t.Mapping[str, object]:
-        stage = self._task.args.get("_stage", "all")
-        if stage not in ("decide", "report"):
-            return self.module(task_vars)
-        options = self.options(VirtAdoptOptions, ARGUMENTS, INTERNAL)
-        return (self._decide if stage == "decide" else self._report)(options, task_vars)
+    WORK = AdoptWork
 
-    def _decide(self, options: VirtAdoptOptions, task_vars: Values) -> Answer:
-        answers = registered(task_vars, options["_results"], AdoptLook)
-        seen = adopt_decision.fleet(answers, self.expected(), self.lost())
-        variables = _batch.Variables(task_vars, self._templar)
-        taken = [*_peers.names("hypervisors", task_vars), *hosts(task_vars)]
-        decision = adopt_decision.decide(
-            options["names"], options["_host"], seen, taken, _batch.defaults(variables)
+    def asked(self, work: AdoptWork, task_vars: Values) -> Answer:
+        if work.stage == "act":
+            ids = texts(self.decision("virt_decision")["shared_ids"])
+            work = dataclasses.replace(work, shared_ids=ids)
+        return super().asked(work, task_vars)
+
+    def decided(self, work: AdoptWork) -> t.Mapping[str, object]:
+        options = self.options(VirtAdoptOptions, ARGUMENTS)
+        variables = _batch.Variables(self._values, self._templar)
+        file = variables.get("virt_output_file")
+        path = None if file is None else os.path.expanduser(os.path.expandvars(str(file)))
+        return (
+            self._report(path) if work.stage == "report" else self._decide(options, variables, path)
         )
-        if options["_output_file"]:
+
+    def _decide(
+        self, options: VirtAdoptOptions, variables: _batch.Variables, path: str | None
+    ) -> Answer:
+        answers = self.answers("virt_look", AdoptLook, "look")
+        seen = adopt_decision.fleet(answers, self.expected(), self.lost())
+        taken = [*_peers.names("hypervisors", self._values), *hosts(self._values)]
+        host = variables.get("vm_host")
+        decision = adopt_decision.decide(
+            options["names"],
+            None if host is None else str(host),
+            seen,
+            taken,
+            _batch.defaults(variables),
+        )
+        if path:
             specifications = adopt_decision.specifications(decision, seen)
-            _vms_file.require_nothing_lost(options["_output_file"], specifications)
+            _vms_file.require_nothing_lost(path, specifications)
         return {"changed": False, **vars(decision)}
 
-    def _report(self, options: VirtAdoptOptions, task_vars: Values) -> Answer:
-        answers = registered(task_vars, options["_results"], Adopted)
-        report = adopt_decision.report(
-            shares(options["_shares"]), answers, options["_refused"], check=self.check
-        )
+    def _report(self, path: str | None) -> Answer:
+        answers = self.answers("virt_adopted", Adopted, "act")
+        refused = texts(self.decision("virt_decision")["refused"])
+        report = adopt_decision.report(self.shares(), answers, refused, check=self.check)
         _output.say(report.text)
         result: Answer = {"changed": False, "output": report.text, "virt_vms": report.vms}
         if report.vms:
-            text, path = _vms_file.render(report.vms), options["_output_file"]
+            text = _vms_file.render(report.vms)
             if path:
                 _vms_file.require_nothing_lost(path, report.vms)
             diff = bool(self._task.diff)

@@ -11,6 +11,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.clone import dec
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.clone.options import (
     ARGUMENTS,
     INTERNAL,
+    CloneWork,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.options import OPTIONS
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.template.facts import (
@@ -18,9 +19,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.template.facts i
     Templated,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _batch
 
 
@@ -28,38 +29,35 @@ class VirtCloneOptions(Connected):
     name: str
     clone_of: str
     pool: str
-    _stage: str
     _mode: str | None
-    _results: str | None
-    _copied: str | None
-    _decision: dict[str, object]
 
 
-class ActionModule(FleetAction):
+class ActionModule(StagedAction[CloneWork]):
     """The module reads; this decides on the controller."""
 
-    def work(self, task_vars: Values) -> t.Mapping[str, object]:
-        stage = self._task.args.get("_stage", "look")
-        if stage == "look":
-            return self.module(task_vars)
+    WORK = CloneWork
+    CONTROLLER = ("decide", "prepare")
+
+    def decided(self, work: CloneWork) -> t.Mapping[str, object]:
+        task_vars = self._values
         options = self.options(VirtCloneOptions, ARGUMENTS, INTERNAL)
         name, clone_of = options["name"], options["clone_of"]
-        answers = registered(task_vars, options["_results"], CloneLook)
+        answers = self.answers("virt_look", CloneLook, "look")
         seen = clone.fleet(answers, self.expected(), self.lost())
-        if stage == "decide":
+        if work.stage == "decide":
             _peers.refuse_hypervisors([name], task_vars)
             requested = self._overrides(task_vars)
             decided = clone.decide(
                 name, clone_of, options["_mode"], seen, secrets.token_hex(4), requested
             )
             return {"changed": False, **decided.as_dict()}
-        decision = clone.decision_of(options["_decision"])
+        decision = clone.decision_of(self.decision("virt_decision"))
         wanted = clone.wanted(
             name,
             clone_of,
             decision,
             seen,
-            registered(task_vars, options["_copied"], Templated),
+            self.answers("virt_copied", Templated, "act", verb="virt_template"),
             self._overrides(task_vars),
         )
         vms: Answer = {"vms": wanted.vms, "images": wanted.images}

@@ -11,15 +11,17 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.console import d
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.decide import (
     ARGUMENTS,
     INTERNAL,
+    OpenWork,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.facts import (
     ConsoleLook,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import located
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import read, registered
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import read
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.console import _console
 from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _become, _ssh
 
@@ -27,24 +29,35 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _become, _ss
 class VirtConsoleOptions(Connected):
     names: list[str]
     ignore_missing: bool
-    _stage: str
-    _results: str | None
     _view: str
     _minutes: int
 
 
-class ActionModule(FleetAction):
+class ActionModule(StagedAction[OpenWork]):
     """The module lists consoles; this opens one and waits until it is closed."""
 
-    def work(self, task_vars: Values) -> t.Mapping[str, object]:
+    WORK = OpenWork
+    CONTROLLER = ("open",)
+
+    def asked(self, _work: OpenWork, task_vars: Values) -> Answer:
+        return self.alone(task_vars)
+
+    def alone(self, task_vars: Values) -> Answer:
+        self._options()
+        own = [name for name in self.given if not name.startswith("_")]
+        answer = self.module(task_vars, {name: self.given[name] for name in own})
+        return {**read(answer, ConsoleLook)}
+
+    def _options(self) -> VirtConsoleOptions:
         options = self.options(VirtConsoleOptions, ARGUMENTS, INTERNAL)
-        names = console.wanted_names(options)
+        console.wanted_names(options)
         console.require_view(options["_view"], options["_minutes"])
-        if options["_stage"] != "open":
-            own = [name for name in self.given if not name.startswith("_")]
-            answer = self.module(task_vars, {name: self.given[name] for name in own})
-            return read(answer, ConsoleLook)
-        given = registered(task_vars, options["_results"], ConsoleLook)
+        return options
+
+    def decided(self, _work: OpenWork) -> t.Mapping[str, object]:
+        options, task_vars = self._options(), self._values
+        names = console.wanted_names(options)
+        given = self.answers("virt_consoles", ConsoleLook, "read")
         seen = located.sort(given, "consoles", self.expected(), self.lost())
         chosen = console.choose(names, seen.answers, seen.silent, options["_view"])
         hostvars = _peers.of_host(chosen.host, task_vars)

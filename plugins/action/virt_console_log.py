@@ -17,12 +17,16 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.options 
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.options import (
     LOG_INTERNAL as INTERNAL,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.options import wanted_lines
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.options import (
+    ConsoleWork,
+    wanted_lines,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import located
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import read, registered
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import read
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
 
 _PAUSE = 1.0  # seconds between two reads of the consoles that are followed
 
@@ -32,20 +36,26 @@ class VirtConsoleLogOptions(Connected):
     ignore_missing: bool
     lines: int
     follow: int
-    _stage: str
-    _results: str | None
     _since: dict[str, object]
 
 
-class ActionModule(FleetAction):
+class ActionModule(StagedAction[ConsoleWork]):
     """The module reads; this shows what a guest wrote, as plain text."""
 
-    def work(self, task_vars: Values) -> t.Mapping[str, object]:
+    WORK = ConsoleWork
+
+    def asked(self, _work: ConsoleWork, task_vars: Values) -> Answer:
+        return self.alone(task_vars)
+
+    def alone(self, task_vars: Values) -> Answer:
         options = self.options(VirtConsoleLogOptions, ARGUMENTS, INTERNAL)
         wanted_lines(options)
-        if options["_stage"] != "report":
-            return self._read(options, task_vars)
-        given = registered(task_vars, options["_results"], ConsoleLogs)
+        return {**self._read(options, task_vars)}
+
+    def decided(self, _work: ConsoleWork) -> t.Mapping[str, object]:
+        options = self.options(VirtConsoleLogOptions, ARGUMENTS, INTERNAL)
+        wanted_lines(options)
+        given = self.answers("virt_consoles", ConsoleLogs, "read")
         seen = located.sort(given, "consoles", self.expected(), self.lost())
         consoles: list[report.ConsoleOutput] = []
         for host, answer in seen.answers.items():
@@ -57,7 +67,7 @@ class ActionModule(FleetAction):
 
     def _read(self, options: VirtConsoleLogOptions, task_vars: Values) -> ConsoleLogs:
         """Follow the consoles for the requested time; returns the end of each."""
-        first = read(self.module(task_vars), ConsoleLogs)
+        first = read(self.module(task_vars, _given(options)), ConsoleLogs)
         limit = time.monotonic() + (0 if self.check else options["follow"])
         followed = report.followed(first)
         while followed.read_to and time.monotonic() < limit:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import FleetReader
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import FleetReader
 
 INTERNAL = ("_direct",)
 

@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-import typing as t
-
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.envelope import Work
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.options import limits_of
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.source import (
     ImageSource,
@@ -17,7 +17,6 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.facts impo
     PurgeLook,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _alive
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._fleet_variables import Variables
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import (
     Answer,
@@ -26,6 +25,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import (
     texts,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.images import _images
 
 # Of a role, whose own variables say which hypervisors there are
@@ -33,9 +33,16 @@ _STATED = ("_expected", "_lost")
 _INTERNAL = ("_results", "_written_as", *_STATED)
 
 
-class ActionModule(FleetAction):
-    def work(self, task_vars: Values) -> t.Mapping[str, object]:
+class ActionModule(StagedAction[Work]):
+    WORK = Work
+    CONTROLLER = ()
+
+    def asked(self, _work: Work, task_vars: Values) -> Answer:
+        return self.alone(task_vars)
+
+    def alone(self, task_vars: Values) -> Answer:
         options = plain(self.given)
+        options.pop(envelope.OPTION, None)
         written_as = options.pop("_written_as", None)
         if written_as:  # a variable to check once, before any hypervisor is asked
             _parsed(options, str(written_as))
@@ -85,7 +92,7 @@ class ActionModule(FleetAction):
                 decide as purge_decision,
             )
 
-            answers = registered(task_vars, str(results), PurgeLook)
+            answers = registered(task_vars, str(results), PurgeLook, self.header.run)
             names = texts(stated["_expected"]) if "_expected" in stated else None
             away = sorted(_alive.named(stated["_lost"])) if "_lost" in stated else None
             fleet = self.expected(names), self.lost(away)

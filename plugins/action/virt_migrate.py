@@ -5,17 +5,22 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import typing as t
 
-from ansible.errors import AnsibleActionFail
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import durations
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import (
     as_mapping,
     as_mappings,
     as_number,
+    as_text,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import outcomes, proofs
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import (
+    envelope,
+    outcomes,
+    proofs,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
     bases as migration_bases,
 )
@@ -37,12 +42,12 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.facts 
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.options import (
     ARGUMENTS,
-    INTERNAL,
+    MigrateWork,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import decide as placement
 from ansible_collections.fleet.virt.plugins.module_utils._units import MIB
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._fleet_variables import (
     LIMITS,
     Variables,
@@ -53,15 +58,10 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import (
     texts,
     to_plain,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import of_host, registered
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.images import _images
 from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _placing
 from ansible_collections.fleet.virt.plugins.plugin_utils.reading import _moving
-
-
-class Base(t.TypedDict):
-    volume: str
-    peers: list[str]
 
 
 class VirtMigrateOptions(Connected):
@@ -78,33 +78,34 @@ class VirtMigrateOptions(Connected):
     seconds_per_gib: int
     on_timeout: str
     base_pool: str
-    _stage: str
-    _bases: list[Base]
-    _names: list[str]
-    _problems: list[str]
-    _host: str | None
-    _evacuated: str | None
-    _home: str | None
-    _base_path: str
-    _results: str | None
-    _shares: dict[str, object] | None
-    _marked: str | None
 
 
-class ActionModule(FleetAction):
+class ActionModule(StagedAction[MigrateWork]):
     """The module runs the stages on the hypervisor; this runs those on the controller."""
 
-    def work(self, task_vars: Values) -> t.Mapping[str, object]:
-        given = self.given
-        stage = str(given.get("_stage", "all"))
-        works = {"decide": self._decide, "bases": self._bases, "report": self._report}
-        if stage in works:
-            return works[stage](self.options(VirtMigrateOptions, ARGUMENTS, INTERNAL), task_vars)
+    WORK = MigrateWork
+
+    def decided(self, work: MigrateWork) -> t.Mapping[str, object]:
+        options = self.options(VirtMigrateOptions, ARGUMENTS)
+        stage = self._decide if work.stage == "decide" else self._report
+        return stage(options, work, self._values)
+
+    def asked(self, work: MigrateWork, task_vars: Values) -> Answer:
+        path = str(Variables(task_vars, self._templar).get("virt_base_path", work.base_path))
+        work = dataclasses.replace(work, base_path=path)
+        given = {**self.given, envelope.OPTION: envelope.plain(work)}
+        if work.stage == "bases":
+            return self._bases(self.options(VirtMigrateOptions, ARGUMENTS), work, task_vars)
+        if self.check and work.stage == "act":
+            given["vms"] = self._with_incoming(as_mappings(to_plain(given["vms"])))
+        return self._on_source(given, task_vars, moving=work.stage == "act")
+
+    def alone(self, task_vars: Values) -> Answer:
+        return self._on_source(self.given, task_vars, moving=True)
+
+    def _on_source(self, given: Answer, task_vars: Values, *, moving: bool) -> Answer:
         given.setdefault("source", str(task_vars["inventory_hostname"]))
-        if self.check and given.get("_results"):
-            vms = as_mappings(to_plain(given["vms"]))
-            given["vms"] = _with_incoming(vms, str(given["_results"]), task_vars)
-        return self.module(task_vars, given) if stage != "all" else self._move(given, task_vars)
+        return self._move(given, task_vars) if moving else self.module(task_vars, given)
 
     def _move(self, given: Answer, task_vars: Values) -> Answer:
         """Run the module and show its progress; returns its result."""
@@ -117,14 +118,15 @@ class ActionModule(FleetAction):
         moving.ended(answer)
         return answer
 
-    def _bases(self, options: VirtMigrateOptions, task_vars: Values) -> Answer:
+    def _bases(self, options: VirtMigrateOptions, work: MigrateWork, task_vars: Values) -> Answer:
         host = str(task_vars["inventory_hostname"])
         present: list[str] = []
         needed: collections.Counter[str] = collections.Counter()
         changed = False
         diffs: list[object] = []
-        for base in options["_bases"]:
-            volume = base["volume"]
+        bases = as_mapping(self.decision("virt_decision")["bases"]).get(host)
+        for base in as_mappings(bases):
+            volume = str(base["volume"])
             word = "looking for" if self.check else "ensuring"
             _output.say(f"{host}: {word} base image {volume}")
             source = migration_bases.as_source(volume)
@@ -132,7 +134,7 @@ class ActionModule(FleetAction):
                 "uri": options["uri"],
                 "timeout": options["timeout"],
                 "base_pool": options["base_pool"],
-                "base_path": options["_base_path"],
+                "base_path": work.base_path,
                 "peers": base["peers"],
                 "image": source["name"],
                 "_source": source,
@@ -152,9 +154,9 @@ class ActionModule(FleetAction):
             _output.say(f"{host}: {migration_bases.outcome(volume, steps, check=self.check)}")
         return {"changed": changed, "bases": present, "needed": dict(needed), "diff": diffs}
 
-    def _decide(self, options: VirtMigrateOptions, task_vars: Values) -> Answer:
+    def _decide(self, options: VirtMigrateOptions, work: MigrateWork, task_vars: Values) -> Answer:
         migration_options.options(options)  # before a hypervisor is marked in vain
-        answers = registered(task_vars, options["_results"], MigrateLook)
+        answers = self.answers("virt_look", MigrateLook, "look")
         lost = self.lost()
         expected = self.expected()
         problem = proofs.unknown_lost(lost, list(dict.fromkeys([*answers, *expected])))
@@ -170,23 +172,23 @@ class ActionModule(FleetAction):
             pool_paths=variables.pool_paths(), base_pool=variables.base_pool()
         )
         if options["state"] == "repaired":
-            decision = migration_decision.repair(options["_names"], answered, silent, lost)
+            decision = migration_decision.repair(work.names, answered, silent, lost)
         else:
             hosts = _placing.hosts_of(answers, limits, lost)
-            if options["_evacuated"]:
+            if work.evacuated:
                 decision = migration_evacuation.leave(
-                    options["_evacuated"], answered, hosts, silent, policy
+                    work.evacuated, answered, hosts, silent, policy
                 )
-            elif options["_home"]:
+            elif work.home:
                 decision = migration_evacuation.come_back(
-                    options["_home"], answered, hosts, silent, policy
+                    work.home, answered, hosts, silent, policy
                 )
             else:
                 decision = migration_decision.decide(
-                    options["_names"], options["_host"], answered, hosts, silent, policy
+                    work.names, as_text(variables.get("vm_host")), answered, hosts, silent, policy
                 )
         # the mark is removed before they arrive, which check mode does not do
-        marked = {"marked": True} if options["_home"] else {}
+        marked = {"marked": True} if work.home else {}
         shares = {
             source: [
                 {
@@ -234,19 +236,55 @@ class ActionModule(FleetAction):
         bridges = None if host is None else host.get("bridges")
         return destination if bridges is None else {**destination, "bridges": bridges}
 
-    def _report(self, options: VirtMigrateOptions, task_vars: Values) -> Answer:
-        problems = [*_unmarked(options, task_vars), *options["_problems"]]
-        if options["_shares"] is None:
-            raise AnsibleActionFail("_shares: missing; give what _stage: decide returned as shares")
+    def _report(self, options: VirtMigrateOptions, work: MigrateWork, _task_vars: Values) -> Answer:
+        decision = self.decision("virt_decision")
+        problems = [*self._unmarked(work), *texts(decision["problems"])]
         text, failures = migration_report.report(
-            options["_names"],
-            {host: as_mappings(vms) for host, vms in options["_shares"].items()},
-            registered(task_vars, options["_results"], Moved),
+            texts(decision["settled"]),
+            {host: as_mappings(vms) for host, vms in as_mapping(decision["shares"]).items()},
+            self.answers("virt_moved", Moved, "act"),
             problems,
             state=options["state"],
             check=self.check,
         )
-        return self.shown(text + _marked(options, task_vars, check=self.check), failures)
+        return self.shown(text + self._marked(work), failures)
+
+    def _with_incoming(self, vms: list[t.Mapping[str, object]]) -> list[Answer]:
+        """The VMs, their destinations with the base images that check mode would transfer there."""
+        predicted = self.answers("virt_based", None, "bases")
+        with_incoming = []
+        for vm in vms:
+            destination = as_mapping(vm.get("destination"))
+            answer = predicted.get(str(destination.get("name"))) or {}
+            incoming = {
+                "coming": answer.get("bases") or [],
+                "needed": answer.get("needed") or {},
+            }
+            with_incoming.append({**vm, "destination": {**destination, **incoming}})
+        return with_incoming
+
+    def _marks(self, work: MigrateWork) -> tuple[str, dict[str, Answer]]:
+        """The hypervisor that is marked or was, empty if none is, and what marking it answered."""
+        answers = self.answers("virt_marked", None, "act", verb="virt_maintenance")
+        return work.evacuated or work.home, answers
+
+    def _marked(self, work: MigrateWork) -> str:
+        """Say that the hypervisor is in maintenance now, or no longer, whatever happened to its
+        VMs."""
+        host, answers = self._marks(work)
+        mark = (answers.get(host) or {}).get("maintenance")
+        check = self.check
+        return "" if mark is None else migration_report.mark(host, present=bool(mark), check=check)
+
+    def _unmarked(self, work: MigrateWork) -> list[str]:
+        """Messages for a maintenance mark that could not be set or removed."""
+        host, answers = self._marks(work)
+        done = "set" if work.evacuated else "removed"
+        return [
+            f"{name}: its maintenance mark could not be {done}, so no VM was moved:"
+            f" {outcomes.error_message(answers.get(name) or {})}"
+            for name in outcomes.without_answer([host] if host else [], answers, "maintenance")
+        ]
 
 
 def _limits(values: Values) -> Answer:
@@ -269,42 +307,3 @@ def _limit(
     return durations.moves(
         [sizes.get(name, 0) for name in names], options["seconds_per_gib"], options["parallel"]
     )
-
-
-def _with_incoming(
-    vms: list[t.Mapping[str, object]], variable: str, task_vars: Values
-) -> list[Answer]:
-    """The VMs, their destinations with the base images that check mode would transfer there."""
-    with_incoming = []
-    for vm in vms:
-        destination = as_mapping(vm.get("destination"))
-        predicted = of_host(task_vars, str(destination.get("name")), variable)
-        incoming = {
-            "coming": predicted.get("bases") or [],
-            "needed": predicted.get("needed") or {},
-        }
-        with_incoming.append({**vm, "destination": {**destination, **incoming}})
-    return with_incoming
-
-
-def _marked(options: VirtMigrateOptions, task_vars: Values, *, check: bool) -> str:
-    """Say that the hypervisor is in maintenance now, or no longer, whatever happened to its VMs."""
-    host = options["_evacuated"] or options["_home"]
-    if not options["_marked"] or not host:
-        return ""
-    mark = (registered(task_vars, options["_marked"]).get(host) or {}).get("maintenance")
-    return "" if mark is None else migration_report.mark(host, present=bool(mark), check=check)
-
-
-def _unmarked(options: VirtMigrateOptions, task_vars: Values) -> list[str]:
-    """Messages for a maintenance mark that could not be set or removed."""
-    host = options["_evacuated"] or options["_home"]
-    if not options["_marked"] or not host:
-        return []
-    answers = registered(task_vars, options["_marked"])
-    done = "set" if options["_evacuated"] else "removed"
-    return [
-        f"{name}: its maintenance mark could not be {done}, so no VM was moved:"
-        f" {outcomes.error_message(answers.get(name) or {})}"
-        for name in outcomes.without_answer([host], answers, "maintenance")
-    ]

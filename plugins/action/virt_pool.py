@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import FleetModule
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import FleetModule
 
 
 class ActionModule(FleetModule):

@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
-from ansible.errors import AnsibleActionFail
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import as_list
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import (
     decide as purge_decision,
@@ -18,12 +18,12 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.facts impo
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.options import (
     ARGUMENTS,
-    INTERNAL,
+    PurgeWork,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
 
 
 class VirtPurgeOptions(Connected):
@@ -31,46 +31,39 @@ class VirtPurgeOptions(Connected):
     force: bool
     base_pool: str
     asked: list[str]
-    _stage: str
-    _files: list[str]
-    _results: str | None
-    _users: str | None
-    _shares: dict[str, object] | None
 
 
-class ActionModule(FleetAction):
+class ActionModule(StagedAction[PurgeWork]):
     """The module runs the stages on the hypervisor; this runs those on the controller."""
 
-    def work(self, task_vars: Values) -> t.Mapping[str, object]:
-        stage = self._task.args.get("_stage", "all")
-        if stage not in ("decide", "report"):
-            return self.module(task_vars)
-        options = self.options(VirtPurgeOptions, ARGUMENTS, INTERNAL)
-        return (self._decide if stage == "decide" else self._report)(options, task_vars)
+    WORK = PurgeWork
 
-    def _decide(self, options: VirtPurgeOptions, task_vars: Values) -> Answer:
-        def fleet(variable: str | None, key: str) -> purge_decision.Fleet:
-            answers = registered(task_vars, variable, PurgeLook)
-            return purge_decision.fleet(answers, key, self.expected(), self.lost())
+    def asked(self, work: PurgeWork, task_vars: Values) -> Answer:
+        if work.stage == "users":
+            files = [str(file) for file in as_list(self.decision("virt_decision")["files"])]
+            work = dataclasses.replace(work, files=files)
+        return super().asked(work, task_vars)
 
-        seen = fleet(options["_results"], "vms")
-        hypervisors = _peers.hypervisors(task_vars)
+    def decided(self, work: PurgeWork) -> t.Mapping[str, object]:
+        options = self.options(VirtPurgeOptions, ARGUMENTS)
+        return (self._report if work.stage == "report" else self._decide)(options, work)
+
+    def _decide(self, options: VirtPurgeOptions, work: PurgeWork) -> Answer:
+        seen = self._fleet("virt_look", "look", "vms")
+        hypervisors = _peers.hypervisors(self._values)
         decision = purge_decision.decide(options["names"], seen, hypervisors)
-        if options["_users"] and decision.files:
-            purge_decision.require_unused(decision, fleet(options["_users"], "users"))
+        if work.round:
+            users = self._fleet("virt_users", "users", "users")
+            purge_decision.require_unused(decision, users)
         return {"changed": False, **vars(decision)}
 
-    def _report(self, options: VirtPurgeOptions, task_vars: Values) -> Answer:
-        answers = registered(task_vars, options["_results"], Purged)
+    def _fleet(self, variable: str, stage: str, key: str) -> purge_decision.Fleet:
+        answers = self.answers(variable, PurgeLook, stage)
+        return purge_decision.fleet(answers, key, self.expected(), self.lost())
+
+    def _report(self, options: VirtPurgeOptions, _work: PurgeWork) -> Answer:
+        answers = self.answers("virt_purged", Purged, "act")
         text, failures = purge_report.report(
-            options["names"], _shares(options), answers, check=self.check
+            options["names"], self.shares(), answers, check=self.check
         )
         return self.shown(text, failures)
-
-
-def _shares(options: VirtPurgeOptions) -> dict[str, list[str]]:
-    if options["_shares"] is None:
-        raise AnsibleActionFail("_shares: missing; give what _stage: decide returned as shares")
-    return {
-        host: [str(name) for name in as_list(names)] for host, names in options["_shares"].items()
-    }

@@ -20,7 +20,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename.options i
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
 
 
@@ -35,7 +35,7 @@ class ActionModule(StagedAction[RenameWork]):
 
     WORK = RenameWork
 
-    def decided(self, work: RenameWork, task_vars: Values) -> t.Mapping[str, object]:
+    def decided(self, work: RenameWork) -> t.Mapping[str, object]:
         options = self.options(VirtRenameOptions, ARGUMENTS)
         if work.stage == "report":
             return self._report(options)
@@ -43,7 +43,7 @@ class ActionModule(StagedAction[RenameWork]):
             return self._confirm(options)
         old, new = options["name"], options["new_name"]
         seen = self._fleet(0)
-        _peers.refuse_hypervisors([new], task_vars)
+        _peers.refuse_hypervisors([new], self._values)
         return {"changed": False, "hypervisor": rename_decision.decide(old, new, seen)}
 
     def _fleet(self, number: int) -> rename_decision.Fleet:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import typing as t
 from pathlib import Path
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
@@ -19,14 +18,15 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.facts im
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.options import (
     ARGUMENTS,
-    INTERNAL,
+    ConsoleWork,
     wanted,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import located
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _files
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import read, registered
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import read
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.console import _pages
 
 _SHEET = "index.html"
@@ -37,25 +37,31 @@ class VirtScreenshotOptions(Connected):
     ignore_missing: bool
     dest: str
     screen: int
-    _stage: str
-    _results: str | None
 
 
-class ActionModule(FleetAction):
+class ActionModule(StagedAction[ConsoleWork]):
     """The module takes the screenshots; this writes them to files."""
 
-    def work(self, task_vars: Values) -> t.Mapping[str, object]:
-        options = self.options(VirtScreenshotOptions, ARGUMENTS, INTERNAL)
+    WORK = ConsoleWork
+
+    def decided(self, _work: ConsoleWork) -> Answer:
+        options = self.options(VirtScreenshotOptions, ARGUMENTS)
         wanted(options)
-        if options["_stage"] == "report":
-            return self._report(options, task_vars)
+        return self._report(options)
+
+    def asked(self, _work: ConsoleWork, task_vars: Values) -> Answer:
+        return self.alone(task_vars)
+
+    def alone(self, task_vars: Values) -> Answer:
+        options = self.options(VirtScreenshotOptions, ARGUMENTS)
+        wanted(options)
         own = [name for name in self.given if not name.startswith("_")]
         answer = read(
             self.module(task_vars, {name: self.given[name] for name in own}), CapturedScreens
         )
         captured = answer.get("screens")
         if captured is None:
-            return answer
+            return {**answer}
         host = str(task_vars.get("inventory_hostname"))
         screens = [self._written(entry, host, options["dest"]) for entry in captured]
         result: Answer = {
@@ -111,8 +117,8 @@ class ActionModule(FleetAction):
             "msg": None,
         }
 
-    def _report(self, options: VirtScreenshotOptions, task_vars: Values) -> Answer:
-        given = registered(task_vars, options["_results"], SavedScreens)
+    def _report(self, options: VirtScreenshotOptions) -> Answer:
+        given = self.answers("virt_screens", SavedScreens, "read")
         seen = located.sort(given, "screens", self.expected(), self.lost())
         screens = [
             screen for host, answer in seen.answers.items() for screen in report.read(host, answer)

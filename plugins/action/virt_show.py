@@ -63,6 +63,15 @@ _ANSWERS: dict[str, type[t.Mapping[str, object]]] = {
     "list": Domains,
     "query": Domains,
 }
+# Whose answers each view is of
+_VERBS = {
+    "host_info": "virt_host_info",
+    "images": "virt_image_info",
+    "list": "virt_query",
+    "maintenance": "virt_maintenance",
+    "query": "virt_query",
+    "vms": "virt_init",
+}
 
 
 _STEP: Spec = {
@@ -134,11 +143,11 @@ class ActionModule(FleetAction):
     def work(self, task_vars: Values) -> t.Mapping[str, object]:
         options = self.options(VirtShowOptions, _OPTIONS, _INTERNAL)
         view, check = options["view"], self.check
-        problems = [*options["problems"], *_undone(task_vars, options, self.lost(options["lost"]))]
+        problems = [*options["problems"], *self._undone(options)]
         if view == "vms":
-            hypervisors, failures = _made(task_vars, options, check=check)
+            hypervisors, failures = self._made(options)
         else:
-            answers = _answers(task_vars, options["results"], view)
+            answers = _answers(task_vars, options["results"], view, self.header.run)
             answers.update(self._read_here(task_vars, options, answers))
             hypervisors = _collect(answers, view)
             if view in ("list", "query"):
@@ -190,11 +199,50 @@ class ActionModule(FleetAction):
         return {name: {**read(answer, _ANSWERS[view])} for name, answer in answers.items()}
 
 
-def _answers(task_vars: Values, variable: str, view: str) -> dict[str, Answer]:
-    kind = _ANSWERS.get(view)
+def _answers(task_vars: Values, variable: str, view: str, run: str) -> dict[str, Answer]:
+    kind, verb = _ANSWERS.get(view), _VERBS[view]
     if kind is None:
-        return registered(task_vars, variable)
-    return {name: {**answer} for name, answer in registered(task_vars, variable, kind).items()}
+        return registered(task_vars, variable, run=run, verb=verb)
+    answers = registered(task_vars, variable, kind, run, verb)
+    return {name: {**answer} for name, answer in answers.items()}
+
+    def _made(self, options: VirtShowOptions) -> tuple[list[Answer], list[str]]:
+        """The results of requested VMs; without ``requested``, of those in the results."""
+        own = (self.header.run, "virt_init")
+        created = registered(self._values, options["results"], Made, *own)
+        waiting = (self.header.run, "virt_wait")
+        waited = registered(self._values, options["addresses"], Waited, *waiting)
+        ended = options["_ended"] or {}
+        requested = shares(ended.get("requested"))
+        if not ended:
+            requested = {
+                host: [*dict.fromkeys(vm["name"] for vm in vms)]
+                for host, answer in created.items()
+                if (vms := answer.get("vms"))
+            }
+        made = provision_report.Made(
+            requested,
+            created,
+            {host: as_mappings(entries) for host, entries in as_mapping(ended.get("done")).items()},
+            shares(options["_waits"]),
+            waited,
+            shares(ended.get("refused")),
+            restarted=frozenset(options["_restarted"]),
+        )
+        hypervisors, failures = provision_report.report(made, check=self.check)
+        return hypervisors, [*texts(ended.get("problems")), *failures]
+
+    def _undone(self, options: VirtShowOptions) -> list[str]:
+        """Messages for hypervisors, except lost ones, that returned no result of a step."""
+        lost = self.lost(options["lost"])
+        names = [name for name in hosts(self._values) if name not in lost]
+        names_by_problem: dict[str, list[str]] = {}
+        for step in options["acted"]:
+            answers = registered(self._values, step["results"], run=self.header.run)
+            for name in outcomes.without_answer(names, answers, step["returns"]):
+                problem = f"{step['undone']}: {outcomes.error_message(answers[name])}"
+                names_by_problem.setdefault(problem, []).append(name)
+        return [f"{', '.join(those)}: {problem}" for problem, those in names_by_problem.items()]
 
 
 def _selected(hypervisors: list[Answer], options: VirtShowOptions) -> tuple[list[Answer], str]:
@@ -223,33 +271,6 @@ def _table(hypervisors: list[Answer], options: VirtShowOptions, count: str, *, c
     return tables.render(options["view"], hypervisors, predicted=check)
 
 
-def _made(
-    task_vars: Values, options: VirtShowOptions, *, check: bool
-) -> tuple[list[Answer], list[str]]:
-    """The results of requested VMs; without ``requested``, of those in the results."""
-    created = registered(task_vars, options["results"], Made)
-    waited = registered(task_vars, options["addresses"], Waited)
-    ended = options["_ended"] or {}
-    requested = shares(ended.get("requested"))
-    if not ended:
-        requested = {
-            host: [*dict.fromkeys(vm["name"] for vm in vms)]
-            for host, answer in created.items()
-            if (vms := answer.get("vms"))
-        }
-    made = provision_report.Made(
-        requested,
-        created,
-        {host: as_mappings(entries) for host, entries in as_mapping(ended.get("done")).items()},
-        shares(options["_waits"]),
-        waited,
-        shares(ended.get("refused")),
-        restarted=frozenset(options["_restarted"]),
-    )
-    hypervisors, failures = provision_report.report(made, check=check)
-    return hypervisors, [*texts(ended.get("problems")), *failures]
-
-
 def _collect(answers: t.Mapping[str, Answer], view: str) -> list[Answer]:
     """What each host of the play returned, as it is shown."""
     key = _VIEWS[view]
@@ -269,18 +290,6 @@ def _collect(answers: t.Mapping[str, Answer], view: str) -> list[Answer]:
             entry[key] = []
         entries.append(entry)
     return entries
-
-
-def _undone(task_vars: Values, options: VirtShowOptions, lost: t.Sequence[str]) -> list[str]:
-    """Messages for hypervisors, except lost ones, that returned no result of a step."""
-    names = [name for name in hosts(task_vars) if name not in lost]
-    names_by_problem: dict[str, list[str]] = {}
-    for step in options["acted"]:
-        answers = registered(task_vars, step["results"])
-        for name in outcomes.without_answer(names, answers, step["returns"]):
-            problem = f"{step['undone']}: {outcomes.error_message(answers[name])}"
-            names_by_problem.setdefault(problem, []).append(name)
-    return [f"{', '.join(those)}: {problem}" for problem, those in names_by_problem.items()]
 
 
 def _unmarked(answers: t.Mapping[str, Answer]) -> list[str]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible.errors import AnsibleActionFail
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import decide as decision
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots.facts import (
     SnapshotLook,
@@ -14,12 +13,11 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots.facts 
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots.options import (
     ARGUMENTS,
-    INTERNAL,
+    SnapshotWork,
     wanted_of,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values, shares
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
 
 
 class VirtSnapshotOptions(Connected):
@@ -30,32 +28,22 @@ class VirtSnapshotOptions(Connected):
     keep: int | None
     disk_only: bool
     quiesce: str
-    _stage: str
-    _list: bool
-    _results: str | None
-    _shares: dict[str, object] | None
 
 
-class ActionModule(FleetAction):
+class ActionModule(StagedAction[SnapshotWork]):
     """The module runs the stages on the hypervisor; this runs those on the controller."""
 
-    def work(self, task_vars: Values) -> t.Mapping[str, object]:
-        stage = self._task.args.get("_stage", "all")
-        if stage not in ("decide", "report"):
-            return self.module(task_vars)
-        options = self.options(VirtSnapshotOptions, ARGUMENTS, INTERNAL)
-        if stage == "report" and not options["_list"]:
-            if options["_shares"] is None:
-                raise AnsibleActionFail("_shares: missing; give what _stage: decide returned")
-            outcome = decision.report(
-                shares(options["_shares"]),
-                registered(task_vars, options["_results"], Snapshotted),
-                check=self.check,
-            )
-            return self.shown(*outcome)
-        answers = registered(task_vars, options["_results"], SnapshotLook)
+    WORK = SnapshotWork
+    CONTROLLER = ("decide", "report", "list")
+
+    def decided(self, work: SnapshotWork) -> t.Mapping[str, object]:
+        options = self.options(VirtSnapshotOptions, ARGUMENTS)
+        if work.stage == "report":
+            done = self.answers("virt_snapshots_done", Snapshotted, "act")
+            return self.shown(*decision.report(self.shares(), done, check=self.check))
+        answers = self.answers("virt_look", SnapshotLook, "look")
         seen = decision.fleet(answers, self.expected(), self.lost())
-        if options["_list"]:
+        if work.stage == "list":
             return self.shown(*decision.listing(options["names"], seen))
         wanted_of(options)
         return {"changed": False, "shares": decision.decide(options["names"], seen)}

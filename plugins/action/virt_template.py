@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible.errors import AnsibleActionFail
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.template import (
     decide as template_decision,
 )
@@ -16,11 +15,11 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.template.facts i
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.template.options import (
     ARGUMENTS,
-    INTERNAL,
+    TemplateWork,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
 
 
 class VirtTemplateOptions(Connected):
@@ -31,39 +30,32 @@ class VirtTemplateOptions(Connected):
     quiesce: str
     base_pool: str
     base_path: str
-    _stage: str
-    _every_disk: bool
-    _results: str | None
-    _host: str | None
-    _present: str
 
 
-class ActionModule(FleetAction):
+class ActionModule(StagedAction[TemplateWork]):
     """The module runs the stages on the hypervisor; this runs those on the controller."""
 
-    def work(self, task_vars: Values) -> t.Mapping[str, object]:
-        stage = self._task.args.get("_stage", "all")
-        if stage not in ("decide", "report"):
-            return self.module(task_vars)
-        options = self.options(VirtTemplateOptions, ARGUMENTS, INTERNAL)
+    WORK = TemplateWork
+
+    def decided(self, work: TemplateWork) -> t.Mapping[str, object]:
+        options = self.options(VirtTemplateOptions, ARGUMENTS)
+        if work.stage == "report":
+            return self._report(options)
         name, image = options["name"], options["image"] or ""
-        if stage == "report":
-            return self._report(options, task_vars)
-        answers = registered(task_vars, options["_results"], TemplateLook)
+        answers = self.answers("virt_look", TemplateLook, "look")
         seen = template_decision.fleet(answers, self.expected(), self.lost())
         host, present = template_decision.decide(name, image, seen)
         return {"changed": False, "hypervisor": host, "present": present}
 
-    def _report(self, options: VirtTemplateOptions, task_vars: Values) -> Answer:
-        if options["_host"] is None:
-            raise AnsibleActionFail("_host: missing; give what _stage: decide returned")
-        answers = registered(task_vars, options["_results"], Templated)
+    def _report(self, options: VirtTemplateOptions) -> Answer:
+        decision = self.decision("virt_decision")
+        answers = self.answers("virt_copied", Templated, "act")
         text, failures = template_decision.report(
             options["name"],
             options["image"] or "",
-            options["_host"],
+            str(decision["hypervisor"]),
             answers,
-            options["_present"],
+            str(decision["present"]),
             check=self.check,
         )
         return self.shown(text, failures)

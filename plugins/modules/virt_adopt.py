@@ -152,23 +152,25 @@ from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption import effects as adopt
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption.options import (
     ARGUMENTS,
-    INTERNAL,
+    AdoptWork,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption.plan import AdoptionOptions
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
     connect,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
 
 
 def main() -> None:
-    module = create_module(ARGUMENTS, INTERNAL)
+    module = create_module(ARGUMENTS, envelope.SPEC)
     params = module.options
-    options = AdoptionOptions(params["disks"], params["base_pool"], tuple(params["_shared_ids"]))
 
     def work() -> Mapping[str, object]:
         with connect(params["uri"], params["timeout"]) as connection:
-            if params["_stage"] == "look":
+            stage = envelope.read(AdoptWork, params)
+            if stage.stage == "look":
                 return adopt.look(connection, params["names"], params["pool"])
+            options = AdoptionOptions(params["disks"], params["base_pool"], tuple(stage.shared_ids))
             return adopt.run(
                 connection, params["names"], params["pool"], options, check=module.check_mode
             )

@@ -159,11 +159,12 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.clone.options im
     ARGUMENTS,
     INTERNAL,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.template import read as look
 
 
 def main() -> None:
-    module = create_module(ARGUMENTS, INTERNAL)
+    module = create_module(ARGUMENTS, {**INTERNAL, **envelope.SPEC})
     params = module.options
 
     def work() -> Mapping[str, object]:

@@ -360,6 +360,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
     connect,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
     effects as migration,
 )
@@ -374,25 +375,26 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.options import (
     ARGUMENTS,
-    INTERNAL,
+    MigrateWork,
 )
 
 
 def main() -> None:
-    module = create_module(ARGUMENTS, INTERNAL)
+    module = create_module(ARGUMENTS, envelope.SPEC)
     params = module.options
 
     def work() -> Mapping[str, object]:
         with connect(params["uri"], params["timeout"]) as connection:
-            if params["_stage"] == "look":
+            stage = envelope.read(MigrateWork, params)
+            if stage.stage == "look":
                 return migration_look.look(
                     connection,
-                    params["_names"],
+                    stage.names,
                     params["base_pool"],
-                    params["_base_path"],
-                    unfinished=params["state"] == "repaired" or bool(params["_evacuated"]),
-                    every=bool(params["_evacuated"]) and params["_evacuated"] == params["source"],
-                    home=params["_home"],
+                    stage.base_path,
+                    unfinished=params["state"] == "repaired" or bool(stage.evacuated),
+                    every=bool(stage.evacuated) and stage.evacuated == params["source"],
+                    home=stage.home or None,
                 )
             ask = connection.conn.getHostname
             here = params["source"] or str(connection.call("read the host name", ask))
@@ -402,7 +404,7 @@ def main() -> None:
                 migration_options.options(params),
                 repair=params["state"] == "repaired",
                 parallel=params["parallel"],
-                evacuating=bool(params["_evacuated"]) and params["_evacuated"] == here,
+                evacuating=bool(stage.evacuated) and stage.evacuated == here,
             )
             wanted = migration_options.moves(params["vms"], here, repair=settings.repair)
             return migration.run(connection, wanted, settings, check=module.check_mode)

@@ -184,16 +184,17 @@ from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
     connect,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import effects as purge
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.options import (
     ARGUMENTS,
-    INTERNAL,
+    PurgeWork,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.plan import PurgeOptions
 
 
 def main() -> None:
-    module = create_module(ARGUMENTS, INTERNAL)
+    module = create_module(ARGUMENTS, envelope.SPEC)
     params = module.options
     settings = purge.PurgeSettings(
         PurgeOptions(force=params["force"], base_pool=params["base_pool"]), tuple(params["asked"])
@@ -201,8 +202,11 @@ def main() -> None:
 
     def work() -> Mapping[str, object]:
         with connect(params["uri"], params["timeout"]) as connection:
-            if params["_stage"] == "look":
-                return purge.look(connection, params["names"], params["_files"])
+            stage = envelope.read(PurgeWork, params)
+            if stage.stage == "look":
+                return purge.look(connection, params["names"], [])
+            if stage.stage == "users":
+                return purge.look(connection, [], stage.files)
             return purge.run(connection, params["names"], settings, check=module.check_mode)
 
     run(module, work)

@@ -186,21 +186,22 @@ from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
     connect,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import effects as snapshot
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots.options import (
     ARGUMENTS,
-    INTERNAL,
+    SnapshotWork,
     wanted_of,
 )
 
 
 def main() -> None:
-    module = create_module(ARGUMENTS, INTERNAL)
+    module = create_module(ARGUMENTS, envelope.SPEC)
     params = module.options
 
     def work() -> Mapping[str, object]:
         with connect(params["uri"], params["timeout"]) as connection:
-            if params["_stage"] == "look":
+            if envelope.read(SnapshotWork, params).stage == "look":
                 return snapshot.look(connection, params["names"])
             wanted = wanted_of(params)
             return snapshot.run(connection, params["names"], wanted, check=module.check_mode)

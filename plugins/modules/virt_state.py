@@ -222,28 +222,30 @@ from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
     connect,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import effects as state
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.options import (
     ARGUMENTS,
-    INTERNAL,
+    StateWork,
     require_sound,
     wanted_of,
 )
 
 
 def main() -> None:
-    module = create_module(ARGUMENTS, INTERNAL)
+    module = create_module(ARGUMENTS, envelope.SPEC)
     params = module.options
     wanted = wanted_of(params)
 
     def bring() -> Mapping[str, object]:
-        looking = params["_stage"] == "look"
+        stage = envelope.read(StateWork, params)
+        looking = stage.stage == "look"
         if not looking:
             require_sound(wanted)
         with connect(params["uri"], params["timeout"]) as connection:
             if looking:
-                return state.look(connection, params["names"], params["_groups"])
-            check, more = module.check_mode, params["_more"]
+                return state.look(connection, params["names"], stage.groups)
+            check, more = module.check_mode, stage.more
             return state.run(connection, params["names"], wanted, check=check, more=more)
 
     run(module, bring)

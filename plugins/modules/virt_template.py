@@ -209,22 +209,23 @@ from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
     connect,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.template import effects as template
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.template import read as look
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.template.options import (
     ARGUMENTS,
-    INTERNAL,
+    TemplateWork,
     read_options,
 )
 
 
 def main() -> None:
-    module = create_module(ARGUMENTS, INTERNAL)
+    module = create_module(ARGUMENTS, envelope.SPEC)
     params = module.options
 
     def work() -> Mapping[str, object]:
         with connect(params["uri"], params["timeout"]) as connection:
-            if params["_stage"] == "look":
+            if envelope.read(TemplateWork, params).stage == "look":
                 return look.images_of(connection, params["base_pool"], params["base_path"])
             return template.run(connection, read_options(params), check=module.check_mode)
 

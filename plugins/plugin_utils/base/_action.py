@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, visible
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.arguments import Spec
@@ -132,6 +131,12 @@ class FleetAction(ActionBase):
         """Whether the task runs in check mode."""
         return bool(self._task.check_mode)
 
+    @property
+    def header(self) -> envelope.Work:
+        """Which run and which verb this task belongs to: what the play and the task are."""
+        verb = str(self._task.action).rpartition(".")[2]
+        return envelope.Work(run=str(self._task.get_play()._uuid), verb=verb)
+
     def _require_there(self) -> None:
         """Treat a hypervisor that is declared lost as unreachable, without contacting it."""
         host = str(self._values.get("inventory_hostname"))
@@ -187,21 +192,6 @@ class FleetAction(ActionBase):
         given = None if arguments is None else {**arguments}
         with _uncollected():
             return self._execute_module(module_args=given, task_vars=task_vars)
-
-
-class FleetModule(FleetAction):
-    """The action of a module that needs nothing from the controller."""
-
-    def work(self, task_vars: Values) -> Mapping[str, object]:
-        return self.module(task_vars)
-
-
-class FleetReader(FleetModule):
-    """The action of a reading module; does nothing where the controller reads itself."""
-
-    def work(self, task_vars: Values) -> Mapping[str, object]:
-        direct = boolean(self._task.args.pop("_direct", False))
-        return {"changed": False, "direct": True} if direct else super().work(task_vars)
 
 
 @contextlib.contextmanager

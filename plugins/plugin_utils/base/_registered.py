@@ -18,24 +18,36 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import en
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.envelope import Work
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, to_plain
 
+@t.overload
+def registered(
+    values: Values, variable: str | None, kind: type[A], run: str = "", verb: str = ""
+) -> dict[str, A]: ...
+
 
 @t.overload
-def registered(values: Values, variable: str | None, kind: type[A]) -> dict[str, A]: ...
-
-
-@t.overload
-def registered(values: Values, variable: str | None) -> dict[str, Answer]: ...
+def registered(
+    values: Values, variable: str | None, kind: None = None, run: str = "", verb: str = ""
+) -> dict[str, Answer]: ...
 
 
 def registered(
-    values: Values, variable: str | None, kind: type[t.Any] | None = None
+    values: Values,
+    variable: str | None,
+    kind: type[t.Any] | None = None,
+    run: str = "",
+    verb: str = "",
 ) -> dict[str, t.Any]:
     """What each host of the play registered as ``variable``, as plain data; empty if nothing.
 
     A result that is not as its ``kind`` declares is replaced by a failed one: the host counts as
-    silent, for this reason.
+    silent, for this reason. So is one that has a header (see :mod:`envelope`) of another ``run`` or
+    ``verb``.
     """
-    return {name: of_host(values, name, variable, kind) for name in hosts(values)}
+    given = {
+        name: envelope.of_run(_registered(values, name, variable), run, verb)
+        for name in hosts(values)
+    }
+    return given if kind is None else {name: read(given[name], kind) for name in given}
 
 
 def hosts(values: Values) -> list[str]:

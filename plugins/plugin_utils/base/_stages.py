@@ -18,6 +18,7 @@ import typing as t
 from collections.abc import Mapping
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.answers import A
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import as_mapping
@@ -26,7 +27,12 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.envelope 
 from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _alive
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _registered
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, to_plain
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import (
+    Answer,
+    Values,
+    shares,
+    to_plain,
+)
 
 
 class StagedAction(FleetAction, t.Generic[AnyWork]):
@@ -39,14 +45,6 @@ class StagedAction(FleetAction, t.Generic[AnyWork]):
     def staged(self) -> bool:
         """Whether this task is a stage of a playbook of the collection."""
         return envelope.OPTION in self._task.args
-
-    @property
-    def header(self) -> Work:
-        """Which run and which verb this task belongs to: what the play and the task are."""
-        return Work(run=str(self._task.get_play()._uuid), verb=self._verb())
-
-    def _verb(self) -> str:
-        return str(self._task.action).rpartition(".")[2]
 
     def given_work(self) -> AnyWork:
         """The work of this task; raises FleetVirtError for one that was decided in another run."""
@@ -66,7 +64,7 @@ class StagedAction(FleetAction, t.Generic[AnyWork]):
             return self.alone(task_vars)
         work = self.given_work()
         if work.stage in self.CONTROLLER:
-            return self.decided(work, task_vars)
+            return self.decided(work)
         return self.asked(work, task_vars)
 
     def alone(self, task_vars: Values) -> Answer:
@@ -77,7 +75,7 @@ class StagedAction(FleetAction, t.Generic[AnyWork]):
         """The answer of this hypervisor to a stage."""
         return self.module(task_vars, {**self.given, envelope.OPTION: envelope.plain(work)})
 
-    def decided(self, work: AnyWork, task_vars: Values) -> Mapping[str, object]:
+    def decided(self, work: AnyWork) -> Mapping[str, object]:
         """The result of a stage on the controller."""
         raise NotImplementedError
 
@@ -88,12 +86,10 @@ class StagedAction(FleetAction, t.Generic[AnyWork]):
         if work.stage in self.CONTROLLER:
             decision = super()._worked(values)
             # What failed is no decision, and Ansible shows it
-            if decision.get("failed"):
-                return decision
-            return {**decision, envelope.OPTION: envelope.header(work)}
-        return envelope.answered(work, self._end(values))
+            return decision if decision.get("failed") else {**decision, **envelope.echo(work)}
+        return envelope.answered(work, self._ending(values))
 
-    def _end(self, values: Values) -> Answer:
+    def _ending(self, values: Values) -> Answer:
         """How the stage ended on this hypervisor, as a module's or a task's result has it."""
         try:
             return super()._worked(values)
@@ -135,6 +131,30 @@ class StagedAction(FleetAction, t.Generic[AnyWork]):
             )
         return decision
 
+    def shares(self) -> dict[str, list[str]]:
+        """The names that each hypervisor works on, as ``virt_decision`` has them."""
+        return shares(self.decision("virt_decision")["shares"])
+
     def _expected(self, stage: str, number: int, verb: str) -> Work:
         own = self.header
         return dataclasses.replace(own, stage=stage, round=number, verb=verb or own.verb)
+
+
+class FleetModule(StagedAction[Work]):
+    """The action of a module that needs nothing from the controller."""
+
+    WORK = Work
+    CONTROLLER = ()
+
+    def asked(self, _work: Work, task_vars: Values) -> Answer:
+        given = self.given
+        del given[envelope.OPTION]  # the module has one stage
+        return self.module(task_vars, given)
+
+
+class FleetReader(FleetModule):
+    """The action of a reading module; does nothing where the controller reads itself."""
+
+    def work(self, task_vars: Values) -> Mapping[str, object]:
+        direct = boolean(self._task.args.pop("_direct", False))
+        return {"changed": False, "direct": True} if direct else super().work(task_vars)

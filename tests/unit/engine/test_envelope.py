@@ -67,12 +67,18 @@ def test_numbers_that_are_text_are_numbers() -> None:
     assert (work.round, work.more) == (3, True)
 
 
+def test_list_that_is_text_has_commas() -> None:
+    """As extra variables give it."""
+    assert envelope.read(Wide, {"_work": {"names": "web1, web2"}}).names == ["web1", "web2"]
+    assert envelope.read(Wide, {"_work": {"names": ""}}).names == []
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
         ({"stage": "nowhere"}, "_work.stage: 'nowhere' is none of all, look"),
         ({"nonsense": 1}, "_work.nonsense"),
-        ({"names": "web1"}, "_work.names"),
+        ({"names": 7}, "_work.names"),
         ({"names": [["web1"]]}, "_work.names[0]"),
         ({"rounds": {"hv1": [1]}}, "_work.rounds.hv1[0]"),
         ({"parts": [{"size": "many"}]}, "_work.parts[0].size"),
@@ -103,7 +109,7 @@ def test_answer_echoes_header() -> None:
 
 def test_header_of_hypervisor_itself_is_replaced() -> None:
     """It could pass off what it answered as another round's otherwise."""
-    forged = {**ANSWER, "_work": {**envelope.header(WORK), "round": 2}}
+    forged = {**ANSWER, **envelope.echo(dataclasses.replace(WORK, round=2))}
     answer = envelope.answered(WORK, forged)
     assert envelope.opened(answer, WORK) == ANSWER
 

@@ -15,6 +15,8 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 from ansible_collections.fleet.virt.plugins import action
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.envelope import Work
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import FleetAction
 
 GROUPS = {"all": ["hv1", "hv2", "hv3", "web1"], "hypervisors": ["hv1", "hv2"], "spare": ["hv3"]}
@@ -38,8 +40,11 @@ def _written(text: str) -> t.Any:
 def made(name: str, arguments: dict[str, t.Any], variables: dict[str, t.Any]) -> t.Any:
     """An action of the play of hv1 alone, as ``--limit hv1`` makes it."""
     values = {"groups": GROUPS, "ansible_play_hosts_all": ["hv1"], "inventory_hostname": "hv1"}
-    values["hostvars"] = {"hv1": {"virt_look": {"changed": False, "vms": []}}}
+    header = Work("r1", name, "look")
+    look = envelope.answered(header, {"changed": False, "vms": []})
+    values["hostvars"] = {"hv1": {"virt_look": look}}
     values |= variables
+    play = types.SimpleNamespace(_uuid="r1")
     module = importlib.import_module(f"{action.__name__}.{name}")
     loader = DataLoader()
 
@@ -47,14 +52,16 @@ def made(name: str, arguments: dict[str, t.Any], variables: dict[str, t.Any]) ->
         def __init__(self) -> None:
             self._values, self._loader = values, loader
             self._templar = Templar(loader, variables=values)
-            self._task = types.SimpleNamespace(args=arguments, check_mode=True, action=name)
+            self._task = types.SimpleNamespace(
+                args=arguments, check_mode=True, action=name, get_play=lambda: play
+            )
 
     return Action()
 
 
 def refused(verb: str, **variables: t.Any) -> str:
     """Why the action decides against it; empty if it does not."""
-    arguments = {"names": ["web1"], "_stage": "decide", "_results": "virt_look", **VERBS[verb]}
+    arguments = {"names": ["web1"], "_work": {"stage": "decide"}, **VERBS[verb]}
     deciding = made(verb, arguments, variables)
     try:
         deciding.work(deciding._values)

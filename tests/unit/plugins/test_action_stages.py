@@ -61,8 +61,8 @@ def _staged(
                 raise end
             return {**end}
 
-        def decided(self, _work: _StagesWork, task_vars: t.Any) -> t.Any:
-            return self.module(task_vars)
+        def decided(self, _work: _StagesWork) -> t.Any:
+            return self.module(self._values)
 
     return Action()
 
@@ -110,7 +110,7 @@ def test_every_end_of_stage_on_hypervisor_is_answer(end: t.Any, opened: dict[str
 def test_end_of_anything_else_is_ansibles(work: dict[str, t.Any] | None) -> None:
     with pytest.raises(AnsibleConnectionFailure):
         _worked(_staged(work, AnsibleConnectionFailure("no route")))
-    assert _worked(_staged(work, {"failed": True}))["failed"]
+    assert _worked(_staged(work, {"failed": True})) == {"failed": True}
 
 
 def test_failed_decision_shows_no_header() -> None:

@@ -7,6 +7,9 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import dataclass, field
+
+from ..engine.envelope import Work
 
 if t.TYPE_CHECKING:
     from ..base.arguments import Spec
@@ -18,12 +21,12 @@ ARGUMENTS: Spec = {
     "pool": {"type": "str", "default": "default"},
     "base_pool": {"type": "str", "default": "base"},
 }
-INTERNAL: Spec = {
-    "_stage": {"type": "str", "choices": ["all", "look", "decide", "report"], "default": "all"},
-    "_host": {"type": "str"},
-    "_results": {"type": "str"},
-    "_shares": {"type": "dict"},
-    "_shared_ids": {"type": "list", "elements": "str", "default": []},
-    "_refused": {"type": "list", "elements": "str", "default": []},
-    "_output_file": {"type": "path"},
-}
+
+
+@dataclass(frozen=True)
+class AdoptWork(Work):
+    """A stage of adopting VMs; ``shared_ids`` are those of pools that several hypervisors have."""
+
+    STAGES = ("all", "look", "decide", "act", "report")
+
+    shared_ids: list[str] = field(default_factory=list)

@@ -7,6 +7,9 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import dataclass
+
+from ..engine.envelope import Work
 
 if t.TYPE_CHECKING:
     from ..base.arguments import Spec
@@ -17,10 +20,11 @@ ARGUMENTS: Spec = {
     "clone_of": {"type": "str", "required": True},
     "pool": {"type": "str", "default": "default"},
 }
-INTERNAL: Spec = {
-    "_stage": {"type": "str", "choices": ["look", "decide", "prepare"], "default": "look"},
-    "_mode": {"type": "str", "choices": list(MODES)},
-    "_results": {"type": "str"},
-    "_copied": {"type": "str"},
-    "_decision": {"type": "dict", "default": {}},
-}
+INTERNAL: Spec = {"_mode": {"type": "str", "choices": list(MODES)}}
+
+
+@dataclass(frozen=True)
+class CloneWork(Work):
+    """A stage of cloning a VM, until the clone is provisioned as any VM."""
+
+    STAGES = ("all", "look", "decide", "prepare")

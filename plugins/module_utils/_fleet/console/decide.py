@@ -15,6 +15,7 @@ from ..base.json_values import as_list
 from ..base.names import playbook_command
 from ..base.states import ACTIVE_STATES
 from ..engine import located
+from ..engine.envelope import Work
 from .facts import ConsoleLook, ConsoleVm
 
 BROWSER, VIEWER, SERIAL, SERIAL_PAGE = "browser", "viewer", "serial", "serial_browser"
@@ -32,11 +33,16 @@ ARGUMENTS: Spec = {
     "ignore_missing": {"type": "bool", "default": False},
 }
 INTERNAL: Spec = {
-    "_stage": {"type": "str", "choices": ["all", "open"], "default": "all"},
-    "_results": {"type": "str"},
     "_view": {"type": "str", "default": BROWSER},
     "_minutes": {"type": "int", "default": 30},
 }
+
+
+@dataclass(frozen=True)
+class OpenWork(Work):
+    """A stage of opening a console: reading which there are, and opening the one that is meant."""
+
+    STAGES = ("all", "read", "open")
 
 
 def wanted_names(options: t.Mapping[str, object]) -> tuple[str, ...]:

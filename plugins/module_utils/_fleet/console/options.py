@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from ..._errors import Problem, SpecError
 from ..base.arguments import Spec
 from ..base.json_values import as_list, as_mapping
+from ..engine.envelope import Work
 
 _MOST_SCREENS = 16  # maximum of one QEMU graphics adapter
 
@@ -23,10 +24,6 @@ ARGUMENTS: Spec = {
     "dest": {"type": "path", "required": True},
     "screen": {"type": "int", "default": 0},
 }
-INTERNAL: Spec = {
-    "_stage": {"type": "str", "choices": ["all", "report"], "default": "all"},
-    "_results": {"type": "str"},
-}
 LOG_ARGUMENTS: Spec = {
     "names": {"type": "list", "elements": "str", "required": True, "aliases": ["name"]},
     "ignore_missing": {"type": "bool", "default": False},
@@ -34,9 +31,16 @@ LOG_ARGUMENTS: Spec = {
     "follow": {"type": "int", "default": 0},
 }
 # The position up to which each log was read, in bytes, by VM name
-LOG_INTERNAL: Spec = {**INTERNAL, "_since": {"type": "dict", "default": {}}}
+LOG_INTERNAL: Spec = {"_since": {"type": "dict", "default": {}}}
 _MOST_LINES = 2000
 _LONGEST = 86400  # seconds
+
+
+@dataclass(frozen=True)
+class ConsoleWork(Work):
+    """A stage of showing what guests show: reading it on hypervisors, and reporting it."""
+
+    STAGES = ("all", "read", "report")
 
 
 @dataclass(frozen=True)

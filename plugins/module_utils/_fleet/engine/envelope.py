@@ -39,7 +39,7 @@ class Work:
     are repeated, its ``round``. Every field has a default: a module that is used alone has none.
     """
 
-    STAGES: t.ClassVar[tuple[str, ...]] = ("all",)
+    STAGES: t.ClassVar[tuple[str, ...]] = ("all", "read", "act")
 
     run: str = ""
     verb: str = ""
@@ -91,6 +91,8 @@ def _typed(hint: t.Any, value: object, path: str, problems: list[Problem]) -> t.
         problems.append(Problem(path, str(error)))
         return None
     inner = t.get_args(hint)
+    if hint == list[str] and isinstance(value, str):  # as Ansible takes one for a list
+        return [name.strip() for name in value.split(",") if name.strip()]
     if t.get_origin(hint) is list and isinstance(value, (list, tuple)):
         return [_typed(inner[0], item, f"{path}[{i}]", problems) for i, item in enumerate(value)]
     if t.get_origin(hint) is dict and isinstance(value, Mapping):
@@ -111,9 +113,9 @@ def plain(work: Work) -> dict[str, object]:
     return dataclasses.asdict(work)
 
 
-def header(work: Work) -> dict[str, object]:
+def echo(work: Work, **more: object) -> dict[str, object]:
     """What an answer says of the work that it answers."""
-    return {name: getattr(work, name) for name in HEADER}
+    return {OPTION: {**{name: getattr(work, name) for name in HEADER}, **more}}
 
 
 def answered(work: Work, answer: Mapping[str, object]) -> dict[str, object]:
@@ -124,7 +126,7 @@ def answered(work: Work, answer: Mapping[str, object]) -> dict[str, object]:
     """
     end = next((end for end in (UNREACHABLE, FAILED) if answer.get(end)), "")
     rest = {key: value for key, value in answer.items() if key != UNREACHABLE}
-    return {**rest, FAILED: False, OPTION: {**header(work), "end": end}}
+    return {**rest, FAILED: False, **echo(work, end=end)}
 
 
 def opened(answer: Mapping[str, object], expected: Work) -> dict[str, object]:
@@ -143,6 +145,22 @@ def opened(answer: Mapping[str, object], expected: Work) -> dict[str, object]:
     rest = {key: value for key, value in answer.items() if key not in (OPTION, FAILED, UNREACHABLE)}
     end = told.get("end")
     return {**rest, str(end): True} if end in (FAILED, UNREACHABLE) else rest
+
+
+def of_run(answer: Mapping[str, object], run: str, verb: str = "") -> dict[str, object]:
+    """What an answer says that any task registered, a user's own too; one with a header is of this
+    ``run``, and of the ``verb`` if one is given."""
+    told = answer.get(OPTION)
+    if not isinstance(told, Mapping):
+        return {**answer}
+    number = told.get("round")
+    expected = Work(
+        run,
+        verb or str(told.get("verb")),
+        str(told.get("stage")),
+        number if isinstance(number, int) else 0,
+    )
+    return opened(answer, expected)
 
 
 def _stale(why: str, expected: Work) -> dict[str, object]:

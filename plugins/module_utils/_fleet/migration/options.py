@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 import typing as t
+from dataclasses import dataclass, field
 
 from ..._errors import Problem, SpecError
 from ..base.json_values import as_number
+from ..engine.envelope import Work
 from .types import Destination, LostSource, MigrationOptions
 
 if t.TYPE_CHECKING:
@@ -42,11 +44,6 @@ VM: Spec = {
         },
     },
 }
-BASE: Spec = {
-    "volume": {"type": "str", "required": True},
-    "peers": {"type": "list", "elements": "str", "required": True},
-}
-
 ARGUMENTS: Spec = {
     "vms": {"type": "list", "elements": "dict", "options": VM, "default": []},
     "state": {"type": "str", "choices": ["moved", "repaired"], "default": "moved"},
@@ -61,23 +58,6 @@ ARGUMENTS: Spec = {
     "seconds_per_gib": {"type": "int", "default": 800},
     "on_timeout": {"type": "str", "choices": ["abort", "pause"], "default": "abort"},
     "base_pool": {"type": "str", "default": "base"},
-}
-INTERNAL: Spec = {
-    "_stage": {
-        "type": "str",
-        "choices": ["all", "look", "decide", "bases", "report"],
-        "default": "all",
-    },
-    "_bases": {"type": "list", "elements": "dict", "options": BASE, "default": []},
-    "_names": {"type": "list", "elements": "str", "default": []},
-    "_problems": {"type": "list", "elements": "str", "default": []},
-    "_host": {"type": "str"},
-    "_evacuated": {"type": "str"},
-    "_home": {"type": "str"},
-    "_base_path": {"type": "str", "default": "/var/lib/libvirt/base"},
-    "_results": {"type": "str"},
-    "_shares": {"type": "dict"},
-    "_marked": {"type": "str"},
 }
 
 # A host name or an address: nothing that could be another part of a URI
@@ -205,3 +185,16 @@ def _lost(
     if lost["name"] == here:
         problems.append(Problem(f"{path}.name", f"{here} runs this; leave lost_source out"))
     return problems
+
+
+@dataclass(frozen=True)
+class MigrateWork(Work):
+    """A stage of moving VMs: those named, all of a hypervisor that is ``evacuated``, or those whose
+    ``home`` one is; ``base_path`` is where base images are made."""
+
+    STAGES = ("all", "look", "decide", "bases", "act", "report")
+
+    names: list[str] = field(default_factory=list)
+    evacuated: str = ""
+    home: str = ""
+    base_path: str = "/var/lib/libvirt/base"

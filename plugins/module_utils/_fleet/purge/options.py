@@ -7,6 +7,9 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import dataclass, field
+
+from ..engine.envelope import Work
 
 if t.TYPE_CHECKING:
     from ..base.arguments import Spec
@@ -18,10 +21,13 @@ ARGUMENTS: Spec = {
     "base_pool": {"type": "str", "default": "base"},
     "asked": {"type": "list", "elements": "str", "default": []},
 }
-INTERNAL: Spec = {
-    "_stage": {"type": "str", "choices": ["all", "look", "decide", "report"], "default": "all"},
-    "_files": {"type": "list", "elements": "str", "default": []},
-    "_results": {"type": "str"},
-    "_users": {"type": "str"},
-    "_shares": {"type": "dict"},
-}
+
+
+@dataclass(frozen=True)
+class PurgeWork(Work):
+    """A stage of removing VMs; ``files`` on shared storage are looked for as stage ``users``, after
+    which the decision is made again, as round 1."""
+
+    STAGES = ("all", "look", "users", "decide", "act", "report")
+
+    files: list[str] = field(default_factory=list)

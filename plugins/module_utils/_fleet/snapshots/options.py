@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 import typing as t
+from dataclasses import dataclass
 
 from ..._errors import Problem, SpecError
 from ..base.arguments import Spec
 from ..base.json_values import as_text
+from ..engine.envelope import Work
 from .facts import ABSENT, ALWAYS, AUTO, NEVER, PRESENT, REVERTED, SnapshotRequest
 
 _MOST_KEPT = 1000
@@ -27,12 +29,13 @@ ARGUMENTS: Spec = {
     "disk_only": {"type": "bool", "default": False},
     "quiesce": {"type": "str", "choices": [AUTO, ALWAYS, NEVER], "default": AUTO},
 }
-INTERNAL: Spec = {
-    "_stage": {"type": "str", "choices": ["all", "look", "decide", "report"], "default": "all"},
-    "_list": {"type": "bool", "default": False},
-    "_results": {"type": "str"},
-    "_shares": {"type": "dict"},
-}
+
+
+@dataclass(frozen=True)
+class SnapshotWork(Work):
+    """A stage of working on snapshots, or of listing them."""
+
+    STAGES = ("all", "look", "decide", "act", "report", "list")
 
 
 def wanted_of(options: t.Mapping[str, object]) -> SnapshotRequest:

@@ -7,10 +7,12 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import dataclass, field
 
 from ..._errors import PlanRefused
 from ..base.arguments import Spec
 from ..base.json_values import as_text
+from ..engine.envelope import Work
 from .plan import WANTED, StateRequest
 
 _LONGEST = 86400  # seconds
@@ -25,27 +27,38 @@ ARGUMENTS: Spec = {
     "reboot": {"type": "bool", "default": False},
 }
 INTERNAL: Spec = {
-    "_stage": {
-        "type": "str",
-        "choices": ["all", "look", "decide", "note", "report", "order_restarts", "note_restarts"],
-        "default": "all",
-    },
-    # More VMs follow: wait here for the delay of those that were started
-    "_more": {"type": "bool", "default": False},
-    "_round": {"type": "dict"},
-    "_earlier": {"type": "dict"},
-    "_groups": {"type": "list", "elements": "str", "default": []},
-    "_results": {"type": "str"},
     # Restarts: what was made now and before, their order, the number of this round, who answered
     # before it, and who after it
     "_made": {"type": "str"},
     "_done": {"type": "dict", "default": {}},
     "_order": {"type": "dict"},
-    "_number": {"type": "int", "default": 0},
     "_before": {"type": "str"},
     "_waited": {"type": "str"},
-    "_silent": {"type": "str", "default": ""},
+    "_earlier": {"type": "dict"},
 }
+
+
+@dataclass(frozen=True)
+class StateWork(Work):
+    """A stage of bringing VMs to a state, in rounds by their start order, or of restarting them.
+
+    ``groups`` are those whose VMs are meant too. ``more``: VMs follow in a later round, so the
+    delay of those that were started is waited for here.
+    """
+
+    STAGES = (
+        "all",
+        "look",
+        "decide",
+        "act",
+        "note",
+        "report",
+        "order_restarts",
+        "note_restarts",
+    )
+
+    groups: list[str] = field(default_factory=list)
+    more: bool = False
 
 
 def wanted_of(options: t.Mapping[str, object]) -> StateRequest:

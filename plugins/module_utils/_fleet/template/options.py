@@ -9,6 +9,9 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ..engine import envelope
+from ..engine.envelope import Work
+
 if t.TYPE_CHECKING:
     from ..base.arguments import Spec
 
@@ -23,17 +26,15 @@ ARGUMENTS: Spec = {
     "base_pool": {"type": "str", "default": "base"},
     "base_path": {"type": "path", "default": "/var/lib/libvirt/base"},
 }
-INTERNAL: Spec = {
-    "_stage": {
-        "type": "str",
-        "choices": ["all", "look", "decide", "report"],
-        "default": "all",
-    },
-    "_every_disk": {"type": "bool", "default": False},
-    "_results": {"type": "str"},
-    "_host": {"type": "str"},
-    "_present": {"type": "str", "default": ""},
-}
+
+
+@dataclass(frozen=True)
+class TemplateWork(Work):
+    """A stage of copying a VM's disk into a base image; ``every_disk`` for a clone."""
+
+    STAGES = ("all", "look", "decide", "act", "report")
+
+    every_disk: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,5 +61,5 @@ def read_options(params: t.Mapping[str, t.Any]) -> Options:
         quiesce=params["quiesce"],
         base_pool=params["base_pool"],
         base_path=params["base_path"],
-        every=params["_every_disk"],
+        every=envelope.read(TemplateWork, params).every_disk,
     )
