@@ -57,7 +57,7 @@ class ActionModule(StagedAction[CloneWork]):
             clone_of,
             decision,
             seen,
-            self.answers("virt_copied", Templated, "act", verb="virt_template"),
+            self.answers("virt_copied", Templated, "act", work.round, verb="virt_template"),
             self._overrides(task_vars),
         )
         vms: Answer = {"vms": wanted.vms, "images": wanted.images}

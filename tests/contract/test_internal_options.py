@@ -101,7 +101,34 @@ def _internal(name: str) -> set[str]:
             found |= set(getattr(plugin, constant, ()))
     if name in _with_main():
         found |= set(spec_of(name)[1])
+    if _stages(name):
+        found.add("_work")
     return found
+
+
+def _stages(name: str) -> tuple[str, ...]:
+    """The stages that a module's action plugin has; none if it has no envelope."""
+    action = importlib.import_module(f"{_PLUGINS}.action.{name}").ActionModule
+    work = getattr(action, "WORK", None)
+    return () if work is None else work.STAGES
+
+
+def test_stages_of_tasks_exist() -> None:
+    """And each says which it is: of a module that is used alone, no task waits for an answer."""
+    stages = [
+        (path, module.rpartition(".")[2], str(options["_work"]["stage"]))
+        for path in (_tools.CHECKOUT / "playbooks").rglob("*.yml")
+        for task in tasks_of(yaml.safe_load(path.read_text()))
+        for module, options in task.items()
+        if isinstance(options, dict) and "_work" in options
+    ]
+    assert len(stages) > 40
+    wrong = [
+        f"{path}: {module} {stage}"
+        for path, module, stage in stages
+        if "{{" not in stage and stage not in _stages(module)
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_tasks_give_what_exists() -> None:

@@ -593,7 +593,9 @@ def test_storage_of_the_network_is_not_purged_without_asking(vms: Vms, lab: Labo
         harness.refuse(
             vms.ansible, lab, "hv1", PURGE, {"name": "net1"}, match="pool 'net'.* is not active"
         )
-        shown = vms.ansible.module("hv1", "virt_purge", {"name": "net1", "_stage": "look"})["hv1"]
+        shown = vms.ansible.module(
+            "hv1", "virt_purge", {"name": "net1", "_work": {"stage": "look"}}
+        )["hv1"]
         assert shown["vms"][0]["volumes"] == [
             {"path": "/srv/net/n.raw", "pool_id": None, "shared": True}
         ]
