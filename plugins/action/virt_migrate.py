@@ -37,6 +37,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import
     report as migration_report,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.facts import (
+    Based,
+    Marked,
     MigrateLook,
     Moved,
 )
@@ -251,11 +253,11 @@ class ActionModule(StagedAction[MigrateWork]):
 
     def _with_incoming(self, vms: list[t.Mapping[str, object]]) -> list[Answer]:
         """The VMs, their destinations with the base images that check mode would transfer there."""
-        predicted = self.answers("virt_based", None, "bases")
+        predicted = self.answers("virt_based", Based, "bases")
         with_incoming = []
         for vm in vms:
             destination = as_mapping(vm.get("destination"))
-            answer = predicted.get(str(destination.get("name"))) or {}
+            answer = predicted.get(str(destination.get("name")), Based())
             incoming = {
                 "coming": answer.get("bases") or [],
                 "needed": answer.get("needed") or {},
@@ -263,16 +265,16 @@ class ActionModule(StagedAction[MigrateWork]):
             with_incoming.append({**vm, "destination": {**destination, **incoming}})
         return with_incoming
 
-    def _marks(self, work: MigrateWork) -> tuple[str, dict[str, Answer]]:
+    def _marks(self, work: MigrateWork) -> tuple[str, dict[str, Marked]]:
         """The hypervisor that is marked or was, empty if none is, and what marking it answered."""
-        answers = self.answers("virt_marked", None, "act", verb="virt_maintenance")
+        answers = self.answers("virt_marked", Marked, "act", verb="virt_maintenance")
         return work.evacuated or work.home, answers
 
     def _marked(self, work: MigrateWork) -> str:
         """Say that the hypervisor is in maintenance now, or no longer, whatever happened to its
         VMs."""
         host, answers = self._marks(work)
-        mark = (answers.get(host) or {}).get("maintenance")
+        mark = answers.get(host, Marked()).get("maintenance")
         check = self.check
         return "" if mark is None else migration_report.mark(host, present=bool(mark), check=check)
 

@@ -198,14 +198,6 @@ class ActionModule(FleetAction):
         answers = _direct.answers(names, reader, task_vars, seconds=seconds, lost=self.lost())
         return {name: {**read(answer, _ANSWERS[view])} for name, answer in answers.items()}
 
-
-def _answers(task_vars: Values, variable: str, view: str, run: str) -> dict[str, Answer]:
-    kind, verb = _ANSWERS.get(view), _VERBS[view]
-    if kind is None:
-        return registered(task_vars, variable, run=run, verb=verb)
-    answers = registered(task_vars, variable, kind, run, verb)
-    return {name: {**answer} for name, answer in answers.items()}
-
     def _made(self, options: VirtShowOptions) -> tuple[list[Answer], list[str]]:
         """The results of requested VMs; without ``requested``, of those in the results."""
         own = (self.header.run, "virt_init")
@@ -243,6 +235,14 @@ def _answers(task_vars: Values, variable: str, view: str, run: str) -> dict[str,
                 problem = f"{step['undone']}: {outcomes.error_message(answers[name])}"
                 names_by_problem.setdefault(problem, []).append(name)
         return [f"{', '.join(those)}: {problem}" for problem, those in names_by_problem.items()]
+
+
+def _answers(task_vars: Values, variable: str, view: str, run: str) -> dict[str, Answer]:
+    kind, verb = _ANSWERS.get(view), _VERBS[view]
+    if kind is None:
+        return registered(task_vars, variable, run=run, verb=verb)
+    answers = registered(task_vars, variable, kind, run, verb)
+    return {name: {**answer} for name, answer in answers.items()}
 
 
 def _selected(hypervisors: list[Answer], options: VirtShowOptions) -> tuple[list[Answer], str]:

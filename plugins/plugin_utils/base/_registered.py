@@ -18,6 +18,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import en
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.envelope import Work
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, to_plain
 
+
 @t.overload
 def registered(
     values: Values, variable: str | None, kind: type[A], run: str = "", verb: str = ""

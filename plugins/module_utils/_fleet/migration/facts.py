@@ -107,3 +107,17 @@ class Moved(answers.Result, total=False):
     """The result for the VMs of a hypervisor."""
 
     vms: list[MovedVm] | None
+
+
+class Marked(answers.Result, total=False):
+    """Whether the hypervisor has its maintenance mark now."""
+
+    maintenance: bool | None
+
+
+class Based(answers.Result, total=False):
+    """The base images that a destination has now, by path; ``needed``: bytes that check mode would
+    copy, by pool."""
+
+    bases: list[str] | None
+    needed: dict[str, int] | None
