@@ -208,13 +208,9 @@ VMS: list[dict[str, Any]] = [
             {"name": "cd", "device": "cdrom"},
             {"name": "floppy", "device": "floppy"},
         ],
-    },
-    {
-        "name": "kernel",
         "xml": "<domain><pm>"
         "<suspend-to-mem enabled='no'/></pm><devices>"
         "<input type='mouse' bus='virtio'/></devices></domain>",
-        "memory": 64,
         "memory_max": 96,
         "video": {"model": "vga", "vram": "32MiB"},
         "kernel": KERNEL,

@@ -123,9 +123,10 @@ def test_emptied_and_filled_again(movers: Movers) -> None:
 
 def test_two_at_once(movers: Movers) -> None:
     """Neither fails because the other was quicker; every VM moves once."""
-    names = _NAMES[:2]
-    for name in names:
-        movers.make(name)
+    states = {_NAMES[0]: "running", _NAMES[1]: "shut off"}
+    names = list(states)
+    for name, state in states.items():
+        movers.make(name, start=state == "running")
     try:
         both = [_begin(movers, 32, heard=True) for _run in range(2)]
         said = [run.communicate(timeout=300)[0] for run in both]
@@ -133,8 +134,8 @@ def test_two_at_once(movers: Movers) -> None:
         assert [run.returncode for run in both] == [0, 0], "\n".join(said)
         assert _domains(movers) == {"hv1": [], "hv2": names}, "\n".join(said)
         movers.clean("hv1", *names)
-        for name in names:
-            assert movers.state("hv2", name) == "running"
+        for name, state in states.items():
+            assert movers.state("hv2", name) == state
             assert "migrating" not in movers.metadata("hv2", name)
     finally:
         movers.ansible.module("hv1", "virt_maintenance", {"state": "absent"})
