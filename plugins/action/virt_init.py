@@ -163,9 +163,9 @@ class ActionModule(FleetAction):
             "_home": str(task_vars["inventory_hostname"]),
             "_image_paths": _batch.image_paths(common, variables) if comparing else [],
             "_images": {
-                name: dataclasses.asdict(facts)
+                name: facts.as_dict()
                 for name, facts in {
-                    **{name: _batch.image_facts(local) for name, local in images.items()},
+                    **{name: local.facts for name, local in images.items()},
                     **_batch.known_images(as_mapping(common.get("_images"))),
                 }.items()
             },

@@ -32,6 +32,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.facts 
     Made,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Domain
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.base_name import BaseName
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import (
@@ -126,7 +127,7 @@ class _Work:
         )
         _peers.refuse_hypervisors([domain.name for domain in self.domains], task_vars)
         local = _batch.controller_images(self.domains, self.variables, check=self.check)
-        self.images = {name: _batch.image_facts(image) for name, image in local.items()}
+        self.images = {name: image.facts for name, image in local.items()}
         self.images.update(_batch.known_images(options["_images"]))
 
     def place(self) -> Answer:
@@ -166,7 +167,7 @@ class _Work:
             vm = next((vm for vm in vms if vm["name"] == domain.name), None)
             wanted = _batch.images_of(domain, vm)
             for name in sorted(wanted & set(self.images)):
-                if self.images[name].digest == GENERATED:
+                if self.images[name].pending:
                     continue  # in check mode: it is yet to be made
                 absent = host not in self._holders(name)
                 if absent and name not in copies.setdefault(host, []):
@@ -234,7 +235,8 @@ class _Work:
             for host, answer in self.answers.items()
             if (seen := answer.get("host")) is not None
             for volume in seen.get("images") or ()
-            if digest and volume.startswith(f"{digest}-")
+            if digest is not None
+            if (base := BaseName.parse(volume)) is not None and base.digest == digest
         ]
 
     def _seen(self) -> list[dict[str, str]]:

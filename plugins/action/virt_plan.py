@@ -112,7 +112,7 @@ class ActionModule(FleetAction):
         )
         try:
             local = _batch.controller_images(domains, variables, check=True)
-            images = {name: _batch.image_facts(image) for name, image in local.items()}
+            images = {name: image.facts for name, image in local.items()}
             hosts = _placing.hosts_of(answers, limits, lost)
             placements = _placing.place(domains, images, hosts, policy)
         except FleetVirtError as error:

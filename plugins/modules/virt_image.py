@@ -317,7 +317,7 @@ def main() -> None:
             return image_state.present(
                 connection,
                 with_checksum(params["image"], params["checksum"]),
-                image_state.Source(**params["_source"]) if params["_source"] else None,
+                image_state.source_of(params["_source"]),
                 *place,
                 limits_of(params),
                 params["peers"],

@@ -29,6 +29,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.effects_d
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.options import Limits
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.source import ImageSource
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.base_name import Checksum
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output
 from ansible_collections.fleet.virt.plugins.plugin_utils.images._images import (
     LocalImage,
@@ -44,14 +45,13 @@ def downloaded(source: ImageSource, limits: Limits, *, check: bool) -> LocalImag
 
     In check mode nothing is written; the image is identified by its beginning.
     """
-    folder = cache_folder() / "images" / source.checksum.replace(":", "-")
+    folder = cache_folder() / "images" / str(source.checksum).replace(":", "-")
     path = folder / source.file_name
     if path.is_symlink() and not path.exists():
         raise FleetVirtError(f"image {path} is a broken symbolic link; remove it")
     if not path.exists():
         if check:
-            seen = image_url.preview(source, limits)
-            return LocalImage("", seen.name, seen.digest, 0, seen.format, seen.virtual_bytes)
+            return LocalImage("", 0, image_url.preview(source, limits))
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with base_file.folder_lock(str(folder), _PATIENCE):
@@ -81,17 +81,17 @@ def _download(source: ImageSource, limits: Limits, folder: Path) -> None:
 
 def _verify(source: ImageSource, path: Path, *, remember: bool) -> None:
     """Raise FleetVirtError if the file has changed since its download."""
-    algorithm, _dummy, checksum = source.checksum.partition(":")
+    algorithm = source.checksum.algorithm
     with path.open("rb") as file:
         if algorithm == "sha256":  # read once for all hypervisors, until the file changes
             cache = DigestCache(cache_folder() / "digests.json", remember=remember)
-            digest = cache.digest(file.fileno(), str(path))
+            came = cache.digest(file.fileno(), str(path)).checksum
         else:
             summed = hashlib.new(algorithm)
             for block in sparse.blocks(file.fileno()):
                 summed.update(block)
-            digest = summed.hexdigest()
-    if digest != checksum:
+            came = Checksum(algorithm, summed.hexdigest())
+    if came != source.checksum:
         raise FleetVirtError(
             f"image {path} has changed since it was downloaded from {source.url}; remove it, and it"
             " will be downloaded again"

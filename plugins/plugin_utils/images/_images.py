@@ -26,6 +26,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.results imp
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.effects_digests import (
     DigestCache,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.facts import ImageFacts
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.options import not_queried
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.read_check import (
     check_structure,
@@ -59,22 +60,17 @@ _TIDY = 30.0  # seconds
 
 @dataclass(frozen=True)
 class LocalImage:
-    """An image file on the controller: ``size`` of the file, ``virtual_bytes`` of its disk.
-
-    ``digest`` is the SHA-256 of the file's content, uncompressed if the file is compressed.
-    """
+    """An image file on the controller, ``size`` of the file, and what is known of its content,
+    uncompressed if the file is compressed."""
 
     path: str
-    name: str
-    digest: str
     size: int
-    format: str
-    virtual_bytes: int
+    facts: ImageFacts
 
     @property
-    def virtual_mib(self) -> int:
-        """The size of the disk, rounded up."""
-        return -(-self.virtual_bytes // MIB)
+    def name(self) -> str:
+        """The name of the file."""
+        return self.facts.name
 
 
 def local_image(
@@ -119,11 +115,8 @@ def local_image(
         os.close(descriptor)
     return LocalImage(
         path=str(path),
-        name=name,
-        digest=digest,
         size=status.st_size,
-        format=content.format,
-        virtual_bytes=content.virtual_bytes,
+        facts=ImageFacts(name, digest, content.format, content.virtual_bytes),
     )
 
 
@@ -174,12 +167,7 @@ def ensure_on_host(
     file is transferred: from another hypervisor that has it, else from the controller. In check
     mode the host is only checked.
     """
-    source = {
-        "name": local.name,
-        "digest": local.digest,
-        "format": local.format,
-        "virtual_bytes": local.virtual_bytes,
-    }
+    source = local.facts.as_dict()
     given = {key: options[key] for key in OPTIONS if options.get(key) is not None}
     check = action.check
     peers = _listed(given.pop("peers", None))
@@ -201,7 +189,7 @@ def ensure_on_host(
         return result
     spread = None
     if several and not check and not peer_error:
-        spread = _image_spread.of_play(cache_folder() / "spread", task_vars, local.digest)
+        spread = _image_spread.of_play(cache_folder() / "spread", task_vars, local.facts.identity)
     if missing:
         return _Transfer(action, task_vars, local, call, steps).run(spread, peers)
     if spread and not result.get("failed") and not result.get("unreachable"):
@@ -311,7 +299,7 @@ def bring(action: FleetAction, task_vars: Values, local: LocalImage) -> str:
     host = str(task_vars.get("inventory_hostname", "the hypervisor"))
     shell = action._connection._shell
     temporary = shell.tmpdir or action._make_tmp_path()
-    received = f"{os.path.dirname(temporary.rstrip('/'))}/fleet-virt-tmp-{local.digest}"
+    received = f"{os.path.dirname(temporary.rstrip('/'))}/fleet-virt-tmp-{local.facts.identity}"
     received += f"-{secrets.token_hex(8)}"
     size = f"{-(-local.size // MIB)} MiB"
     _output.say(f"{host}: copying {local.name}, {size}")

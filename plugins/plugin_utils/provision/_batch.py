@@ -24,8 +24,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.options imp
     show,
     unknown_message,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.facts import ImageFacts
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.options import Limits
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.demand import ImageFacts
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.facts import DefinedVm
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.options import (
     ARGUMENTS,
@@ -284,11 +284,13 @@ def controller_images(
 def known_images(given: Mapping[str, object]) -> dict[str, ImageFacts]:
     """Base images that an earlier task created, by the image as written."""
     return {
-        value: ImageFacts(
-            str(facts["name"]),
-            str(facts["digest"]),
-            str(facts["format"]),
-            int(str(facts["virtual_bytes"])),
+        value: ImageFacts.of(
+            {
+                "name": str(facts["name"]),
+                "digest": str(facts["digest"]),
+                "format": str(facts["format"]),
+                "virtual_bytes": int(str(facts["virtual_bytes"])),
+            }
         )
         for value, facts in as_mapping(given).items()
         if isinstance(facts, Mapping)
@@ -309,8 +311,3 @@ def images_of(domain: Domain, vm: DefinedVm | None) -> set[str]:
         if disk.image is not None
         and not (disk.device == "disk" and (disk.name in own or targets[disk.name] in others))
     }
-
-
-def image_facts(local: _images.LocalImage) -> ImageFacts:
-    """The facts of an image on the controller that creating VMs needs."""
-    return ImageFacts(local.name, local.digest, local.format, local.virtual_bytes)

@@ -15,9 +15,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import Json
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import proofs
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.facts import ImageFacts
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import decide as placement
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.demand import (
-    ImageFacts,
     request_of,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.facts import (

@@ -55,7 +55,7 @@ def source(tmp_path: Path) -> Path:
 def fill(new: base_file.NewFile, source: Path) -> str:
     descriptor = os.open(source, os.O_RDONLY)
     try:
-        return new.fill(iter(lambda: os.read(descriptor, 100_003), b""))
+        return str(new.fill(iter(lambda: os.read(descriptor, 100_003), b"")))
     finally:
         os.close(descriptor)
 

@@ -23,10 +23,14 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.images import (
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images import (
     effects_base_images as images,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.base_name import (
+    BaseName,
+    Digest,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.effects_storage import Pool
 
-DIGEST = "0123456789abcdef" * 4
-OTHER = "f" * 64
+DIGEST = Digest("0123456789abcdef" * 4)
+OTHER = Digest("f" * 64)
 
 
 @pytest.fixture
@@ -50,7 +54,7 @@ def connection() -> Iterator[Connection]:
     ],
 )
 def test_names_of_base_volumes(name: str, image_format: str, expected: str) -> None:
-    volume = images.base_volume_name(name, DIGEST, image_format)
+    volume = str(BaseName.of(name, DIGEST, image_format))
     assert volume == f"{DIGEST}-{expected}"
     assert len(volume.encode()) < 255
 
@@ -76,13 +80,12 @@ def test_bases_are_found_by_content(connection: Connection, tmp_path: Path) -> N
     (tmp_path / f".{OTHER}-hidden.raw").write_bytes(b"")
     base = images.find_base(connection, pool, DIGEST)
     assert base == images.BaseImage(
-        name="one.img",
-        digest=DIGEST,
+        volume=BaseName(DIGEST, "one.img", "raw"),
         format="raw",
-        volume=f"{DIGEST}-one.img.raw",
         path=f"{tmp_path}/{DIGEST}-one.img.raw",
         virtual_bytes=1024,
     )
+    assert (base.name, base.digest) == ("one.img", DIGEST)
     assert images.list_bases(connection, pool) == [base]
     assert images.find_base(connection, pool, OTHER) is None
 
@@ -114,19 +117,21 @@ def _base(folder: Path, name: str, content: bytes) -> str:
 def test_copy_base_under_exact_name_keeps_both(connection: Connection, tmp_path: Path) -> None:
     content = bytes(512 * 1024) + b"end".ljust(512, b"\0")
     first = _base(tmp_path, "r2.img.raw", content)
-    digest = first[:64]
+    digest = Digest(first[:64])
     pool = Pool("base", str(tmp_path))
     twin = images.find_base(connection, pool, digest)
-    wanted = f"{digest}-r1.img.raw"
+    wanted = BaseName(digest, "r1.img", "raw")
     assert twin is not None
     assert images.find_base(connection, pool, digest, wanted) is None
     made = images.copy_base(connection, pool, twin, wanted)
     assert (made.volume, made.name, made.digest) == (wanted, "r1.img", digest)
-    assert sorted(os.listdir(tmp_path)) == sorted([first, wanted])
-    assert (tmp_path / wanted).read_bytes() == content
-    assert not os.path.samefile(tmp_path / first, tmp_path / wanted)
+    assert sorted(os.listdir(tmp_path)) == sorted([first, str(wanted)])
+    assert (tmp_path / str(wanted)).read_bytes() == content
+    assert not os.path.samefile(tmp_path / first, tmp_path / str(wanted))
     assert images.find_base(connection, pool, digest, wanted) == made
-    assert [base.volume for base in images.list_bases(connection, pool)] == sorted([first, wanted])
+    assert [str(base.volume) for base in images.list_bases(connection, pool)] == sorted(
+        [first, str(wanted)]
+    )
     # another call changes nothing
     assert images.copy_base(connection, pool, twin, wanted) == made
 
@@ -135,10 +140,10 @@ def test_copy_base_of_damaged_file_is_refused(connection: Connection, tmp_path: 
     volume = _base(tmp_path, "r2.img.raw", bytes(1024))
     (tmp_path / volume).write_bytes(b"x" * 1024)
     pool = Pool("base", str(tmp_path))
-    twin = images.find_base(connection, pool, volume[:64])
+    twin = images.find_base(connection, pool, Digest(volume[:64]))
     assert twin is not None
     with pytest.raises(PlanRefused, match="it is damaged: restore it"):
-        images.copy_base(connection, pool, twin, f"{volume[:64]}-r1.img.raw")
+        images.copy_base(connection, pool, twin, BaseName(twin.digest, "r1.img", "raw"))
     assert os.listdir(tmp_path) == [volume]
 
 
@@ -147,10 +152,10 @@ def test_copy_base_under_name_of_another_format_is_refused(
 ) -> None:
     volume = _base(tmp_path, "r2.img.raw", bytes(1024))
     pool = Pool("base", str(tmp_path))
-    twin = images.find_base(connection, pool, volume[:64])
+    twin = images.find_base(connection, pool, Digest(volume[:64]))
     assert twin is not None
     with pytest.raises(PlanRefused, match="not what the name says"):
-        images.copy_base(connection, pool, twin, f"{volume[:64]}-r1.qcow2")
+        images.copy_base(connection, pool, twin, BaseName(twin.digest, "r1", "qcow2"))
     assert os.listdir(tmp_path) == [volume]
 
 
@@ -159,11 +164,11 @@ def test_copy_base_without_space_is_refused_before_copying(
 ) -> None:
     volume = _base(tmp_path, "r2.img.raw", b"x" * 4096)
     pool = Pool("base", str(tmp_path))
-    twin = images.find_base(connection, pool, volume[:64])
+    twin = images.find_base(connection, pool, Digest(volume[:64]))
     assert twin is not None
     monkeypatch.setattr(base_file, "free_space", lambda _folder: (1 << 20, 1 << 20))
     with pytest.raises(PlanRefused, match="does not fit into"):
-        images.copy_base(connection, pool, twin, f"{volume[:64]}-r1.img.raw")
+        images.copy_base(connection, pool, twin, BaseName(twin.digest, "r1.img", "raw"))
     with pytest.raises(PlanRefused, match="does not fit into"):
         base_file.require_room(str(tmp_path / "yet" / "to" / "come"), 1)
     base_file.require_room(str(tmp_path), 0)

@@ -211,7 +211,7 @@ def test_a_server_that_nobody_vouches_for(
 
 def preview(image: str) -> tuple[str, str, str, int]:
     found = image_url.preview(parse_image(image), Limits(5.0))
-    return found.name, found.digest, found.format, found.virtual_bytes
+    return found.name, found.identity, found.format, found.virtual_bytes
 
 
 def test_preview(server: _https.Server) -> None:
@@ -234,12 +234,12 @@ def test_preview_refuses(server: _https.Server) -> None:
 def test_the_controller_downloads_once(server: _https.Server, tmp_path: Path) -> None:
     source = parse_image(server.put("/disk.raw.gz", gzip.compress(RAW)))
     seen = _downloads.downloaded(source, Limits(5.0), check=True)
-    assert (seen.path, seen.digest, seen.format) == ("", "", "raw")
+    assert (seen.path, seen.facts.digest, seen.facts.format) == ("", None, "raw")
     assert not (tmp_path / "cache").exists()
     for _ in range(2):
         found = _downloads.downloaded(source, Limits(5.0), check=False)
-        assert (found.name, found.virtual_bytes) == ("disk.raw.gz", MIB)
-        assert found.digest == hashlib.sha256(RAW).hexdigest()
+        assert (found.name, found.facts.virtual_bytes) == ("disk.raw.gz", MIB)
+        assert found.facts.identity == hashlib.sha256(RAW).hexdigest()
     assert server.asked == ["/disk.raw.gz"] * 2  # the preview was one
     folder = Path(found.path).parent
     assert [path.name for path in folder.iterdir()] == ["disk.raw.gz"]
@@ -317,7 +317,7 @@ def test_a_huge_file_in_the_cache_is_given_up_with_whoever_asked(
     server: _https.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str
 ) -> None:
     source = parse_image(server.put("/disk.raw", RAW, algorithm))
-    folder = tmp_path / "cache" / "fleet.virt" / "images" / source.checksum.replace(":", "-")
+    folder = tmp_path / "cache" / "fleet.virt" / "images" / str(source.checksum).replace(":", "-")
     folder.mkdir(parents=True)
     with (folder / "disk.raw").open("wb") as file:
         file.truncate(8 << 40)  # so much that nobody sums it up within the time of a test
@@ -328,7 +328,7 @@ def test_a_huge_file_in_the_cache_is_given_up_with_whoever_asked(
 
 def test_a_link_to_nothing_in_the_cache(server: _https.Server, tmp_path: Path) -> None:
     source = parse_image(server.put("/disk.raw", RAW))
-    folder = tmp_path / "cache" / "fleet.virt" / "images" / source.checksum.replace(":", "-")
+    folder = tmp_path / "cache" / "fleet.virt" / "images" / str(source.checksum).replace(":", "-")
     folder.mkdir(parents=True)
     (folder / "disk.raw").symlink_to(tmp_path / "none")
     for check in (True, False):

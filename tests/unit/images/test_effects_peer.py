@@ -18,6 +18,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_con
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images import (
     effects_peer as image_peer,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.base_name import (
+    BaseName,
+    Digest,
+)
 
 KIB = 1024
 
@@ -65,13 +69,11 @@ class Raw:
         assert flags == 1
         return [0, 0, self.size]
 
-    def name(self) -> str:
-        return f"{'ab' * 32}-small.img.qcow2"
-
 
 def coming(raw: Raw, seconds: float = 10.0) -> tuple[image_peer._Incoming, Connection]:
     far = Connection(raw, "qemu+tls://hv9/system", 10)
-    return image_peer._Incoming(far, raw, seconds), far
+    name = BaseName(Digest("ab" * 32), "small.img", "qcow2")
+    return image_peer._Incoming(far, image_peer._Offered(raw, name), seconds), far
 
 
 def test_holes_come_as_zeros() -> None:

@@ -15,6 +15,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefu
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images import (
     effects_digests as digests,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.facts import ImageFacts
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.base_name import Digest
 from ansible_collections.fleet.virt.plugins.plugin_utils.images import _images
 from ansible_collections.fleet.virt.plugins.plugin_utils.images._images import (
     LocalImage,
@@ -38,11 +40,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def expected(folder: Path, name: str) -> LocalImage:
     return LocalImage(
         path=str(folder / name),
-        name=name,
-        digest=hashlib.sha256(RAW).hexdigest(),
         size=len(RAW),
-        format="raw",
-        virtual_bytes=len(RAW),
+        facts=ImageFacts(name, Digest(hashlib.sha256(RAW).hexdigest()), "raw", len(RAW)),
     )
 
 
@@ -51,7 +50,7 @@ def test_the_default_folder(home: Path, given: str | None) -> None:
     (home / "images" / "disk.qcow2").write_bytes(RAW)
     found = local_image(given, "disk.qcow2")
     assert found == expected(home / "images", "disk.qcow2")
-    assert found.virtual_mib == 2
+    assert found.facts.virtual_mib == 2
 
 
 def test_a_relative_folder_starts_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +72,7 @@ def test_a_digest_is_remembered_unless_in_check_mode(home: Path) -> None:
     assert sorted(entry.name for entry in home.iterdir()) == ["images"]
     local_image(None, "disk")
     cache = home / ".cache" / "fleet.virt" / "digests.json"
-    assert expected(home, "disk").digest in cache.read_text()
+    assert expected(home, "disk").facts.identity in cache.read_text()
     assert cache.stat().st_mode & 0o777 == 0o600
 
 
@@ -168,5 +167,5 @@ def test_peers_as_lists_are_written(peers: object) -> None:
 )
 def test_what_the_controller_sends(path: str, size: int, said: str) -> None:
     """Of a download that is yet to be made no size is predicted."""
-    local = _images.LocalImage(path, "a.raw", "", size, "raw", 512)
+    local = _images.LocalImage(path, size, ImageFacts("a.raw", None, "raw", 512))
     assert _images._sent(local) == f"{said} (100 %) from the controller"

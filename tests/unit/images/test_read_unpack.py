@@ -168,7 +168,7 @@ def read(path: Path, cache: Path, **more: int) -> tuple[str, str, int]:
         digest, found = image_check.read_content(descriptor, path.name, DigestCache(cache), **more)
     finally:
         os.close(descriptor)
-    return digest, found.format, found.virtual_bytes
+    return str(digest), found.format, found.virtual_bytes
 
 
 @pytest.mark.parametrize("kind", KINDS)

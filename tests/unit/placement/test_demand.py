@@ -8,12 +8,14 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.facts import ImageFacts
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import demand
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Domain
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import from_options
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.base_name import Digest
 
 _MIB = 1024 * 1024
-_IMAGE = demand.ImageFacts("small.img", "ab" * 32, "raw", 64 * _MIB)
+_IMAGE = ImageFacts("small.img", Digest("ab" * 32), "raw", 64 * _MIB)
 
 
 def _domain(**options: t.Any) -> Domain:

@@ -25,7 +25,12 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.effect
     require_bases,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import Defaults, many
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.base_name import (
+    BaseName,
+    Digest,
+)
 
+_NAME = BaseName(Digest("d" * 64), "a", "raw")
 _THERE, _GONE = f"{'a' * 64}-there.qcow2", f"{'b' * 64}-gone.qcow2"
 
 
@@ -66,7 +71,7 @@ def test_a_disk_is_made_of_its_image_or_not_at_all(disk: dict[str, object], word
     def settings(base: BaseImage | None) -> BatchSettings:
         return BatchSettings("run", "hv1", {}, "base", images={str(disk["image"]): base})
 
-    require_bases(domain.disks, settings(BaseImage("a", "d", "raw", "v", "/base/v", 1)))
+    require_bases(domain.disks, settings(BaseImage(_NAME, "raw", f"/base/{_NAME}", 1)))
     with pytest.raises(PlanRefused, match=words) as refused:
         require_bases(domain.disks, settings(None))
     # which of these it is, nobody has looked at: what brought it may have been killed

@@ -31,7 +31,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.steps imp
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.effects_base_images import (
     BaseImage,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.demand import ImageFacts
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.facts import ImageFacts
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import effects as init
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import (
     effects_creation as creation,
@@ -51,6 +51,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed import (
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Domain
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import Defaults, many
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.base_name import (
+    BaseName,
+    Digest,
+)
 from ansible_collections.fleet.virt.tests.unit._crash import Machine, Machines, living, plain
 
 _IMAGE = b"a small system" * 100
@@ -108,13 +112,14 @@ def _create(
 ) -> dict[str, t.Any]:
     """As virt_init does, with an image that is here already."""
     path = str(root.parent / "base.raw")
+    name = BaseName(Digest("d" * 64), "small", "raw")
     settings = BatchSettings(
         run=run,
         home="hv1",
         pool_paths={},
         base_pool="base",
-        images={"small.raw": BaseImage("small.raw", "d" * 64, "raw", "base.raw", path, 1400)},
-        facts={"small.raw": ImageFacts("small.raw", "d" * 64, "raw", 1400)},
+        images={"small.raw": BaseImage(name, "raw", path, 1400)},
+        facts={"small.raw": ImageFacts("small.raw", name.digest, "raw", 1400)},
         machine="pc",
         observe=0.0,
     )

@@ -15,7 +15,7 @@ from ..engine import leases
 from ..engine.leases import Holder
 from ..engine.steps import Plan, step_for
 from ..spec import request
-from ..storage import base_name
+from ..storage.base_name import BaseName
 from .export import Description
 
 ADOPTED = "yes"
@@ -161,7 +161,7 @@ def _why_not(disk: AdoptionDisk, facts: AdoptionFacts, options: AdoptionOptions)
         return {"absent": "it is missing", "link": "a link"}.get(disk.kind, "not a regular file")
     if disk.pool is None:
         return "in no active directory pool; define one there (virsh pool-define-as)"
-    if disk.pool == options.base_pool or base_name.parts(disk.name) is not None:
+    if disk.pool == options.base_pool or BaseName.parse(disk.name) is not None:
         return "a base image, which belongs to no VM"
     if disk.shared or (disk.pool_id is not None and disk.pool_id in options.shared_ids):
         return "on storage that other hypervisors can reach"

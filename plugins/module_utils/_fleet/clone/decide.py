@@ -25,9 +25,10 @@ from ..base.names import playbook_command, require_named
 from ..base.results import GENERATED
 from ..engine import leases, located, proofs
 from ..engine.outcomes import outcomes
+from ..images.facts import KnownImage
 from ..spec import leftovers
 from ..spec.settings import VM
-from ..storage import base_name
+from ..storage.base_name import BaseName
 from ..template.facts import CloneLook, CloneSource, Templated, TemplatedVm
 from .options import MODES
 
@@ -35,7 +36,7 @@ _COPY = "-copy-"
 State = t.Literal["new", "begun", "there"]
 _STATES: tuple[State, ...] = ("new", "begun", "there")
 # Named by a copy: an image with another name and the same content belongs to somebody else
-_INTERMEDIATE = re.compile(rf"[0-9a-f]{{64}}-.+{_COPY}[0-9a-f]{{8}}(-[a-z0-9]+)?\.qcow2")
+_INTERMEDIATE = re.compile(rf".+{_COPY}[0-9a-f]{{8}}(-[a-z0-9]+)?")
 _POOL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 # Phases of a copy being made: two runs of the same request are one
 _BEGUN = ("creating", "starting")
@@ -245,7 +246,7 @@ class CloneRequest:
     it gets of its source's definition beside its settings."""
 
     vms: list[dict[str, object]]
-    images: dict[str, dict[str, object]]
+    images: dict[str, KnownImage]
     intermediate: list[str]
     leftovers: dict[str, object] = field(default_factory=dict)
 
@@ -274,7 +275,7 @@ def wanted(
             [{**spec, **overrides, "name": name}], {}, _intermediate(decision, volumes)
         )
     volumes = decision.volumes or {}
-    images: dict[str, dict[str, object]] = {}
+    images: dict[str, KnownImage] = {}
     if decision.state == "new":
         volumes, images = _made(clone_of, decision.host, copied)
     described, source = _described(clone_of, decision.host, seen)
@@ -293,14 +294,18 @@ def wanted(
 def _intermediate(decision: CloneDecision, volumes: Mapping[str, str]) -> list[str]:
     if decision.mode != MODES[1]:
         return []
-    names = [one.partition("/")[2] for one in volumes.values()]
-    return [one for one in names if _INTERMEDIATE.fullmatch(one)]
+    names = [BaseName.at(volume) for volume in volumes.values()]
+    return [str(name) for name in names if name is not None and _is_intermediate(name)]
+
+
+def _is_intermediate(name: BaseName) -> bool:
+    return name.format == "qcow2" and _INTERMEDIATE.fullmatch(name.name) is not None
 
 
 def _is_base(pool: str, volume: str, digest: str | None = None) -> bool:
     """Whether it can only be the volume of a base image."""
-    parts = base_name.parts(volume)
-    if parts is None or "/" in volume or digest not in (None, parts["digest"]):
+    name = BaseName.parse(volume)
+    if name is None or digest not in (None, str(name.digest)):
         return False
     return _POOL.fullmatch(pool) is not None
 
@@ -322,12 +327,13 @@ def _described(name: str, host: str, seen: Fleet) -> tuple[dict[str, object], Cl
 
 def _made(
     clone_of: str, host: str, copied: Mapping[str, Templated]
-) -> tuple[dict[str, str], dict[str, dict[str, object]]]:
+) -> tuple[dict[str, str], dict[str, KnownImage]]:
     """The base images that were created, by target, and what is known of each."""
     (outcome,) = outcomes({host: [clone_of]}, copied, TemplatedVm)
     if outcome.problem is not None:
         raise PlanRefused(f"{outcome.problem}; no copy was made")
-    volumes, images = {}, {}
+    volumes: dict[str, str] = {}
+    images: dict[str, KnownImage] = {}
     for entry in copied[host].get("images") or ():
         target, volume = entry["target"], entry["volume"]
         if volume == GENERATED:

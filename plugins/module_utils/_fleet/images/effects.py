@@ -16,12 +16,14 @@ from ..base.effects_connection import Connection
 from ..base.options import show
 from ..base.results import GENERATED
 from ..base.xml_values import mib_up
-from ..storage import base_name, storage_info
+from ..storage import storage_info
+from ..storage.base_name import BaseName, Digest
 from ..storage.effects_storage import Pool
 from ..storage.read_pools import list_pools
 from . import effects_base_file as base_file
 from . import effects_base_images as images
 from .effects_base_images import BaseImage, Examined
+from .facts import ImageFacts, KnownImage
 from .options import Limits
 from .source import ImageSource, parse_image
 
@@ -37,12 +39,29 @@ class Source:
     an overlay that comes from another hypervisor names it.
     """
 
-    name: str
-    digest: str
-    format: str
-    virtual_bytes: int
+    facts: ImageFacts
     received: str | None = None
-    volume: str | None = None
+    volume: BaseName | None = None
+
+
+class SourceOption(KnownImage):
+    """A controller's file, as the action plugin describes it."""
+
+    received: str | None
+    volume: str | None
+
+
+def source_of(given: SourceOption | None) -> Source | None:
+    """The described file; raises PlanRefused if it would not be named as a base image."""
+    if given is None:
+        return None
+    volume = given["volume"]
+    name = BaseName.parse(volume) if volume is not None else None
+    if volume is not None and name is None:
+        raise PlanRefused(
+            f"{show(volume)} is not the name of a base image, <SHA-256>-<name>.qcow2 or .raw"
+        )
+    return Source(ImageFacts.of(given), given["received"], name)
 
 
 class _Details(t.TypedDict, total=False):
@@ -100,7 +119,7 @@ def present(
         available, base, steps, occupied = _of_twin(connection, pool, source, check=check)
     if not available and peers:
         wanted = _digests(source, image)
-        called = _Called(seen.name, source.volume if source is not None else None)
+        called = _Called(seen.facts.name, source.volume if source is not None else None)
         folder = pool.path if check else None
         available, base, tried, occupied = _of_peers(
             connection, place, wanted, peers, called, limits, folder
@@ -117,13 +136,13 @@ def present(
         if base is not None:
             images.settle(connection, pool, base)
         if source is not None and source.received:
-            _remove_siblings(source.received, source.digest)
+            _remove_siblings(source.received, source.facts.identity)
     if missing and source is None:
         raise PlanRefused(
             f"image {show(parsed.value)}: no hypervisor provided it ({'; '.join(steps)});"
             " hypervisors exchange images over libvirt's TLS (role libvirt_keys)"
         )
-    entry = _entry(pool, seen, base, source.volume if source is not None else None)
+    entry = _entry(pool, seen.facts, base, source.volume if source is not None else None)
     result: ImageResult = {"changed": changed, "image": entry, "steps": steps}
     if check and occupied and source is not None and source.volume is not None:
         result["needed"] = dict.fromkeys(_beside(connection, pool.path), occupied)
@@ -145,21 +164,23 @@ _Found = tuple[Examined, t.Union[t.Callable[[], BaseImage], None]]  # and what c
 def _of_controller(
     connection: Connection, pool: Pool, source: Source, place: _Place, limits: Limits
 ) -> _Found:
-    base = images.find_base(connection, pool, source.digest, source.volume)
-    seen = Examined(source.name, source.digest, source.format, source.virtual_bytes, base)
-    received = source.received
+    facts, received = source.facts, source.received
+    base = None
+    if facts.digest is not None:
+        base = images.find_base(connection, pool, facts.digest, source.volume)
+    seen = Examined(facts, base)
     if received is None:
         return seen, None
 
     def make() -> BaseImage:
-        images.judge_file(received, source.name)  # before a pool is created for it
+        images.judge_file(received, facts.name)  # before a pool is created for it
         made = images.ensure_pool(connection, *place)
         return images.adopt_file(
             connection,
             made,
             received,
-            source.name,
-            source.digest,
+            facts.name,
+            facts.digest,
             consume=True,
             limit=limits.unpacked,
         )
@@ -174,11 +195,11 @@ def _of_others(
     if image.kind != "volume" or not peers:
         return None
     where, volume = image.pool_and_volume
-    parts = base_name.parts(volume)
-    if where != pool.name or parts is None:
+    name = BaseName.parse(volume)
+    if where != pool.name or name is None:
         return None
-    base = images.find_base(connection, pool, parts["digest"])
-    return Examined(parts["name"], parts["digest"], parts["format"], 0, base), None
+    base = images.find_base(connection, pool, name.digest)
+    return Examined(ImageFacts(name.file_name, name.digest, name.format, 0), base), None
 
 
 def _of_hypervisor(
@@ -194,30 +215,31 @@ def _of_hypervisor(
 
         base = image_url.find(connection, pool, image)
         if base is None and check:
-            seen = image_url.preview(image, limits)
+            facts = image_url.preview(image, limits)
         else:
-            seen = Examined(image.file_name, "", "", 0, base)
-        return seen, lambda: image_url.fetch(connection, *place, image, limits)
+            facts = ImageFacts(image.file_name, None, "", 0)
+        return Examined(facts, base), lambda: image_url.fetch(connection, *place, image, limits)
     path = path_of(connection, image)
     seen = images.examine_path(connection, pool, path, remember=not check, limit=limits.unpacked)
 
     def make() -> BaseImage:
         made = images.ensure_pool(connection, *place)
         return images.adopt_file(
-            connection, made, path, seen.name, seen.digest, limit=limits.unpacked
+            connection, made, path, seen.facts.name, seen.facts.digest, limit=limits.unpacked
         )
 
     return seen, make
 
 
-def _digests(source: Source | None, image: object) -> list[str]:
+def _digests(source: Source | None, image: object) -> list[Digest]:
     """Digests known before the content is here; empty for files of this hypervisor."""
     if source is not None:
-        return [source.digest] if source.digest else []  # empty: only a download's start was read
+        digest = source.facts.digest  # None: only a download's start was read
+        return [] if digest is None else [digest]
     parsed = _parsed(image)
     if parsed.kind == "volume":
-        parts = base_name.parts(parsed.pool_and_volume[1])
-        return [parts["digest"]] if parts else []
+        name = BaseName.parse(parsed.pool_and_volume[1])
+        return [] if name is None else [name.digest]
     if parsed.kind != "url":
         return []
     from . import effects_url as image_url
@@ -229,7 +251,7 @@ class _Called(t.NamedTuple):
     """The name of an image here, and the file name that it must have, if any."""
 
     name: str
-    volume: str | None
+    volume: BaseName | None
 
 
 # Whether the image is available, the base image created from it, the steps, and the bytes that it
@@ -239,7 +261,8 @@ _Available = tuple[bool, t.Union[BaseImage, None], list[str], int]
 
 def _of_twin(connection: Connection, pool: Pool, source: Source, *, check: bool) -> _Available:
     """A copy of the base image that exists here under another name than ``source.volume``."""
-    twin = images.find_base(connection, pool, source.digest)
+    digest = source.facts.digest
+    twin = None if digest is None else images.find_base(connection, pool, digest)
     if twin is None:
         return False, None, [], 0
     occupied, made = 0, None
@@ -269,7 +292,7 @@ def _beside(connection: Connection, folder: str) -> list[str]:
 def _of_peers(
     connection: Connection,
     place: _Place,
-    digests: t.Sequence[str],
+    digests: t.Sequence[Digest],
     peers: t.Sequence[str],
     called: _Called,
     limits: Limits,
@@ -316,18 +339,18 @@ def path_of(connection: Connection, image: ImageSource) -> str:
 
 
 def _entry(
-    pool: Pool, seen: Examined, base: BaseImage | None, exact: str | None = None
+    pool: Pool, seen: ImageFacts, base: BaseImage | None, exact: BaseName | None = None
 ) -> BaseEntry:
     if base is not None:
-        volume, path = base.volume, base.path
-    elif seen.digest:
-        volume = exact or images.base_volume_name(seen.name, seen.digest, seen.format)
+        volume, path = str(base.volume), base.path
+    elif seen.digest is not None:
+        volume = str(exact or BaseName.of(seen.name, seen.digest, seen.format))
         path = pool.volume_path(volume)
     else:
         volume = path = GENERATED  # a download whose name depends on its entire content
     return {
         "name": seen.name,
-        "digest": base.digest if base else seen.digest or GENERATED,
+        "digest": str(base.digest if base else seen.digest or GENERATED),
         "format": base.format if base else seen.format,
         "pool": pool.name,
         "volume": volume,

@@ -29,6 +29,7 @@ from ..base import read_sparse as sparse
 from ..base.metadata import Owner
 from ..base.names import playbook_command
 from ..engine import effects_lease_holder as owner
+from ..storage.base_name import Checksum, Digest
 
 _PREFIX = ".fleet-virt-"
 _OWNED = re.compile(
@@ -68,13 +69,13 @@ def folder_lock(folder: str, seconds: float) -> contextlib.AbstractContextManage
     return locks.held(folder, seconds, refusal, lock, folder=True)
 
 
-def content_lock(checksum: str) -> contextlib.AbstractContextManager[int]:
+def content_lock(checksum: Checksum) -> contextlib.AbstractContextManager[int]:
     """Hold the lock for downloading the content with this checksum (one byte of a lock file).
 
     It is separate from the folder's lock, so that a slow source does not delay other images. It is
     released when its holder ends. Raises PlanRefused if it is not acquired within hours.
     """
-    place = int(checksum.partition(":")[2][:15], 16)
+    place = int(checksum.digits[:15], 16)
     return locks.shared(
         "downloads",
         _LONG,
@@ -130,7 +131,7 @@ class NewFile:
             raise AssertionError("a file without a name has no path")
         return self._temporary
 
-    def fill(self, blocks: t.Iterable[bytes]) -> str:
+    def fill(self, blocks: t.Iterable[bytes]) -> Digest:
         """Write the blocks, zeros as holes; returns the SHA-256 of them all.
 
         Raises PlanRefused once the file system has only its reserve left.
@@ -147,7 +148,7 @@ class NewFile:
                 written += len(block)
             size += len(block)
         os.ftruncate(self.descriptor, size)
-        return summed.hexdigest()
+        return Digest(summed.hexdigest())
 
     def publish(self, name: str) -> bool:
         """Flush, and give it its final name, mode 0644; False if that name is taken."""

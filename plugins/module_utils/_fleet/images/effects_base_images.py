@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import stat
 import typing as t
 from dataclasses import dataclass, replace
@@ -24,8 +23,8 @@ from ..base.effects_connection import Connection
 from ..base.options import show
 from ..base.xml_values import mib_up
 from ..engine import effects_lease_holder as owner
-from ..storage import base_name
 from ..storage import effects_storage as storage
+from ..storage.base_name import BaseName, Digest
 from ..storage.effects_storage import Pool
 from ..storage.image_format import ImageFormat
 from ..storage.read_pools import list_pools
@@ -33,6 +32,7 @@ from . import effects_base_file as base_file
 from . import read_check as image_check
 from . import read_unpack as unpack
 from .effects_digests import DigestCache
+from .facts import ImageFacts
 
 if t.TYPE_CHECKING:
     from .entries import BaseEntry
@@ -41,31 +41,44 @@ Done = t.TypeVar("Done")
 
 DEFAULT_PATH = "/var/lib/libvirt/base"
 CACHE = Path("/var/cache/fleet-virt/digests.json")
-_NAME_LENGTH = 128
 _LONG = 6 * 3600.0  # seconds that reading and copying one image may take
 _SHORT = 60.0
 
 
 @dataclass(frozen=True)
 class BaseImage:
-    """A base image: ``volume`` of the base pool, the file ``path``; ``digest`` of its content."""
+    """A base image: ``volume`` of the base pool, the file ``path``; ``format`` as its header
+    says."""
 
-    name: str
-    digest: str
+    volume: BaseName
     format: str
-    volume: str
     path: str
     virtual_bytes: int
+
+    @property
+    def name(self) -> str:
+        """The image's name; an ending that does not fit the content is part of it."""
+        return self.volume.name if self.volume.format == self.format else self.volume.file_name
+
+    @property
+    def digest(self) -> Digest:
+        """The digest of its content."""
+        return self.volume.digest
+
+    @property
+    def facts(self) -> ImageFacts:
+        """What is known of its content."""
+        return ImageFacts(self.name, self.digest, self.format, self.virtual_bytes)
 
 
 def described(pool: Pool, base: BaseImage) -> BaseEntry:
     """The base image as shown in results."""
     return {
         "name": base.name,
-        "digest": base.digest,
+        "digest": str(base.digest),
         "format": base.format,
         "pool": pool.name,
-        "volume": base.volume,
+        "volume": str(base.volume),
         "path": base.path,
         "size_mib": mib_up(base.virtual_bytes),
     }
@@ -75,27 +88,8 @@ def described(pool: Pool, base: BaseImage) -> BaseEntry:
 class Examined:
     """An image file on this hypervisor, and its base image if that exists already."""
 
-    name: str
-    digest: str
-    format: str
-    virtual_bytes: int
-    base: BaseImage | None
-
-
-def base_volume_name(name: str, digest: str, image_format: str) -> str:
-    """``<digest>-<name>.qcow2``: characters except letters, digits and ``._-`` become ``_``.
-
-    Extensions of compressed files are removed: a base image is not compressed.
-    """
-    ending = f".{image_format}"
-    clean = re.sub(r"[^A-Za-z0-9._-]", "_", re.sub(r"\.(xz|gz|zst)$", "", name))
-    clean = clean.removesuffix(ending)[:_NAME_LENGTH]
-    return f"{digest}-{clean or 'image'}{ending}"
-
-
-def is_base_name(volume: str) -> bool:
-    """Whether a volume with that name would be a base image."""
-    return base_name.parts(volume) is not None
+    facts: ImageFacts
+    base: BaseImage | None = None
 
 
 def require_local(connection: Connection) -> None:
@@ -139,13 +133,13 @@ def list_bases(connection: Connection, pool: Pool) -> list[BaseImage]:
 
 
 def find_base(
-    connection: Connection, pool: Pool, digest: str, volume: str | None = None
+    connection: Connection, pool: Pool, digest: Digest, volume: BaseName | None = None
 ) -> BaseImage | None:
     """The base image with that content, regardless of its name; with ``volume``, only that file."""
 
     def read() -> BaseImage | None:
         for name in _names(pool.path):
-            if name == volume if volume is not None else name.startswith(f"{digest}-"):
+            if name == volume if volume is not None else name.digest == digest:
                 return _read_base(pool, name)
         return None
 
@@ -154,7 +148,7 @@ def find_base(
 
 def is_known(connection: Connection, pool: Pool, base: BaseImage) -> bool:
     """Whether libvirt lists the volume (not if a call was killed just before refreshing it)."""
-    return storage.find_volume(connection, pool, base.volume) is not None
+    return storage.find_volume(connection, pool, str(base.volume)) is not None
 
 
 def settle(connection: Connection, pool: Pool, base: BaseImage) -> None:
@@ -175,7 +169,7 @@ def adopt_file(
     pool: Pool,
     path: str,
     name: str,
-    digest: str | None = None,
+    digest: Digest | None = None,
     *,
     consume: bool = False,
     limit: int = unpack.LIMIT,
@@ -202,7 +196,7 @@ def adopt_file(
     return base
 
 
-def copy_base(connection: Connection, pool: Pool, base: BaseImage, volume: str) -> BaseImage:
+def copy_base(connection: Connection, pool: Pool, base: BaseImage, volume: BaseName) -> BaseImage:
     """A copy of ``base`` as the file ``volume``, which an overlay that comes from another
     hypervisor names as its backing file; the digest is that of what was copied.
 
@@ -243,12 +237,11 @@ def examine_path(
     name = os.path.basename(path)
     if pool is not None:
         real = os.path.realpath(path)
-        if os.path.dirname(real) == os.path.realpath(pool.path):
-            base = file_work(
-                f"read image {path}", lambda: _read_base(pool, os.path.basename(real)), _SHORT
-            )
+        volume = BaseName.at(real)
+        if volume is not None and os.path.dirname(real) == os.path.realpath(pool.path):
+            base = file_work(f"read image {path}", lambda: _read_base(pool, volume), _SHORT)
             if base is not None:
-                return Examined(base.name, base.digest, base.format, base.virtual_bytes, base)
+                return Examined(base.facts, base)
 
     def read() -> Examined:
         with _image(path) as descriptor:
@@ -258,7 +251,8 @@ def examine_path(
             base = find_base(connection, pool, digest) if pool is not None else None
             if base is None:
                 image_check.judge(descriptor, path)
-            return Examined(name, digest, header.format, header.virtual_bytes, base)
+            facts = ImageFacts(name, digest, header.format, header.virtual_bytes)
+            return Examined(facts, base)
 
     return file_work(f"read image {path}", read)
 
@@ -306,7 +300,8 @@ def take_path(
     if seen.base is not None:
         settle(connection, pool, seen.base)
         return seen
-    return replace(seen, base=adopt_file(connection, pool, path, seen.name, seen.digest))
+    base = adopt_file(connection, pool, path, seen.facts.name, seen.facts.digest)
+    return replace(seen, base=base)
 
 
 def _adopt(
@@ -314,7 +309,7 @@ def _adopt(
     pool: Pool,
     path: str,
     name: str,
-    digest: str | None,
+    digest: Digest | None,
     consume: bool,
     limit: int,
 ) -> BaseImage:
@@ -344,10 +339,10 @@ def publish(
     pool: Pool,
     new: base_file.NewFile,
     name: str,
-    digest: str,
+    digest: Digest,
     last: t.Callable[[], None] = lambda: None,
     *,
-    volume: str | None = None,
+    volume: BaseName | None = None,
 ) -> BaseImage:
     """Give the complete file its final name, if it is valid; ``last`` is called just before.
 
@@ -360,15 +355,14 @@ def publish(
     header = image_check.read_format(new.descriptor, name)
     os.fchmod(new.descriptor, 0o644)  # qemu-img reads it as nobody
     image_check.check_structure(new.descriptor, header, name)
-    exact = base_name.parts(volume) if volume is not None else None
-    if exact is not None and (exact["digest"], exact["format"]) != (digest, header.format):
+    if volume is not None and (volume.digest, volume.format) != (digest, header.format):
         raise PlanRefused(
             f"{volume}: the content is {header.format} with the SHA-256 {digest}, which is not what"
             " the name says; the hypervisor that it comes from has a damaged or renamed file"
         )
-    volume = volume or base_volume_name(name, digest, header.format)
+    volume = volume or BaseName.of(name, digest, header.format)
     last()
-    new.publish(volume)  # False without a lock, if another call published the same file first
+    new.publish(str(volume))  # False without a lock, if another call published the same file first
     return _describe(pool, volume, header)
 
 
@@ -377,23 +371,13 @@ def _consume(path: str) -> None:
         os.unlink(path)
 
 
-def _describe(pool: Pool, volume: str, header: ImageFormat) -> BaseImage:
-    digest, _dummy, name = volume.removesuffix(f".{header.format}").partition("-")
-    return BaseImage(
-        name=name,
-        digest=digest,
-        format=header.format,
-        volume=volume,
-        path=pool.volume_path(volume),
-        virtual_bytes=header.virtual_bytes,
-    )
+def _describe(pool: Pool, volume: BaseName, header: ImageFormat) -> BaseImage:
+    return BaseImage(volume, header.format, pool.volume_path(str(volume)), header.virtual_bytes)
 
 
-def _read_base(pool: Pool, volume: str) -> BaseImage | None:
-    """The base image of a file in the pool; None for any other file."""
-    if not is_base_name(volume):
-        return None
-    path = pool.volume_path(volume)
+def _read_base(pool: Pool, volume: BaseName) -> BaseImage | None:
+    """The base image of a file in the pool; None if it is gone."""
+    path = pool.volume_path(str(volume))
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -409,13 +393,14 @@ def _read_base(pool: Pool, volume: str) -> BaseImage | None:
     return _describe(pool, volume, header)
 
 
-def _names(folder: str) -> list[str]:
+def _names(folder: str) -> list[BaseName]:
     try:
-        return sorted(name for name in os.listdir(folder) if is_base_name(name))
+        names = map(BaseName.parse, sorted(os.listdir(folder)))
     except FileNotFoundError:
         return []
     except OSError as error:
         raise PlanRefused(f"base pool: {folder}: {error.strerror}") from None
+    return [name for name in names if name is not None]
 
 
 @contextlib.contextmanager

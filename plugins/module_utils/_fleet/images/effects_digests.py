@@ -15,7 +15,6 @@ import fcntl
 import hashlib
 import json
 import os
-import re
 import time
 import typing as t
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from pathlib import Path
 from ..._errors import PlanRefused
 from ..base import effects_files as files
 from ..base import read_sparse as sparse
+from ..storage.base_name import Checksum, Digest
 
 _ENTRIES = 1000
 _PATIENCE = 120.0
@@ -34,15 +34,28 @@ _SETTLED_NS = 2_000_000_000
 
 # What is cached for a file: the digest of its own bytes, or of its unpacked content
 _FILE, _CONTENT = "", "unpacked:"
-_ENTRY = re.compile(r"([0-9a-f]{64})(?: ([0-9]{1,18}))?")
+_LONGEST_SIZE = 18
 
 
 @dataclass(frozen=True)
 class Summed:
-    """SHA-256 in hexadecimal of ``size`` bytes (0: not known)."""
+    """SHA-256 of ``size`` bytes (0: not known); as text, as it is cached."""
 
-    digest: str
+    digest: Digest
     size: int
+
+    def __str__(self) -> str:
+        return f"{self.digest} {self.size}" if self.size else str(self.digest)
+
+    @classmethod
+    def parse(cls, text: str) -> Summed | None:
+        """What ``text`` says; None if it is damaged."""
+        digits, space, size = text.partition(" ")
+        digest = Digest.parse(digits)
+        is_size = size.isascii() and size.isdigit() and len(size) <= _LONGEST_SIZE
+        if digest is None or (space and not is_size):
+            return None
+        return cls(digest, int(size or 0))
 
 
 def _key(status: os.stat_result) -> str:
@@ -76,12 +89,12 @@ def _await_lock(descriptor: int) -> bool:
     return False
 
 
-def sha256(descriptor: int) -> str:
+def sha256(descriptor: int) -> Digest:
     """SHA-256 of an open file as it is now, regardless of the cache."""
     summed = hashlib.sha256()
     for block in sparse.blocks(descriptor):
         summed.update(block)
-    return summed.hexdigest()
+    return Digest(summed.hexdigest())
 
 
 class DigestCache:
@@ -91,13 +104,13 @@ class DigestCache:
         self._path = path
         self._remember = remember
 
-    def known(self, descriptor: int) -> str | None:
+    def known(self, descriptor: int) -> Digest | None:
         """The digest of an open file, if it is cached."""
         known = self._load().get(_FILE + _key(os.fstat(descriptor)))
         return known.digest if known else None
 
-    def digest(self, descriptor: int, shown: str) -> str:
-        """SHA-256 in hexadecimal of an open file (may move its position).
+    def digest(self, descriptor: int, shown: str) -> Digest:
+        """SHA-256 of an open file (may move its position).
 
         Raises PlanRefused if the file changes while it is read; OSError.
         """
@@ -109,15 +122,15 @@ class DigestCache:
         """The same for the unpacked content of a compressed file, which ``blocks`` reads."""
         return self._of(_CONTENT, descriptor, shown, blocks)
 
-    def came_as(self, checksum: str) -> str | None:
-        """SHA-256 of the content of a download with this checksum (``sha256:...``), if cached."""
-        known = self._load().get(checksum)
+    def came_as(self, checksum: Checksum) -> Digest | None:
+        """SHA-256 of the content of a download with this checksum, if cached."""
+        known = self._load().get(str(checksum))
         return known.digest if known else None
 
-    def remember_came_as(self, checksum: str, digest: str) -> None:
+    def remember_came_as(self, checksum: Checksum, digest: Digest) -> None:
         """Cache the digest of the content of a download with this checksum."""
         if self._remember:
-            self._store(checksum, Summed(digest, 0))
+            self._store(str(checksum), Summed(digest, 0))
 
     def _of(
         self,
@@ -142,7 +155,7 @@ class DigestCache:
                 f"image {shown} changed while it was being read;"
                 " try again once it is no longer being written to"
             )
-        computed = Summed(summed.hexdigest(), 0 if kind == _FILE else size)
+        computed = Summed(Digest(summed.hexdigest()), 0 if kind == _FILE else size)
         if (
             self._remember
             and time.time_ns() - max(after.st_ctime_ns, after.st_mtime_ns) > _SETTLED_NS
@@ -160,21 +173,16 @@ class DigestCache:
             return {}
         if not isinstance(content, dict):
             return {}
-        matches = {
-            key: _ENTRY.fullmatch(value) for key, value in content.items() if isinstance(value, str)
+        entries = {
+            key: Summed.parse(value) for key, value in content.items() if isinstance(value, str)
         }
-        return {
-            key: Summed(match[1], int(match[2] or 0)) for key, match in matches.items() if match
-        }
+        return {key: summed for key, summed in entries.items() if summed is not None}
 
     def _store(self, key: str, computed: Summed) -> None:
         entries = self._load()
         entries.pop(key, None)
         entries[key] = computed
-        latest = {
-            key: f"{summed.digest} {summed.size}" if summed.size else summed.digest
-            for key, summed in list(entries.items())[-_ENTRIES:]
-        }
+        latest = {key: str(summed) for key, summed in list(entries.items())[-_ENTRIES:]}
         with contextlib.suppress(OSError):  # a full or read-only disk only costs time
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             data = json.dumps(latest, indent=0).encode("ascii")

@@ -21,6 +21,7 @@ from urllib.parse import quote, urljoin, urlsplit
 from ..._errors import DeadlineExceeded, PlanRefused
 from ..._units import MIB
 from ..base import effects_deadline as deadline
+from ..storage.base_name import Checksum
 from . import effects_base_file as base_file
 from .read_unpack import too_large
 from .source import ImageSource
@@ -43,7 +44,7 @@ class Download:
         self._response = response
         self._seconds = seconds
         self._limit = limit
-        self._summed = hashlib.new(source.checksum.partition(":")[0])
+        self._summed = hashlib.new(source.checksum.algorithm)
         self._came = 0
         length = response.headers.get("content-length") or ""
         self.length: int | None = int(length) if length.isdecimal() else None
@@ -100,8 +101,7 @@ class Download:
 
     def verify(self) -> None:
         """Raise PlanRefused unless the received data has the expected checksum."""
-        algorithm = self._source.checksum.partition(":")[0]
-        came = f"{algorithm}:{self._summed.hexdigest()}"
+        came = Checksum(self._source.checksum.algorithm, self._summed.hexdigest())
         if came != self._source.checksum:
             raise PlanRefused(
                 f"image {self._source.url} has the checksum {came} instead of"

@@ -24,6 +24,7 @@ from ..base.key_files import CONTROL
 from ..hosts import read_listeners as listeners
 from ..hosts.listeners import TLS_PORT
 from ..storage import effects_storage as storage
+from ..storage.base_name import BaseName, Digest
 from ..storage.effects_storage import Pool
 from . import effects_base_file as base_file
 from . import effects_base_images as images
@@ -67,11 +68,11 @@ def take(
     connection: Connection,
     base_pool: str,
     base_path: str,
-    digest: str,
+    digest: Digest,
     peers: t.Sequence[str],
     *,
     name: str | None = None,
-    volume: str | None = None,
+    volume: BaseName | None = None,
     limits: Limits | None = None,
 ) -> Brought:
     """Get the base image with this SHA-256 from the first of ``peers`` that has it.
@@ -88,7 +89,7 @@ def take(
 
     def work() -> Brought:
         steps: list[str] = []
-        with base_file.content_lock(f"sha256:{digest}"):
+        with base_file.content_lock(digest.checksum):
             pool = images.find_pool(connection, base_pool, base_path, check=False)
             base = images.find_base(connection, pool, digest, volume) if pool else None
             if base is not None:
@@ -98,14 +99,14 @@ def take(
             for peer, uri in uris.items():
                 try:
                     with connect(uri, connection.timeout) as far:
-                        raw = _find(far, base_pool, base_path, digest)
-                        if raw is None:
+                        offered = _find(far, base_pool, base_path, digest)
+                        if offered is None:
                             steps.append(f"{peer} does not have it")
                             continue
                         folder = pool.path if pool else base_path
-                        base_file.require_room(folder, _occupied(far, raw))
+                        base_file.require_room(folder, _occupied(far, offered.volume))
                         pool = pool or images.ensure_pool(connection, base_pool, base_path)
-                        incoming = _Incoming(far, raw, seconds)
+                        incoming = _Incoming(far, offered, seconds)
                         base = _receive(connection, pool, incoming, digest, name, volume)
                     return Brought(base, (*steps, f"{incoming} from {peer}"))
                 except FleetVirtError as error:
@@ -118,7 +119,7 @@ def take(
 def look(
     base_pool: str,
     base_path: str,
-    digest: str,
+    digest: Digest,
     peers: t.Sequence[str],
     timeout: float,
     folder: str,
@@ -133,10 +134,10 @@ def look(
     for peer, uri in uris.items():
         try:
             with connect(uri, timeout) as far:
-                volume = _find(far, base_pool, base_path, digest)
-                if volume is not None:
-                    size = _size(far, volume)
-                    occupied = _occupied(far, volume)
+                offered = _find(far, base_pool, base_path, digest)
+                if offered is not None:
+                    size = _size(far, offered.volume)
+                    occupied = _occupied(far, offered.volume)
                     base_file.require_room(folder, occupied)
                     return occupied, [*steps, f"{_progress(size, size)} from {peer}"]
             steps.append(f"{peer} does not have it")
@@ -145,15 +146,24 @@ def look(
     return None, steps
 
 
-def _find(far: Connection, base_pool: str, base_path: str, digest: str) -> VirStorageVol | None:
-    """libvirt's object for the base image with this digest on that hypervisor."""
+class _Offered(t.NamedTuple):
+    """A base image on another hypervisor."""
+
+    volume: VirStorageVol
+    name: BaseName
+
+
+def _find(far: Connection, base_pool: str, base_path: str, digest: Digest) -> _Offered | None:
+    """The base image with this digest on that hypervisor."""
     pool = storage.find_pool(far, base_pool, base_path)
     if pool is None:
         return None
     names = far.call(f"list pool {pool.name}", pool.existing.listVolumes)
-    for name in sorted(str(name) for name in names):
-        if name.startswith(f"{digest}-") and images.is_base_name(name):
-            return storage.find_volume(far, pool, name)
+    for text in sorted(str(name) for name in names):
+        name = BaseName.parse(text)
+        if name is not None and name.digest == digest:
+            volume = storage.find_volume(far, pool, text)
+            return None if volume is None else _Offered(volume, name)
     return None
 
 
@@ -175,9 +185,9 @@ def _receive(
     connection: Connection,
     pool: Pool,
     incoming: _Incoming,
-    digest: str,
+    digest: Digest,
     name: str | None,
-    volume: str | None,
+    volume: BaseName | None,
 ) -> BaseImage:
     with base_file.folder_lock(pool.path, _LONG):
         base_file.remove_abandoned(pool.path)
@@ -200,16 +210,16 @@ class _Incoming:
     A separate thread receives it, while earlier pieces are hashed and written.
     """
 
-    def __init__(self, far: Connection, volume: VirStorageVol, seconds: float) -> None:
+    def __init__(self, far: Connection, offered: _Offered, seconds: float) -> None:
         self._far = far
-        self._volume = volume
+        self._volume = offered.volume
         self._seconds = seconds
-        self._size = _size(far, volume)
+        self._size = _size(far, offered.volume)
         self._came = 0
         self._pieces: queue.Queue[bytes | int | FleetVirtError | None] = queue.Queue(_WAITING)
         self._over = threading.Event()
         # the digest is prepended again when the file is named
-        self.name = str(volume.name()).partition("-")[2]
+        self.name = offered.name.file_name
 
     def __str__(self) -> str:
         return _progress(self._came, self._size)

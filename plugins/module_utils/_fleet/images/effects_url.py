@@ -16,6 +16,7 @@ import typing as t
 
 from ..base.effects_connection import Connection
 from ..storage import image_format
+from ..storage.base_name import Digest
 from ..storage.effects_storage import Pool
 from . import effects_base_file as base_file
 from . import effects_base_images as images
@@ -23,6 +24,7 @@ from . import effects_download as download
 from . import read_unpack as unpack
 from .effects_base_images import BaseImage, Examined
 from .effects_digests import DigestCache
+from .facts import ImageFacts
 from .options import Limits
 from .source import ImageSource
 
@@ -38,13 +40,14 @@ def take_url(
     pool = images.find_pool(connection, pool_name, pool_path, check=check)
     base = find(connection, pool, source) if pool else None
     if base is None and check:
-        return preview(source, Limits())
+        return Examined(preview(source, Limits()))
     base = base or fetch(connection, pool_name, pool_path, source, Limits())
     if not check:
         images.settle(
             connection, pool or images.ensure_pool(connection, pool_name, pool_path), base
         )
-    return Examined(source.file_name, base.digest, base.format, base.virtual_bytes, base)
+    facts = ImageFacts(source.file_name, base.digest, base.format, base.virtual_bytes)
+    return Examined(facts, base)
 
 
 def find(connection: Connection, pool: Pool, source: ImageSource) -> BaseImage | None:
@@ -56,18 +59,17 @@ def find(connection: Connection, pool: Pool, source: ImageSource) -> BaseImage |
     return None
 
 
-def digests(source: ImageSource) -> list[str]:
+def digests(source: ImageSource) -> list[Digest]:
     """Possible digests of the content of the URL's file, as far as known without reading it."""
-    algorithm, _dummy, checksum = source.checksum.partition(":")
     known = DigestCache(images.CACHE, remember=False).came_as(source.checksum)
-    candidates = dict.fromkeys([checksum if algorithm == "sha256" else None, known])
+    candidates = dict.fromkeys([source.checksum.digest, known])
     return [digest for digest in candidates if digest]
 
 
-def preview(source: ImageSource, limits: Limits) -> Examined:
+def preview(source: ImageSource, limits: Limits) -> ImageFacts:
     """Preview a download from its beginning; nothing else is read, and nothing is written.
 
-    The digest is empty and the size of the disk 0 if they depend on the entire file.
+    The digest is unknown and the size of the disk 0 if they depend on the entire file.
     """
     raw = b""
 
@@ -90,9 +92,8 @@ def preview(source: ImageSource, limits: Limits) -> Examined:
     )
     unpack.refuse(header, source.url)
     virtual = 0 if header.format == "raw" and size is None else header.virtual_bytes
-    algorithm, _dummy, checksum = source.checksum.partition(":")
-    digest = checksum if algorithm == "sha256" and not packed else ""
-    return Examined(source.file_name, digest, header.format, virtual, None)
+    digest = None if packed else source.checksum.digest
+    return ImageFacts(source.file_name, digest, header.format, virtual)
 
 
 def fetch(

@@ -27,6 +27,7 @@ from ..base.xml_values import mib_up
 from ..engine import effects_lease_holder as owner
 from ..storage import effects_storage as storage
 from ..storage import read_file_users as ownership
+from ..storage.base_name import BaseName, Digest
 from ..storage.effects_storage import Pool
 from ..storage.read_file_users import References
 from . import effects_base_file as base_file
@@ -121,10 +122,10 @@ def _unused(uses: t.Sequence[Use]) -> list[Use]:
 
 
 def _one(image: str, uses: t.Sequence[Use]) -> list[Use]:
-    chosen = [use for use in uses if image in (use.base.volume, use.base.digest)]
+    chosen = [use for use in uses if image in (str(use.base.volume), str(use.base.digest))]
     chosen = chosen or [use for use in uses if _is_called(use.base, image)]
     if len(chosen) > 1:
-        names = ", ".join(use.base.volume for use in chosen)
+        names = ", ".join(str(use.base.volume) for use in chosen)
         raise PlanRefused(f"several images match {show(image)}: {names}; specify one of these")
     for use in chosen:
         if use.users:
@@ -156,7 +157,7 @@ def users_of(references: References, path: str) -> list[str]:
 
 def _is_called(base: BaseImage, image: str) -> bool:
     """Whether the base image has that name, as written or as in volume names."""
-    volume = images.base_volume_name(image, base.digest, base.format)
+    volume = BaseName.of(image, base.digest, base.format)
     return image == base.name or volume == base.volume
 
 
@@ -165,7 +166,7 @@ def _uses(connection: Connection, pool: Pool) -> list[Use]:
     made_from = _in_creation(connection)
     uses = []
     for base in images.list_bases(connection, pool):
-        creating = made_from.get(base.digest, ())
+        creating = made_from.get(str(base.digest), ())
         users = [f"domain {name!r}, which is being created" for name in creating]
         users += set(users_of(references, base.path)) - {f"domain {name!r}" for name in creating}
         if not users and ownership.is_locked(base.path):
@@ -249,7 +250,7 @@ def _forget(connection: Connection, pool: Pool) -> None:
     storage.patiently(connection, f"refresh pool {pool.name}", lambda: pool.existing.refresh(0))
 
 
-def _digest(path: str) -> str:
+def _digest(path: str) -> Digest:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         return digests.sha256(descriptor)

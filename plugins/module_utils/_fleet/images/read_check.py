@@ -16,6 +16,7 @@ import struct
 from ..._errors import DeadlineExceeded, DependencyMissing, PlanRefused
 from ..base import effects_programs as programs
 from ..storage import image_format
+from ..storage.base_name import Digest
 from ..storage.image_format import ImageFormat
 from . import read_unpack as unpack
 from .effects_digests import DigestCache
@@ -54,7 +55,7 @@ def judge(descriptor: int, shown: str) -> None:
 
 def read_content(
     descriptor: int, shown: str, cache: DigestCache, limit: int = unpack.LIMIT
-) -> tuple[str, ImageFormat]:
+) -> tuple[Digest, ImageFormat]:
     """SHA-256 and format of the open file's content, unpacked if it is compressed.
 
     ``limit``: maximum unpacked bytes. Raises PlanRefused if the header is not that of an image.

@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from ..base.options import show
+from ..storage.base_name import Checksum
 
 FORMS = (
     "write a file name in virt_image_dir, an absolute path on the hypervisor, an https URL with "
@@ -22,7 +22,6 @@ _CHECKSUM_FORMS = (
 )
 # A base image's name adds digest and ending to this, and has at most 255 bytes
 _LONGEST_NAME = 180
-_CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 
 
 @dataclass(frozen=True)
@@ -47,9 +46,12 @@ class ImageSource:
         return self.value.partition("#")[0]
 
     @property
-    def checksum(self) -> str:
-        """The checksum of a ``url``: ``sha256:`` or ``sha512:`` and hexadecimal digits."""
-        return self.value.partition("#")[2]
+    def checksum(self) -> Checksum:
+        """The checksum of a ``url``; ValueError for any other source."""
+        checksum = Checksum.parse(self.value.partition("#")[2])
+        if checksum is None:
+            raise ValueError(f"{show(self.value)} has no checksum")
+        return checksum
 
     @property
     def file_name(self) -> str:
@@ -131,7 +133,7 @@ def _url(text: str) -> ImageSource:
         raise ValueError(
             f"{show(text)} has no checksum, which identifies the image; {_CHECKSUM_FORMS}"
         )
-    if not _CHECKSUM.fullmatch(checksum):
+    if Checksum.parse(checksum) is None:
         raise ValueError(
             f"{show(checksum)} is not a checksum: sha256: and 64 hexadecimal digits, or sha512: and"
             f" 128; {_CHECKSUM_FORMS}"

@@ -9,7 +9,8 @@ from __future__ import annotations
 import posixpath
 import typing as t
 
-from ..storage import base_name
+from ..images.facts import ImageFacts
+from ..storage.base_name import BaseName, Digest
 
 
 def lacking(
@@ -36,28 +37,30 @@ def lacking(
                 # an image elsewhere, such as on shared storage, is not among those of the source
                 if volume not in images[source] or volume in images[to]:
                     continue
-                parts = base_name.parts(volume)
-                if parts and volume not in volumes.get(to, ()):
+                base = BaseName.parse(volume)
+                if base is not None and volume not in volumes.get(to, ()):
                     rest = [
                         host
                         for host in sorted(images)
-                        if host not in (source, to) and _has(images[host], parts["digest"])
+                        if host not in (source, to) and _has(images[host], base.digest)
                     ]
                     volumes.setdefault(to, {})[volume] = [source, *rest]
     return volumes
 
 
-def _has(volumes: t.Collection[str], digest: str) -> bool:
-    return any(volume.startswith(f"{digest}-") for volume in volumes)
+def _has(volumes: t.Collection[str], digest: Digest) -> bool:
+    bases = map(BaseName.parse, volumes)
+    return any(base is not None and base.digest == digest for base in bases)
 
 
 def as_source(volume: str) -> dict[str, object]:
     """What ``virt_image`` needs to get a base image from another hypervisor, or to copy it from
     the same content there, as exactly this volume."""
-    parts = base_name.parts(volume)
-    if parts is None:
+    base = BaseName.parse(volume)
+    if base is None:
         raise ValueError(f"{volume!r} is no base image")
-    return {**parts, "virtual_bytes": 0, "volume": volume}
+    facts = ImageFacts(base.file_name, base.digest, base.format, 0)
+    return {**facts.as_dict(), "volume": volume}
 
 
 def outcome(volume: str, steps: t.Sequence[str], *, check: bool) -> str:

@@ -11,7 +11,7 @@ import typing as t
 
 from ..base.metadata import NOT_MADE, OwnVolume
 from ..base.names import playbook_command
-from ..storage import base_name
+from ..storage.base_name import BaseName
 from .types import DestinationDomain, MigrationDisk, NewVolume, Source, Target
 
 _MIB = 1024**2
@@ -97,8 +97,8 @@ def _backing(
     if not disk.chain:
         return None, None
     where, (path, kind) = target.destination.name, disk.chain[0]
-    name = posixpath.basename(path)
-    if len(disk.chain) > 1 or base_name.parts(name) is None:
+    base = BaseName.at(path)
+    if len(disk.chain) > 1 or base is None:
         below = ", ".join(one for one, _kind in disk.chain)
         return (
             f"disk {disk.target} is an overlay of {below}, which is no base image named by its"
@@ -109,15 +109,14 @@ def _backing(
     there += target.destination.incoming
     if path in there:
         return None, (path, kind)
-    digest = name.partition("-")[0]
-    other = next((one for one in there if posixpath.basename(one) == name), None)
+    other = next((file for file in there if BaseName.at(file) == base), None)
     if other is not None:
         return (
-            f"base image {digest} of disk {disk.target} is on {where} as {other}, and the disk"
+            f"base image {base.digest} of disk {disk.target} is on {where} as {other}, and the disk"
             f" names {path}; give {where} the same folder of base images (virt_base_path)"
         ), None
     return (
-        f"base image {digest} of disk {disk.target} is not on {where} as {path}; the playbooks"
+        f"base image {base.digest} of disk {disk.target} is not on {where} as {path}; the playbooks"
         " that move VMs bring it there and report what prevents that: run"
         f" {playbook_command('migrate_vm', vm_name=vm)}"
     ), None

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
 
 from ..._errors import Problem
 from ..._units import MIB
@@ -15,23 +14,9 @@ from .offers import wants_of
 from .types import DiskNeed, Request
 
 if t.TYPE_CHECKING:
+    from ..images.facts import ImageFacts
     from ..spec.devices import Nic
     from ..spec.domain import Domain
-
-
-@dataclass(frozen=True)
-class ImageFacts:
-    """An image by its content: sha256 in hex, format, virtual size in bytes, and its name."""
-
-    name: str
-    digest: str
-    format: str
-    virtual_bytes: int
-
-    @property
-    def virtual_mib(self) -> int:
-        """The virtual size, rounded up."""
-        return -(-self.virtual_bytes // MIB)
 
 
 def disk_sizes(
@@ -113,7 +98,7 @@ def request_of(
         tags=domain.placement.tags,
         groups=domain.groups,
         anti_affinity=domain.placement.anti_affinity,
-        image=facts.digest if facts else None,
+        image=facts.identity if facts else None,
         image_mib=facts.virtual_mib if facts else 0,
         wants=wants_of(domain, images, leftovers),
     )

@@ -20,7 +20,7 @@ from ..._errors import Problem, SpecError
 from ..._units import MOST, parse_mib
 from ..base.json_values import as_list, as_mappings, as_text
 from ..base.options import show
-from ..storage import base_name
+from ..storage.base_name import BaseName
 from .offers import NOTHING_KNOWN, Offers, offers_from
 
 _DIGITS = re.compile(r"[0-9]{1,18}")
@@ -273,11 +273,11 @@ def image_keys(volumes: t.Iterable[str]) -> frozenset[str]:
     keys: set[str] = set()
     for volume in volumes:
         keys.add(volume)
-        parts = base_name.parts(volume)
-        if parts is not None:
-            keys.update((parts["digest"], parts["name"]))
-            if parts["format"] == "qcow2":
-                keys.add(parts["name"][: -len(".qcow2")])
+        base = BaseName.parse(volume)
+        if base is not None:
+            keys.update((str(base.digest), base.file_name))
+            if base.format == "qcow2":
+                keys.add(base.name)
     return frozenset(keys)
 
 

@@ -16,8 +16,8 @@ from ..base.json_values import as_list, as_mapping, as_mappings, as_text
 from ..engine import effects_lease_holder as owners
 from ..engine import effects_verb as verb
 from ..images import effects_base_images as images
+from ..images.facts import ImageFacts, KnownImage
 from ..images.source import ImageSource
-from ..placement.demand import ImageFacts
 from ..seed import effects_nocloud as seed_nocloud
 from ..spec.domain import Domain
 from ..spec.options import many
@@ -33,15 +33,6 @@ if t.TYPE_CHECKING:
     from .facts import MadeVm
 
 
-class _Image(t.TypedDict):
-    """An image that the controller knows, as far as disks are made of it."""
-
-    name: str
-    digest: str
-    format: str
-    virtual_bytes: int
-
-
 class ProvisionOptions(OfAll):
     """The module's options, as Ansible's validation leaves them."""
 
@@ -54,7 +45,7 @@ class ProvisionOptions(OfAll):
     _home: str
     _fleet_machine: str | None
     _fleet_seen: list[SeenHypervisor]
-    _images: dict[str, _Image]
+    _images: dict[str, KnownImage]
     _clone_of: str | None
     _leftovers: dict[str, object]
     _passwords: dict[str, str]
@@ -88,12 +79,7 @@ def read_options(params: ProvisionOptions) -> tuple[list[Domain], BatchSettings]
         requested=tuple(map(str, as_list(params["_leftovers"].get("requested")))),
         machine=params["_fleet_machine"],
         seen=params["_fleet_seen"],
-        facts={
-            name: ImageFacts(
-                image["name"], image["digest"], image["format"], image["virtual_bytes"]
-            )
-            for name, image in params["_images"].items()
-        },
+        facts={name: ImageFacts.of(image) for name, image in params["_images"].items()},
     )
 
 
@@ -252,14 +238,13 @@ def bring_images(
             if source.value in facts:
                 pool = storage.find_pool(connection, settings.base_pool, base_path)
                 digest = facts[source.value].digest
-                base = images.find_base(connection, pool, digest) if pool else None
-                bases[source.value] = base
+                bases[source.value] = (
+                    images.find_base(connection, pool, digest) if pool and digest else None
+                )
             else:
                 seen = _take(connection, source, settings.base_pool, base_path, check=check)
                 bases[source.value] = seen.base
-                facts[source.value] = ImageFacts(
-                    seen.name, seen.digest, seen.format, seen.virtual_bytes
-                )
+                facts[source.value] = seen.facts
     return BatchSettings(**{**vars(settings), "images": bases, "facts": facts})
 
 

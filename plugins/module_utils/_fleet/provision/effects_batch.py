@@ -15,7 +15,7 @@ from ..base.effects_connection import Connection
 from ..engine import effects_verb as verb
 from ..engine.steps import Snapshot
 from ..hosts import host_info
-from ..placement.demand import ImageFacts
+from ..images.facts import ImageFacts
 from ..spec import request
 from ..spec.devices import Disk
 from ..spec.domain import Domain

@@ -84,7 +84,7 @@ def metadata_of(host: Host, draft: Draft, phase: str | None, owner: Owner | None
         owner=owner,
         home=host.settings.home,
         clone_of=host.settings.clone_of,
-        image=ImageRef(image.name, image.digest, image.format) if image else None,
+        image=ImageRef(image.name, str(image.digest), image.format) if image else None,
         groups=domain.groups,
         start_order=domain.start_order,
         start_delay=domain.start_delay,

@@ -10,14 +10,13 @@ address. Additional devices, attached by other means, are not a difference.
 
 from __future__ import annotations
 
-import posixpath
 import typing as t
 from collections.abc import Mapping
 
 from ..base.metadata import Metadata
 from ..base.settings import Table
 from ..base.xml_values import mib_up
-from ..storage import base_name
+from ..storage.base_name import BaseName, have_same_content
 from . import settings_devices as settings
 from . import settings_sources as sources
 from .devices import Disk, Nic
@@ -154,8 +153,8 @@ def media(
         asked, base = disk.image.value, existing.bases.get(disk.image.value)
         made = (request.get("disks", {}).get(disk.name, {}).get("image") or {}).get("value")
         if base is not None:
-            same = base_name.have_same_content(real, base)
-        elif real is None or base_name.parts(posixpath.basename(real)) is None:
+            same = have_same_content(real, base)
+        elif real is None or BaseName.at(real) is None:
             same = False
         else:
             same, real = made == asked, made

@@ -15,7 +15,7 @@ from ..base.results import UNCHANGED, word
 from ..base.tables import table
 from ..engine import located
 from ..engine.outcomes import outcomes
-from ..storage import base_name
+from ..storage.base_name import BaseName
 from . import plan as template_plan
 from .facts import Templated, TemplatedVm, TemplateLook
 
@@ -48,8 +48,8 @@ def decide(name: str, image: str, seen: Fleet) -> tuple[str, str]:
         raise PlanRefused(problem)
     for host, answer in seen.answers.items():
         for volume in answer.get("volumes") or ():
-            parts = base_name.parts(volume)
-            if parts and parts["name"].removesuffix(f".{parts['format']}") == image:
+            base = BaseName.parse(volume)
+            if base is not None and base.name == image:
                 return host, volume
     vms_by_host = {host: answer.get("defined") or [] for host, answer in seen.answers.items()}
     place = located.locate([name], vms_by_host, seen.silent)

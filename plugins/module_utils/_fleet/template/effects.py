@@ -28,6 +28,7 @@ from ..images import effects_digests as digests
 from ..images.effects_base_images import BaseImage
 from ..seed import effects_guest_disk as guest_disk
 from ..seed import guest_files
+from ..storage.base_name import BaseName
 from ..storage.effects_storage import Pool
 from . import effects_running as running
 from . import plan as template_plan
@@ -217,7 +218,7 @@ def _publish(job: _TemplateJob, step: Publish) -> None:
         digest = digests.sha256(new.descriptor)
         with base_file.folder_lock(job.pool.path, _LOCK_SECONDS):
             # a template keeps the name that its user gave it, whatever else has its content
-            volume = None if job.every else images.base_volume_name(name, digest, "qcow2")
+            volume = None if job.every else BaseName.of(name, digest, "qcow2")
             return images.publish(job.connection, job.pool, new, name, digest, volume=volume)
 
     base = images.file_work(f"make base image {name}", work)

@@ -46,7 +46,7 @@ def images_of(connection: Connection, base_pool: str, base_path: str) -> Templat
     return {
         "changed": False,
         "defined": _defined(connection),
-        "volumes": [image.volume for image in there],
+        "volumes": [str(image.volume) for image in there],
     }
 
 
