@@ -332,9 +332,11 @@ FAULTS = (
     Fault(
         "the place of a VM that moved is given up after its marks",
         "migration/plan_steps.py",
-        '    steps.append(_final("release", text, lambda state: replace(state, claim=None)))\n',
-        '    steps.append(_final("unmark", text, _there(phase=None, before=None)))\n'
-        '    steps.append(_final("release", text, lambda state: replace(state, claim=None)))\n',
+        "    steps.append(_final(ReleaseClaim(), text, lambda state: replace(state, claim=None)))"
+        "\n",
+        "    steps.append(_final(Unmark(), text, _there(phase=None, before=None)))\n"
+        "    steps.append(_final(ReleaseClaim(), text, lambda state: replace(state, claim=None)))"
+        "\n",
         f"{_MOVE}::test_killed_at_each_effect_the_next_run_ends_it",
     ),
     Fault(
@@ -363,7 +365,7 @@ FAULTS = (
     Fault(
         "a medium is not noted before it is made",
         "seeding/plan.py",
-        '    yield step_for(note, f"name {volume.name} in the metadata", note.effect)\n',
+        '    yield Step(note, f"name {volume.name} in the metadata", note.effect)\n',
         "",
         f"{_SEEDING}::test_a_medium_is_there_whole_or_the_one_before",
     ),

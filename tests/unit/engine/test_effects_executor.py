@@ -14,6 +14,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import (
     effects_executor as executor,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.steps import (
+    Action,
     Step,
     interrupted,
     predict,
@@ -23,7 +24,7 @@ Seen = tuple[str, ...]
 
 
 def step(kind: str, irreversible: bool = False, stage: int = 0) -> Step[Seen]:
-    return Step(kind, kind, lambda seen: (*seen, kind), irreversible=irreversible, stage=stage)
+    return Step(Action(), kind, lambda seen: (*seen, kind), irreversible=irreversible, stage=stage)
 
 
 @dataclass
@@ -40,14 +41,14 @@ class Work:
     def do(self, one: Step[Seen]) -> t.Iterator[None]:
         for _turn in range(self.waits):
             yield
-        if one.kind == self.fails:
-            raise (KeyboardInterrupt if self.interrupted else ValueError)(one.kind)
-        self.heard.append(self.name + one.kind)
+        if one.text == self.fails:
+            raise (KeyboardInterrupt if self.interrupted else ValueError)(one.text)
+        self.heard.append(self.name + one.text)
 
     def undo(self, one: Step[Seen]) -> None:
-        if one.kind == self.stays:
-            raise ValueError(f"{one.kind} stays")
-        self.heard.append(f"{self.name}not {one.kind}")
+        if one.text == self.stays:
+            raise ValueError(f"{one.text} stays")
+        self.heard.append(f"{self.name}not {one.text}")
 
     def finish(self) -> None:
         self.heard.append(f"{self.name}end")

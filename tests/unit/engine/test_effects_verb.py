@@ -13,9 +13,9 @@ import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import effects_verb as verb
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.steps import (
+    Action,
     Plan,
     Step,
-    step_for,
 )
 
 Facts = tuple[str, ...]
@@ -23,8 +23,12 @@ _NO_CONNECTION: t.Any = None
 
 
 @dataclass(frozen=True)
-class _Add:
+class _Add(Action):
     word: str
+
+
+class _End(Action):
+    pass
 
 
 @dataclass
@@ -50,7 +54,7 @@ def _do(job: _Job, add: _Add) -> None:
 _ACTIONS = (
     verb.Actions[_Job]()
     .on(_Add, _do, lambda job, add: job.did.remove(add.word))
-    .word("end", lambda job: job.did.append("end"))
+    .simply(_End, lambda job: job.did.append("end"))
 )
 
 
@@ -60,8 +64,8 @@ def _effect(word: str) -> t.Callable[[Facts], Facts]:
 
 def _step(word: str) -> Step[Facts]:
     if word == "end":
-        return Step(word, word, _effect(word))
-    return step_for(_Add(word), f"add {word}", _effect(word))
+        return Step(_End(), word, _effect(word))
+    return Step(_Add(word), f"add {word}", _effect(word))
 
 
 def _job(name: str, *words: str, refusals: tuple[str, ...] = ()) -> _Job:

@@ -269,7 +269,7 @@ def test_what_is_said_and_in_which_order() -> None:
 
 def test_only_from_libvirts_move_on_nothing_goes_back() -> None:
     steps = Case(source(), plan()).steps
-    assert [step.kind for step in steps if step.irreversible] == ["move"]
+    assert [step.action for step in steps if step.irreversible] == [moving.MoveVm()]
     settled = moving.predicted(source(), plan(), "hv2", keep_volumes=False)
     assert all(step.irreversible for step in settled.steps)
 
@@ -284,20 +284,21 @@ def test_one_that_arrived_and_does_not_run_keeps_its_old_disks() -> None:
         )
     )
     assert found.lost
-    assert [step.kind for step in found.steps] == ["release", "unmark"]
+    assert [step.action for step in found.steps] == [moving.ReleaseClaim(), moving.Unmark()]
     (stays,) = found.stay
     assert stays.startswith(f"{SYSTEM.path}: 'web1' does not run on hv2, so what it had here stays")
 
 
 def test_without_metadata_only_the_destination_is_cleaned() -> None:
     found = moving.undo("web1", "hv1", "hv2", SourceState.OFF, None)
-    assert [step.kind for step in found.steps] == ["clear"]
+    assert [step.action for step in found.steps] == [moving.ClearDestination()]
     assert found.off
 
 
 def test_a_disk_is_noted_once_it_is_there() -> None:
     case = Case(source(), plan())
-    (step,) = [one for one in case.steps if one.payload == case.found.volumes[0]]
+    action = moving.MakeVolume(case.found.volumes[0])
+    (step,) = [step for step in case.steps if step.action == action]
     before = dataclasses.replace(case.before, claim=((SYSTEM.path, BEGUN), (DATA.path, BEGUN)))
     (torn,) = [effect(before) for effect in step.torn]
     assert (torn.new, torn.claim) == ({SYSTEM.path}, before.claim)

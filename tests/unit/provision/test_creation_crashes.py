@@ -43,8 +43,11 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.effect
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.plan_creation import (
     EMPTY,
     FILLED,
+    ClaimName,
+    ClearLeft,
     CreationFacts,
     Take,
+    UndefineLeft,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed import (
     effects_nocloud as seed_nocloud,
@@ -258,7 +261,7 @@ def test_each_step_leads_where_the_plan_says(
             yield from real(work, step)
             predicted[name] = step.effect(predicted[name])
             assert _found(machine, name) == _comparable(predicted[name]), step
-            kinds.append(verb._kind(step))
+            kinds.append(type(step.action))
 
         with monkeypatch.context() as patch:
             patch.setattr(verb._Steps, "do", do)
@@ -268,10 +271,10 @@ def test_each_step_leads_where_the_plan_says(
         assert _faults(machine, "web1", "web2") == []
         assert predicted.keys() == {"web1", "web2"}
     if not killed:
-        assert set(kinds) == creation._ACTIONS.ways.keys() - {Take, "clear", "forget"}
+        assert set(kinds) == creation._ACTIONS.ways.keys() - {Take, ClearLeft, UndefineLeft}
     else:
         resumed = killed.startswith("resume")
-        assert ("clear" in kinds, "claim" in kinds) == (not resumed, not resumed)
+        assert (ClearLeft in kinds, ClaimName in kinds) == (not resumed, not resumed)
 
 
 def test_check_mode_is_the_same_plan(machines: Machines) -> None:

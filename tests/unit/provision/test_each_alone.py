@@ -134,32 +134,38 @@ def test_removing(name: str, connection: Connection, monkeypatch: pytest.MonkeyP
 def test_creating(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     error, text = _FAULTS[name]
 
-    def begin(job: CreationJob, _payload: object) -> None:
+    def begin(job: CreationJob, _action: object) -> None:
         if job.name == "bad":
             raise error
 
     done, undone = [], []
-    kinds = ("begin", "note", "define")
+    kinds = (
+        creation_steps.BeginClaimed,
+        creation_steps.RecordFiles,
+        creation_steps.DefineFinal,
+    )
     stages = creation_steps.MAKE, creation_steps.MAKE, creation_steps.BOOT
     steps = [
-        Step[creation_steps.CreationFacts](kind, kind, lambda before: before, stage=stage)
+        Step[creation_steps.CreationFacts](
+            kind(), kind.__name__, lambda before: before, stage=stage
+        )
         for kind, stage in zip(kinds, stages)
     ]
-    monkeypatch.setitem(creation._ACTIONS.ways, "begin", begin)
+    monkeypatch.setitem(creation._ACTIONS.ways, kinds[0], begin)
     for kind in kinds[1:]:
         monkeypatch.setitem(
             creation._ACTIONS.ways,
             kind,
-            lambda job, _payload: done.append((job.name, job.step.kind)),
+            lambda job, _action: done.append((job.name, type(job.step.action))),
         )
     monkeypatch.setitem(
-        creation._ACTIONS.ways_back, "begin", lambda job, _payload: undone.append(job.name)
+        creation._ACTIONS.ways_back, kinds[0], lambda job, _action: undone.append(job.name)
     )
     jobs = [_job(name, steps) for name in ("bad", "good")]
     creation.finish(jobs, "run")
     assert [(job.problem, job.altered) for job in jobs] == [(text, False), ("", True)]
     assert undone == ["bad"]
-    assert done == [("good", "note"), ("good", "define")]
+    assert done == [("good", kind) for kind in kinds[1:]]
 
 
 def _job(name: str, steps: t.Sequence[Step[creation_steps.CreationFacts]]) -> CreationJob:

@@ -21,10 +21,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.steps imp
     predict,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import plan as change
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.actions import AddVolume
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.definition import (
     DefinitionRequest,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.payloads import AddVolume
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.pending import pending
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.plan import ChangeFacts
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec import domain_xml, request
@@ -307,7 +307,7 @@ def test_a_disk_that_was_taken_out_by_hand_comes_back_with_what_is_on_it() -> No
     facts = dataclasses.replace(facts, inactive=_lxml.tostring(root))
     found = _plan({"disks": [{"name": "data", "size": 8}]}, facts)
     assert [one.text for one in found.changes] == ["disks.data added"]
-    assert AddVolume not in [type(step.payload) for step in found.plan.steps]
+    assert AddVolume not in [type(step.action) for step in found.plan.steps]
 
 
 def test_a_file_in_the_way_is_never_taken_over() -> None:

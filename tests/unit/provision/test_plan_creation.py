@@ -118,8 +118,8 @@ def _ends_as_wanted(
     assert again.refusals == (), where
     assert predict(found, again.steps) == dataclasses.replace(final, stays=()), where
     if found.startable and found.stored is not None and found.stored.phase is not None:
-        kinds = [step.kind for step in again.steps]
-        assert kinds == ["Take", "start", "release"], where
+        kinds = [type(step.action) for step in again.steps]
+        assert kinds == [creation.Take, creation.StartCreated, creation.LetRun], where
 
 
 def test_nobody_starts_what_is_not_whole_and_nothing_is_filled_that_is_not_known() -> None:
@@ -165,8 +165,14 @@ def _left(phase: str | None, **changes: t.Any) -> CreationFacts:
 
 
 def test_the_rest_of_a_dead_run_goes_before_the_name_is_claimed() -> None:
-    kinds = [step.kind for step in plan(_left("creating"), wanted()).steps]
-    assert kinds[:5] == ["Take", "clear", "forget", "claim", "begin"]
+    kinds = [type(step.action) for step in plan(_left("creating"), wanted()).steps]
+    assert kinds[:5] == [
+        creation.Take,
+        creation.ClearLeft,
+        creation.UndefineLeft,
+        creation.ClaimName,
+        creation.BeginClaimed,
+    ]
 
 
 def _own(run: str = "now") -> CreationFacts:
@@ -178,11 +184,10 @@ def _own(run: str = "now") -> CreationFacts:
 
 def test_a_claim_of_this_run_is_finished() -> None:
     steps = plan(_own(), wanted()).steps
-    assert [steps[0].kind, {step.kind for step in steps} & {"claim", "clear", "Take"}] == [
-        "begin",
-        set(),
-    ]
-    assert plan(_own("another"), wanted()).steps[0].kind == "Take"
+    kinds = [type(step.action) for step in steps]
+    assert kinds[0] is creation.BeginClaimed
+    assert not {creation.ClaimName, creation.ClearLeft, creation.Take} & set(kinds)
+    assert isinstance(plan(_own("another"), wanted()).steps[0].action, creation.Take)
 
 
 def _stored(**changes: t.Any) -> dict[str, t.Any]:

@@ -256,7 +256,7 @@ def test_force_is_for_what_runs_and_for_nothing_else() -> None:
 def test_the_definition_which_names_the_rest_goes_last() -> None:
     facts = domain(managed_save=True, logs=("/log/web1",), nvram="/nvram/web1", nvram_own=True)
     found = steps(go(facts), facts)
-    assert [step.kind for step in found] == [
+    assert [type(step.action).__name__ for step in found] == [
         "Mark",
         "LookAgain",
         "ForgetMemory",
@@ -265,11 +265,11 @@ def test_the_definition_which_names_the_rest_goes_last() -> None:
         "RemoveLog",
         "Undefine",
     ]
-    payloads = [step.payload for step in found if isinstance(step.payload, Removing)]
-    assert len(payloads) == len(found)
-    removed = [[item.kind for item in payload.removed] for payload in payloads]
+    actions = [step.action for step in found if isinstance(step.action, Removing)]
+    assert len(actions) == len(found)
+    removed = [[item.kind for item in action.removed] for action in actions]
     assert removed == [[], [], ["managed_save"], ["volume"], ["seed"], ["log"], ["nvram", "domain"]]
-    assert [item for payload in payloads for item in payload.removed] == go(facts).removed
+    assert [item for action in actions for item in action.removed] == go(facts).removed
     assert [step.irreversible for step in found] == [False, False, True, True, True, True, True]
 
 

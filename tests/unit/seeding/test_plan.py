@@ -224,14 +224,15 @@ def _ends_as_wanted(left: SeedingFacts, seed: Seed | None, end: SeedingFacts, wh
 
 def _in_order(steps: t.Sequence[Step[SeedingFacts]]) -> bool:
     """Whether no medium is inserted but one that was named, then created, in the same run."""
-    kinds = [step.kind for step in steps]
+    kinds = [type(step.action).__name__ for step in steps]
     if "Insert" in kinds:
-        payloads = [step.payload for step in steps]
-        made = [one.volume for one in payloads if isinstance(one, (Note, Create, Insert))]
-        at = [kinds.index(kind) for kind in ("generate", "Note", "Create", "look_again", "Insert")]
+        actions = [step.action for step in steps]
+        made = [one.volume for one in actions if isinstance(one, (Note, Create, Insert))]
+        order = ("Generate", "Note", "Create", "LookAgain", "Insert")
+        at = [kinds.index(kind) for kind in order]
         return at == sorted(at) and len(set(made)) == 1
     if "Write" in kinds:
-        return kinds == ["Claim", "look_again", "Write", "release"]
+        return kinds == ["Claim", "LookAgain", "Write", "LetStart"]
     return True
 
 
@@ -287,7 +288,7 @@ def test_a_claim_is_never_taken_for_a_seed() -> None:
 def test_a_volume_that_is_being_created_is_named_as_begun() -> None:
     before = _read(_with(None), _SEED)
     steps = plan(before, _SEED).steps
-    at = [step.kind for step in steps].index("Create")
+    at = [type(step.action) for step in steps].index(Create)
     named = predict(before, steps[:at])
     (torn, whole) = (torn(named) for torn in steps[at].torn)
     for facts in (named, torn):

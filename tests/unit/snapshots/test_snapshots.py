@@ -102,7 +102,7 @@ def test_what_came_from_the_one_that_goes_comes_from_the_one_before_it() -> None
 def test_going_back_is_done_whenever_it_is_asked_for() -> None:
     wanted, before = SnapshotRequest("three", "reverted"), _facts(current="two")
     steps = plan.plan(before, wanted).steps
-    assert [step.kind for step in steps] == ["Revert"]
+    assert [type(step.action).__name__ for step in steps] == ["Revert"]
     end = predict(before, steps)
     assert (end.current, end.state, end.active) == ("three", "running", True)
     assert plan.plan(end, wanted).steps
@@ -117,7 +117,7 @@ def test_what_the_vm_owns_is_noted_before_going_back() -> None:
     before = _facts(snapshots=(_snapshot("one", 1, stored=then),), current="one")
     wanted = SnapshotRequest("one", "reverted")
     steps = plan.plan(before, wanted).steps
-    assert [step.kind for step in steps] == ["Record", "Revert"]
+    assert [type(step.action).__name__ for step in steps] == ["Record", "Revert"]
     end = predict(before, steps)
     assert end.stored == Metadata(request='{"memory":1}', tags=("then",), volumes=_MADE.volumes)
     for when, left in interrupted(before, steps):

@@ -34,7 +34,7 @@ def facts(state: str, reason: str = "unknown", **more: t.Any) -> StateFacts:
 def kinds(now: StateFacts, wanted: StateRequest) -> list[str]:
     found = plan(now, wanted)
     assert not found.refusals
-    return [step.kind for step in found.steps]
+    return [type(step.action).__name__ for step in found.steps]
 
 
 def refused(now: StateFacts, wanted: StateRequest) -> str:
@@ -46,24 +46,24 @@ def refused(now: StateFacts, wanted: StateRequest) -> str:
 
 # state, reason, steps to running, steps to shutoff; text: a part of why not
 TABLE: list[tuple[str, str, list[str] | str, list[str] | str]] = [
-    ("running", "booted", [], ["shutdown"]),
-    ("blocked", "unknown", [], ["shutdown"]),
-    ("shutoff", "shutdown", ["start"], []),
-    ("shutoff", "crashed", ["start"], []),
-    ("shutdown", "user", ["await_off", "start"], ["await_off"]),
-    ("crashed", "panicked", ["destroy_crashed", "start"], ["destroy_crashed"]),
-    ("pmsuspended", "unknown", ["wake"], ["wake", "shutdown"]),
+    ("running", "booted", [], ["Shutdown"]),
+    ("blocked", "unknown", [], ["Shutdown"]),
+    ("shutoff", "shutdown", ["Start"], []),
+    ("shutoff", "crashed", ["Start"], []),
+    ("shutdown", "user", ["AwaitOff", "Start"], ["AwaitOff"]),
+    ("crashed", "panicked", ["DestroyCrashed", "Start"], ["DestroyCrashed"]),
+    ("pmsuspended", "unknown", ["Wake"], ["Wake", "Shutdown"]),
     ("nostate", "unknown", "cannot say whether it runs", "cannot say whether it runs"),
     ("unknown", "unknown", "cannot say whether it runs", "cannot say whether it runs"),
-    ("paused", "user", ["resume"], ["resume", "shutdown"]),
-    ("paused", "unknown", ["resume"], ["resume", "shutdown"]),
-    ("paused", "ioerror", ["resume"], ["resume", "shutdown"]),
-    ("paused", "watchdog", ["resume"], ["resume", "shutdown"]),
-    ("paused", "from_snapshot", ["resume"], ["resume", "shutdown"]),
-    ("paused", "api_error", ["resume"], ["resume", "shutdown"]),
-    ("paused", "crashed", ["destroy_crashed", "start"], ["destroy_crashed"]),
-    ("paused", "starting_up", ["await_running"], ["await_running", "shutdown"]),
-    ("paused", "shutting_down", ["await_off", "start"], ["await_off"]),
+    ("paused", "user", ["Resume"], ["Resume", "Shutdown"]),
+    ("paused", "unknown", ["Resume"], ["Resume", "Shutdown"]),
+    ("paused", "ioerror", ["Resume"], ["Resume", "Shutdown"]),
+    ("paused", "watchdog", ["Resume"], ["Resume", "Shutdown"]),
+    ("paused", "from_snapshot", ["Resume"], ["Resume", "Shutdown"]),
+    ("paused", "api_error", ["Resume"], ["Resume", "Shutdown"]),
+    ("paused", "crashed", ["DestroyCrashed", "Start"], ["DestroyCrashed"]),
+    ("paused", "starting_up", ["AwaitRunning"], ["AwaitRunning", "Shutdown"]),
+    ("paused", "shutting_down", ["AwaitOff", "Start"], ["AwaitOff"]),
     ("paused", "migration", "being migrated", "being migrated"),
     ("paused", "postcopy", "being migrated", "being migrated"),
     ("paused", "postcopy_failed", "failed halfway", "failed halfway"),
@@ -83,7 +83,7 @@ def test_every_state_has_a_way_or_a_reason(
             assert expected in refused(now, StateRequest(wanted))
             continue
         steps = plan(now, StateRequest(wanted)).steps
-        assert [step.kind for step in steps] == expected
+        assert [type(step.action).__name__ for step in steps] == expected
         assert all(step.text for step in steps)
         assert predict(now, steps).state == (wanted if expected else state)
 
@@ -98,7 +98,7 @@ def test_the_table_has_every_state_and_every_reason_for_a_pause() -> None:
 def test_saved_memory_is_restored_and_never_thrown_away() -> None:
     saved = facts("shutoff", "saved", managed_save=True)
     steps = plan(saved, StateRequest("running")).steps
-    assert [step.kind for step in steps] == ["restore"]
+    assert [type(step.action).__name__ for step in steps] == ["Restore"]
     assert "saved memory" in steps[0].text
     assert kinds(saved, StateRequest("shutoff")) == []
 
@@ -106,13 +106,11 @@ def test_saved_memory_is_restored_and_never_thrown_away() -> None:
 def test_autostart_is_left_alone_unless_asked_for() -> None:
     for now in (True, False):
         assert kinds(facts("running", autostart=now), StateRequest("running")) == []
-    assert kinds(facts("running"), StateRequest(autostart=True)) == ["autostart"]
-    assert kinds(facts("running", autostart=True), StateRequest(autostart=False)) == [
-        "no_autostart"
-    ]
+    assert kinds(facts("running"), StateRequest(autostart=True)) == ["Autostart"]
+    assert kinds(facts("running", autostart=True), StateRequest(autostart=False)) == ["NoAutostart"]
     assert kinds(facts("shutoff"), StateRequest("running", autostart=True)) == [
-        "autostart",
-        "start",
+        "Autostart",
+        "Start",
     ]
     assert kinds(facts("paused", autostart=True), StateRequest(autostart=True)) == []
 
@@ -137,13 +135,13 @@ def test_a_transient_domain_is_not_lost() -> None:
     transient = facts("running", persistent=False)
     assert "would disappear" in refused(transient, StateRequest("shutoff"))
     assert "define it first" in refused(transient, StateRequest(autostart=True))
-    assert kinds(facts("paused", "user", persistent=False), StateRequest("running")) == ["resume"]
+    assert kinds(facts("paused", "user", persistent=False), StateRequest("running")) == ["Resume"]
 
 
 def test_a_domain_that_is_gone_is_not_destroyed_again() -> None:
     """Not every driver keeps a process for a crashed domain."""
     gone = facts("crashed", "panicked", active=False)
-    assert kinds(gone, StateRequest("running")) == ["start"]
+    assert kinds(gone, StateRequest("running")) == ["Start"]
     assert kinds(gone, StateRequest("shutoff")) == []
 
 
@@ -159,7 +157,7 @@ def test_steps_say_how_long_and_whether_by_force() -> None:
 
 def test_a_seed_medium_that_has_done_its_work_goes_first() -> None:
     now = facts("running", seed_medium="web1_seed.iso")
-    assert kinds(now, StateRequest("shutoff")) == ["seed_medium", "shutdown"]
+    assert kinds(now, StateRequest("shutoff")) == ["SeedMedium", "Shutdown"]
     steps = plan(now, StateRequest("running")).steps
     assert [step.text for step in steps] == ["remove the seed medium"]
     assert predict(now, steps) == facts("running")
@@ -192,18 +190,18 @@ def test_whatever_is_left_by_a_kill_leads_there_all_the_same(wanted: str) -> Non
 
 
 def test_a_reset_is_for_what_runs() -> None:
-    assert kinds(facts("running"), StateRequest(reset=True)) == ["reset"]
+    assert kinds(facts("running"), StateRequest(reset=True)) == ["Reset"]
     assert (
         predict(facts("running"), plan(facts("running"), StateRequest(reset=True)).steps).resets
         == 1
     )
-    assert kinds(facts("shutoff"), StateRequest("running", reset=True)) == ["start"]
+    assert kinds(facts("shutoff"), StateRequest("running", reset=True)) == ["Start"]
     assert kinds(facts("paused", "user"), StateRequest("running", reset=True)) == [
-        "resume",
-        "reset",
+        "Resume",
+        "Reset",
     ]
     saved = facts("shutoff", "saved", managed_save=True)
-    assert kinds(saved, StateRequest("running", reset=True)) == ["restore", "reset"]
+    assert kinds(saved, StateRequest("running", reset=True)) == ["Restore", "Reset"]
     assert "only a running domain can be reset" in refused(
         facts("shutoff"), StateRequest(reset=True)
     )
@@ -214,11 +212,11 @@ def test_a_reset_is_for_what_runs() -> None:
 
 # state, reason, steps to paused, steps to saved; text: a part of why not
 KEEPING: list[tuple[str, str, list[str] | str, list[str] | str]] = [
-    ("running", "booted", ["suspend"], ["save"]),
-    ("blocked", "unknown", ["suspend"], ["save"]),
-    ("paused", "user", [], ["save"]),
-    ("paused", "ioerror", [], ["save"]),
-    ("paused", "starting_up", ["await_running", "suspend"], ["await_running", "save"]),
+    ("running", "booted", ["Suspend"], ["Save"]),
+    ("blocked", "unknown", ["Suspend"], ["Save"]),
+    ("paused", "user", [], ["Save"]),
+    ("paused", "ioerror", [], ["Save"]),
+    ("paused", "starting_up", ["AwaitRunning", "Suspend"], ["AwaitRunning", "Save"]),
     (
         "paused",
         "shutting_down",
@@ -233,7 +231,7 @@ KEEPING: list[tuple[str, str, list[str] | str, list[str] | str]] = [
     ),
     ("paused", "migration", "being migrated", "being migrated"),
     ("paused", "save", "being saved", "being saved"),
-    ("pmsuspended", "unknown", ["wake", "suspend"], ["wake", "save"]),
+    ("pmsuspended", "unknown", ["Wake", "Suspend"], ["Wake", "Save"]),
     (
         "shutoff",
         "shutdown",
@@ -279,16 +277,16 @@ def test_what_is_saved_stays_so_and_a_transient_domain_is_not_saved() -> None:
     assert "libvirt saves no memory" in refused(
         facts("running", persistent=False), StateRequest("saved")
     )
-    assert kinds(facts("running", persistent=False), StateRequest("paused")) == ["suspend"]
+    assert kinds(facts("running", persistent=False), StateRequest("paused")) == ["Suspend"]
 
 
 REBOOTS: list[tuple[StateFacts, list[str]]] = [
-    (facts("running", "booted"), ["shutdown", "boot"]),
-    (facts("paused", "user"), ["resume", "shutdown", "boot"]),
-    (facts("paused", "shutting_down"), ["await_off", "boot"]),
-    (facts("shutoff", "shutdown"), ["start"]),
-    (facts("shutoff", "saved", managed_save=True), ["restore", "shutdown", "boot"]),
-    (facts("crashed", "panicked"), ["destroy_crashed", "boot"]),
+    (facts("running", "booted"), ["Shutdown", "Boot"]),
+    (facts("paused", "user"), ["Resume", "Shutdown", "Boot"]),
+    (facts("paused", "shutting_down"), ["AwaitOff", "Boot"]),
+    (facts("shutoff", "shutdown"), ["Start"]),
+    (facts("shutoff", "saved", managed_save=True), ["Restore", "Shutdown", "Boot"]),
+    (facts("crashed", "panicked"), ["DestroyCrashed", "Boot"]),
 ]
 
 

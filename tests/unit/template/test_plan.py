@@ -36,9 +36,9 @@ def test_the_first_disk_has_the_name_that_is_asked_for() -> None:
 
 def test_the_steps() -> None:
     plan = template_plan.plan(_FACTS, _WANTED)
-    assert [type(step.payload) for step in plan.steps] == [Copy, Reset, Publish, Publish]
+    assert [type(step.action) for step in plan.steps] == [Copy, Reset, Publish, Publish]
     kept = template_plan.plan(_FACTS, dataclasses.replace(_WANTED, reset=False))
-    assert [type(step.payload) for step in kept.steps] == [Copy, Publish, Publish]
+    assert [type(step.action) for step in kept.steps] == [Copy, Publish, Publish]
 
 
 def test_an_image_that_is_there_is_left_even_if_its_vm_is_at_work() -> None:
@@ -61,7 +61,7 @@ def test_killed_anywhere_the_next_ends_it(active: bool) -> None:
         assert (ended.present, ended.left, ended.dead_backup) == (wanted.present, (), False), where
         assert template_plan.plan(ended, _WANTED) == steps.Plan(), where
         seen += 1
-        kinds = [type(step.payload) for step in again.steps]
+        kinds = [type(step.action) for step in again.steps]
         if left.dead_backup:  # who writes to the files goes before they do
             assert kinds[:2] == [Abort, Remove], where
     assert seen == (10 if active else 9)

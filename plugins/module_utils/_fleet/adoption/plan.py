@@ -13,7 +13,7 @@ from ..base.metadata import Metadata, OwnVolume, metadata_problems
 from ..base.names import check_vm_name, playbook_command, valid_vm_name
 from ..engine import leases
 from ..engine.leases import Holder
-from ..engine.steps import Plan, step_for
+from ..engine.steps import Action, Plan, Step
 from ..spec import request
 from ..storage.base_name import BaseName
 from .export import Description
@@ -85,7 +85,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Adopt:
+class Adopt(Action):
     """Write our metadata."""
 
     ours: Metadata
@@ -117,7 +117,7 @@ def plan(facts: AdoptionFacts, options: AdoptionOptions) -> Plan[AdoptionFacts]:
         return dataclasses.replace(before, live=ours) if before.active else before
 
     torn = (stored, live) if facts.active else ()
-    return Plan((step_for(Adopt(ours), f"adopt {facts.name}", both, torn),))
+    return Plan((Step(Adopt(ours), f"adopt {facts.name}", both, torn),))
 
 
 def wanted(facts: AdoptionFacts, options: AdoptionOptions) -> Metadata:

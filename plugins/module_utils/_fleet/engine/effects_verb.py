@@ -4,7 +4,7 @@
 
 """Running a verb on the VMs of this hypervisor: what all verbs have in common.
 
-A verb has a planner, a job for each VM, and a table of what each kind of step does; here they are
+A verb has a planner, a job for each VM, and a table of how each action is done; here they are
 waited for, planned, carried out unless this is check mode, and reported.
 """
 
@@ -20,9 +20,9 @@ from ..base.results import json_diff
 from . import effects_executor as executor
 from . import effects_lease as lease
 from .effects_executor import Turns
-from .steps import AnyStep, Plan, Snapshot, Step, predict
+from .steps import Action, AnyStep, Plan, Snapshot, Step, predict
 
-Payload = t.TypeVar("Payload")
+AnyAction = t.TypeVar("AnyAction", bound=Action)
 Shown = t.Mapping[str, object]
 
 
@@ -139,42 +139,41 @@ class ComparedJob(Job[Snapshot]):
 
 AnyJob = t.TypeVar("AnyJob", bound="Job[t.Any]")
 AnyWork = t.TypeVar("AnyWork", bound=Work)
-Do = t.Callable[[AnyWork, Payload], t.Optional[Turns]]
-Undo = t.Callable[[AnyWork, Payload], object]
+Do = t.Callable[[AnyWork, AnyAction], t.Optional[Turns]]
+Undo = t.Callable[[AnyWork, AnyAction], object]
 
 
 class Actions(t.Generic[AnyWork]):
-    """How each kind of step is done and undone: by the type of its payload, or by its word if it
-    has none. ``undo_failed`` as for the executor."""
+    """How each action is done and undone. ``undo_failed`` as for the executor."""
 
     def __init__(self, *, undo_failed: bool = False) -> None:
         self.undo_failed = undo_failed
-        self.ways: dict[type | str, Do[AnyWork, t.Any]] = {}
-        self.ways_back: dict[type | str, Undo[AnyWork, t.Any]] = {}
+        self.ways: dict[type[Action], Do[AnyWork, t.Any]] = {}
+        self.ways_back: dict[type[Action], Undo[AnyWork, t.Any]] = {}
 
     def on(
         self,
-        kind: type[Payload],
-        do: Do[AnyWork, Payload],
-        undo: Undo[AnyWork, Payload] | None = None,
+        kind: type[AnyAction],
+        do: Do[AnyWork, AnyAction],
+        undo: Undo[AnyWork, AnyAction] | None = None,
     ) -> Actions[AnyWork]:
-        """Add a kind of step. ``do`` yields while it waits, or is done on return; without ``undo``
-        what was done stays when a later step fails."""
+        """Add an action. ``do`` yields while it waits, or is done on return; without ``undo`` what
+        was done stays when a later step fails."""
         self.ways[kind] = do
         if undo is not None:
             self.ways_back[kind] = undo
         return self
 
-    def word(
+    def simply(
         self,
-        kind: str,
+        kind: type[Action],
         do: t.Callable[[AnyWork], Turns | None],
         undo: t.Callable[[AnyWork], object] | None = None,
     ) -> Actions[AnyWork]:
-        """Add a kind of step that has no payload."""
-        self.ways[kind] = lambda work, _payload: do(work)
+        """Add an action that carries nothing which doing it needs."""
+        self.ways[kind] = lambda work, _action: do(work)
         if undo is not None:
-            self.ways_back[kind] = lambda work, _payload: undo(work)
+            self.ways_back[kind] = lambda work, _action: undo(work)
         return self
 
     def carry_out(
@@ -215,28 +214,24 @@ class _Steps(t.Generic[AnyWork]):
     def do(self, step: AnyStep) -> Turns:
         self.work.step = step
         try:
-            yield from self.actions.ways[_kind(step)](self.work, step.payload) or ()
+            yield from self.actions.ways[type(step.action)](self.work, step.action) or ()
         except Exception as error:
             self.work.error = error
             raise
         self.work.step_is_done()
 
     def undo(self, step: AnyStep) -> None:
-        undo = self.actions.ways_back.get(_kind(step))
+        undo = self.actions.ways_back.get(type(step.action))
         if undo is None:
             return
         self.work.step, self.work.undoing = step, True
         try:
-            undo(self.work, step.payload)
+            undo(self.work, step.action)
         except Exception as error:
             self.work.stays(error)
 
     def finish(self) -> None:
         self.work.finish()
-
-
-def _kind(step: AnyStep) -> type | str:
-    return step.kind if step.payload is None else type(step.payload)
 
 
 def run(

@@ -20,41 +20,31 @@ Effect = t.Callable[[Snapshot], Snapshot]
 
 
 @dataclass(frozen=True)
+class Action:
+    """What a step does: the class says what, its fields to what."""
+
+
+@dataclass(frozen=True)
 class Step(t.Generic[Snapshot]):
-    """One step: ``kind`` is what the executor does, ``text`` describes it to the user.
+    """One step: ``action`` is what the executor does, ``text`` describes it to the user.
 
     ``effect`` turns the snapshot before the step into the one after it. ``torn`` are effects, any
     of which may be all that has happened when the process is killed within the step; a single call
-    to libvirt has none. ``payload`` is the object of the step. ``irreversible``: once it has begun,
-    the plan is no longer undone, only finished. Of plans that are carried out together, none begins
-    a ``stage`` before all others have finished the earlier ones.
+    to libvirt has none. ``irreversible``: once it has begun, the plan is no longer undone, only
+    finished. Of plans that are carried out together, none begins a ``stage`` before all others have
+    finished the earlier ones.
     """
 
-    kind: str
+    action: Action
     text: str
     effect: Effect[Snapshot] = field(repr=False, compare=False)
     torn: tuple[Effect[Snapshot], ...] = field(default=(), repr=False, compare=False)
-    payload: object = None
     irreversible: bool = False
     stage: int = 0
 
 
-# A step of any verb, where only its kind and its text matter
+# A step of any verb, where only its action and its text matter
 AnyStep = Step[t.Any]
-
-
-def step_for(
-    payload: object,
-    text: str,
-    effect: Effect[Snapshot],
-    torn: tuple[Effect[Snapshot], ...] = (),
-    *,
-    irreversible: bool = False,
-    stage: int = 0,
-) -> Step[Snapshot]:
-    """A step of which the type of ``payload`` is the kind: what is done has a type of its own."""
-    kind = type(payload).__name__
-    return Step(kind, text, effect, torn, payload, irreversible, stage)
 
 
 @dataclass(frozen=True)

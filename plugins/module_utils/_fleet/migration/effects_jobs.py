@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from ..base.effects_connection import Connection
 from ..engine import effects_verb as verb
-from ..engine.steps import Plan, Step
+from ..engine.steps import Action, Plan, Step
 from .plan_steps import MoveState
 from .types import Destination, LostSource, MigrationOptions
 
@@ -30,6 +30,10 @@ class MigrationSettings:
 
 
 Figure = t.Union[int, float, str, None]  # a text in check mode
+
+
+class Report(Action):
+    """Nothing: something is reported that was done without a step of this run."""
 
 
 @dataclass
@@ -69,7 +73,7 @@ class MigrationJob(verb.Job[MoveState]):
 
     def tell(self, text: str) -> None:
         """Record what is done, or was done by another run, without a step of this one."""
-        self.done.append(Step("told", text, lambda seen: seen))
+        self.done.append(Step(Report(), text, lambda seen: seen))
 
     def report(self) -> dict[str, object]:
         report = super().report()

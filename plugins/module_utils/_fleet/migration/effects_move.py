@@ -31,7 +31,7 @@ from . import plan_steps as moving
 from .effects_jobs import MigrationSettings
 from .effects_settle import Settler
 from .plan_steps import MoveState
-from .types import MigrationPlan, NewVolume, Source, Target
+from .types import MigrationPlan, Source, Target
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
@@ -122,8 +122,8 @@ def _claim(moves: Moving) -> None:
     migration_volumes.define_claim(moves.remote, moves.source, volumes, moves.owner, moves.move)
 
 
-def _volume(moves: Moving, volume: NewVolume) -> None:
-    migration_volumes.make(moves.remote, moves.source, [volume])
+def _volume(moves: Moving, step: moving.MakeVolume) -> None:
+    migration_volumes.make(moves.remote, moves.source, [step.volume])
 
 
 def _start(moves: Moving) -> None:
@@ -142,12 +142,12 @@ def _move(moves: Moving) -> None:
 # None is undone by itself: which endpoint has the VM decides whether the move is finished or undone
 ACTIONS = (
     verb.Actions[Moving]()
-    .word("seed_medium", _remove_seed)
-    .word("mark", _mark)
-    .word("no_autostart", _no_autostart)
-    .word("claim", _claim)
-    .on(NewVolume, _volume)
-    .word("leave", lambda _moves: None)
-    .word("start", _start)
-    .word("move", _move)
+    .simply(moving.RemoveSeed, _remove_seed)
+    .simply(moving.MarkMoving, _mark)
+    .simply(moving.SwitchAutostartOff, _no_autostart)
+    .simply(moving.ClaimDestination, _claim)
+    .on(moving.MakeVolume, _volume)
+    .simply(moving.LeaveShared, lambda _moves: None)
+    .simply(moving.StartPaused, _start)
+    .simply(moving.MoveVm, _move)
 )

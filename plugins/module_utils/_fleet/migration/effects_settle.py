@@ -402,8 +402,9 @@ def _resume(end: End) -> None:
     end.connection.call(f"resume {end.endpoints.name}", end.dom.resume)
 
 
-def _old(end: End, own: OwnVolume) -> None:
+def _old(end: End, step: moving.RemoveOld) -> None:
     """Remove a volume on the source: the VM ran on it, so it is its own. Shared ones stay."""
+    own = step.volume
     if not os.path.lexists(own.path):
         return
     connection = end.endpoints.connection
@@ -430,12 +431,12 @@ def _unmark(end: End) -> None:
 
 ACTIONS = (
     verb.Actions[End]()
-    .word("forget", _forget)
-    .word("clear", _clear)
-    .word("release", _release)
-    .word("stop", _stop)
-    .word("resume", _resume)
-    .on(OwnVolume, _old)
-    .word("autostart", _autostart)
-    .word("unmark", _unmark)
+    .simply(moving.ForgetSource, _forget)
+    .simply(moving.ClearDestination, _clear)
+    .simply(moving.ReleaseClaim, _release)
+    .simply(moving.StopVm, _stop)
+    .simply(moving.ResumeVm, _resume)
+    .on(moving.RemoveOld, _old)
+    .simply(moving.SwitchAutostartOn, _autostart)
+    .simply(moving.Unmark, _unmark)
 )

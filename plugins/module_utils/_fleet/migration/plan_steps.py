@@ -16,12 +16,88 @@ from dataclasses import dataclass, field, replace
 
 from ..base import metadata as read_metadata
 from ..base.metadata import BEGUN, MADE, Metadata, Move, OwnVolume
-from ..engine.steps import Effect, Step, step_for
+from ..engine.steps import Action, Effect, Step
 from . import settling
 from .settling import Act, Arrival, DestinationState, SourceState
 from .types import MigrationPlan, NewVolume, Source
 
 MIGRATING = "migrating"
+
+
+# --- what the steps up to the move do ---
+
+
+class RemoveSeed(Action):
+    """Remove a seed medium that is no longer needed."""
+
+
+class MarkMoving(Action):
+    """Record the move with the VM, so that it is known from now on."""
+
+
+class SwitchAutostartOff(Action):
+    """Have the VM not start with the hypervisor that it leaves."""
+
+
+class ClaimDestination(Action):
+    """Define the claim, which names the volumes there before they are created."""
+
+
+@dataclass(frozen=True)
+class MakeVolume(Action):
+    """Create a volume on the destination."""
+
+    volume: NewVolume
+
+
+class LeaveShared(Action):
+    """Leave a file that both ends have; it is reported."""
+
+
+class StartPaused(Action):
+    """Start a VM that is off, so that libvirt can move it."""
+
+
+class MoveVm(Action):
+    """Have libvirt move it."""
+
+
+# --- what remains once it is known which end has the VM ---
+
+
+class ForgetSource(Action):
+    """Remove the definition that the source still has."""
+
+
+class ClearDestination(Action):
+    """Remove the claim with what was created under it."""
+
+
+class ReleaseClaim(Action):
+    """Remove the claim of a VM that has arrived."""
+
+
+class StopVm(Action):
+    """Shut it off, as it was before."""
+
+
+class ResumeVm(Action):
+    """Let it run, as it did before."""
+
+
+@dataclass(frozen=True)
+class RemoveOld(Action):
+    """Remove a volume that the VM had on the source."""
+
+    volume: OwnVolume
+
+
+class SwitchAutostartOn(Action):
+    """Have it start with its hypervisor, as before."""
+
+
+class Unmark(Action):
+    """Remove the record of the move."""
 
 
 @dataclass(frozen=True)
@@ -82,28 +158,36 @@ def begin(
     name = source.name
     steps: list[Step[MoveState]] = []
     if seed is not None:
-        steps.append(Step("seed_medium", f"remove the seed medium {seed}", _without_seed))
+        steps.append(Step(RemoveSeed(), f"remove the seed medium {seed}", _without_seed))
     steps.append(
-        Step("mark", f"mark {name} as moving to {where}", _marked(source, evacuating=evacuating))
+        Step(
+            MarkMoving(),
+            f"mark {name} as moving to {where}",
+            _marked(source, evacuating=evacuating),
+        )
     )
     if source.autostart:
-        steps.append(Step("no_autostart", "autostart off", _here(autostart=False)))
+        steps.append(Step(SwitchAutostartOff(), "autostart off", _here(autostart=False)))
     noted = tuple((volume.path, BEGUN) for volume in plan.volumes)
     steps.append(
-        Step("claim", f"claim {name} on {where}", lambda state: replace(state, claim=noted))
+        Step(
+            ClaimDestination(),
+            f"claim {name} on {where}",
+            lambda state: replace(state, claim=noted),
+        )
     )
     for volume in plan.volumes:
         base = f" over {volume.backing[0]}" if volume.backing else ""
         word = "recreate" if volume.again else "create"
         text = f"{word} {volume.path} on {where}{base}"
-        steps.append(step_for(volume, text, _made(volume), _half_made(volume)))
+        steps.append(Step(MakeVolume(volume), text, _made(volume), _half_made(volume)))
     for path in plan.shared:
-        steps.append(Step("leave", f"leave {path} in place on shared storage", _same))
+        steps.append(Step(LeaveShared(), f"leave {path} in place on shared storage", _same))
     if not source.active:
-        steps.append(Step("start", f"start {name} paused", _here(state="paused")))
+        steps.append(Step(StartPaused(), f"start {name} paused", _here(state="paused")))
     flow = f", {plan.flow}" if source.active else ""
     torn: tuple[Effect[MoveState], ...] = (_on_its_way, _arrived_twice)
-    steps.append(Step("move", f"move {name} to {where}{flow}", _moved, torn, irreversible=True))
+    steps.append(Step(MoveVm(), f"move {name} to {where}{flow}", _moved, torn, irreversible=True))
     return tuple(steps)
 
 
@@ -142,9 +226,9 @@ def finish(vm: Arrived, *, keep_volumes: bool = False) -> Settled:
     steps: list[Step[MoveState]] = []
     if vm.twice:
         text = f"remove the definition of {name} here"
-        steps.append(_final("forget", text, lambda state: replace(state, source=None)))
+        steps.append(_final(ForgetSource(), text, lambda state: replace(state, source=None)))
     if act is Act.STOP:
-        steps.append(_final("stop", f"shut {name} off", _there(state="shutoff")))
+        steps.append(_final(StopVm(), f"shut {name} off", _there(state="shutoff")))
     # a disk that is not in the claim was not copied: both ends have it
     own = [
         volume
@@ -156,7 +240,7 @@ def finish(vm: Arrived, *, keep_volumes: bool = False) -> Settled:
         for volume in own:  # a detached disk may be worth keeping
             if volume.role == "seed" or volume.path in vm.attached:
                 text = f"remove {volume.path} here"
-                steps.append(step_for(volume, text, _gone(volume), irreversible=True))
+                steps.append(Step(RemoveOld(volume), text, _gone(volume), irreversible=True))
     elif not keep_volumes:
         stay = tuple(
             f"{volume.path}: {name!r} does not run on {vm.where}, so what it had here stays; remove"
@@ -165,12 +249,12 @@ def finish(vm: Arrived, *, keep_volumes: bool = False) -> Settled:
             for volume in own
         )
     text = f"release the claim of {name} on {vm.where}"
-    steps.append(_final("release", text, lambda state: replace(state, claim=None)))
+    steps.append(_final(ReleaseClaim(), text, lambda state: replace(state, claim=None)))
     if move is not None and move.autostart == "yes":
-        steps.append(_final("autostart", "autostart on", _there(autostart=True)))
+        steps.append(_final(SwitchAutostartOn(), "autostart on", _there(autostart=True)))
     names = read_metadata.arriving(vm.metadata, vm.where)
     unmarked = _there(phase=None, before=None, evacuated_from=names)
-    steps.append(_final("unmark", f"remove the marks of the move of {name}", unmarked))
+    steps.append(_final(Unmark(), f"remove the marks of the move of {name}", unmarked))
     return Settled(tuple(steps), stay, lost)
 
 
@@ -179,20 +263,20 @@ def undo(
 ) -> Settled:
     """It is on the source: clean up the destination, and restore the VM's earlier state."""
     text = f"remove what was created for {name} on {where}"
-    steps: list[Step[MoveState]] = [_final("clear", text, _cleared)]
+    steps: list[Step[MoveState]] = [_final(ClearDestination(), text, _cleared)]
     if metadata is None:
         return Settled(tuple(steps), off=state is SourceState.OFF)
     move = metadata.move
     act, off, lost = settling.UNDONE[state, settling.was(move.state if move else None)]
     if act is Act.STOP:
-        steps.append(_final("stop", f"shut {name} off", _here(state="shutoff")))
+        steps.append(_final(StopVm(), f"shut {name} off", _here(state="shutoff")))
     elif act is Act.RESUME:
-        steps.append(_final("resume", f"resume {name}", _here(state="running")))
+        steps.append(_final(ResumeVm(), f"resume {name}", _here(state="running")))
     if move is not None and move.autostart == "yes":
-        steps.append(_final("autostart", "autostart on", _here(autostart=True)))
+        steps.append(_final(SwitchAutostartOn(), "autostart on", _here(autostart=True)))
     names = read_metadata.arriving(metadata, here)
     unmarked = _here(phase=None, before=None, evacuated_from=names)
-    steps.append(_final("unmark", f"remove the marks of the move of {name}", unmarked))
+    steps.append(_final(Unmark(), f"remove the marks of the move of {name}", unmarked))
     return Settled(tuple(steps), lost=lost, off=off)
 
 
@@ -244,8 +328,8 @@ def states(seen: MoveState) -> tuple[SourceState, DestinationState]:
     return source, DestinationState.ARRIVED if arrived else DestinationState.FOREIGN
 
 
-def _final(kind: str, text: str, effect: Effect[MoveState]) -> Step[MoveState]:
-    return Step(kind, text, effect, irreversible=True)
+def _final(action: Action, text: str, effect: Effect[MoveState]) -> Step[MoveState]:
+    return Step(action, text, effect, irreversible=True)
 
 
 def _same(seen: MoveState) -> MoveState:

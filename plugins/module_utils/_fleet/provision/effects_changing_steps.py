@@ -28,24 +28,28 @@ from . import effects_changing as changing
 from . import effects_creation_volumes as creation_volumes
 from . import plan as change_plan
 from . import read_accepted as accepted
-from .definition import Device
-from .effects_batch import require_bases
-from .effects_changing import ChangeJob
-from .payloads import (
+from .actions import (
     AddVolume,
     Attach,
+    ChangeAutostart,
     Console,
     Detach,
     Discard,
+    EndChange,
     Growth,
     Limit,
+    MarkChanging,
     Memory,
     OperatingSystem,
+    Redefine,
     Removal,
     Text,
     Update,
     Vcpus,
 )
+from .definition import Device
+from .effects_batch import require_bases
+from .effects_changing import ChangeJob
 from .plan import PHASE, Changed, ChangeFacts
 from .plan import plan as plan_again
 
@@ -408,7 +412,7 @@ def _release(job: ChangeJob) -> None:
 
 _ACTIONS = (
     verb.Actions[ChangeJob](undo_failed=True)
-    .word("note", _note, _forget)
+    .simply(MarkChanging, _note, _forget)
     .on(Discard, _clear)
     .on(AddVolume, _volume, _unmade)
     .on(Vcpus, _vcpus, _vcpus_back)
@@ -420,9 +424,9 @@ _ACTIONS = (
     .on(Update, _update, _update_back)
     .on(Limit, _limit, _limit_back)
     .on(Console, _console, _console_back)
-    .word("autostart", _autostart, _autostart_back)
-    .word("define", _define, _define_back)
+    .simply(ChangeAutostart, _autostart, _autostart_back)
+    .simply(Redefine, _define, _define_back)
     .on(Growth, _grow)
     .on(Removal, _remove)
-    .word("release", _release)
+    .simply(EndChange, _release)
 )

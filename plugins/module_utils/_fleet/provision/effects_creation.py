@@ -33,6 +33,7 @@ from ..engine import effects_verb as verb
 from ..seed import effects_nocloud as seed_nocloud
 from . import effects_creation_definition as definition
 from . import effects_creation_volumes as volumes
+from . import plan_creation as planning
 from .effects_batch import CreationJob, Host, require_bases
 from .plan_creation import BOOT, CLAIM, CLEAR, MAKE, RUN, Fill, Take, Volume
 
@@ -77,7 +78,9 @@ def claim(host: Host, jobs: t.Sequence[CreationJob], owner: Owner) -> PlacementE
 def finish(jobs: t.Sequence[CreationJob], run: str) -> None:
     """Create what ``run`` has claimed; a job that fails leaves nothing behind."""
     jobs = [job for job in jobs if not job.problem]
-    starting = sum(step.kind == "start" for job in jobs for step in job.plan.steps)
+    starting = sum(
+        isinstance(step.action, planning.StartCreated) for job in jobs for step in job.plan.steps
+    )
     for job in jobs:
         job.claimer, job.paused = owners.myself(run), starting > 1
     for job in _carry_out(jobs, (MAKE, BOOT, RUN)):
@@ -274,16 +277,16 @@ def _stop(job: CreationJob) -> None:
 _ACTIONS = (
     verb.Actions[CreationJob](undo_failed=True)
     .on(Take, _take)
-    .word("clear", _clear)
-    .word("forget", _forget)
-    .word("claim", _claim, _undefine)
-    .word("begin", _begin, _undefine)
+    .simply(planning.ClearLeft, _clear)
+    .simply(planning.UndefineLeft, _forget)
+    .simply(planning.ClaimName, _claim, _undefine)
+    .simply(planning.BeginClaimed, _begin, _undefine)
     .on(Volume, _volume, _unmade)
-    .word("note", _note)
+    .simply(planning.RecordFiles, _note)
     .on(Fill, _fill)
-    .word("seed", _seed, _unmade)
-    .word("autostart", _autostart)
-    .word("define", _define)
-    .word("start", _start, _stop)
-    .word("release", _release)
+    .simply(planning.GiveSeed, _seed, _unmade)
+    .simply(planning.SetAutostart, _autostart)
+    .simply(planning.DefineFinal, _define)
+    .simply(planning.StartCreated, _start, _stop)
+    .simply(planning.LetRun, _release)
 )

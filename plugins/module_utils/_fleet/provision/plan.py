@@ -20,12 +20,12 @@ from ... import _lxml
 from ..._units import MIB
 from ..base.metadata import BEGUN, Metadata, OwnVolume
 from ..base.names import playbook_command
-from ..engine.steps import Effect, Plan, Step, step_for
+from ..engine.steps import Action, Effect, Plan, Step
 from ..spec import request, settings
 from ..spec.devices import Disk
 from ..spec.difference import Difference, Existing
 from ..spec.difference import differences as compare
-from . import definition, merged, payloads
+from . import actions, definition, merged
 from .definition import DefinitionRequest, Device, change_of, device_of
 from .obstacles import Obstacles
 
@@ -261,7 +261,11 @@ class _Planner:
     def _steps(self, changes: t.Sequence[Changed]) -> t.Iterator[Step[ChangeFacts]]:
         domain, facts = self.wanted.domain, self.facts
         new = {change.path: change for change in self._new(changes)}
-        yield Step("note", f"mark {facts.name} as being changed", _noted(tuple(new.values())))
+        yield Step(
+            actions.MarkChanging(),
+            f"mark {facts.name} as being changed",
+            _noted(tuple(new.values())),
+        )
         attached = {
             _path(disk)
             for root in (self.root, self.live)
@@ -271,11 +275,11 @@ class _Planner:
         for left in facts.metadata.volumes:
             if left.role == "new" and left.path not in attached:
                 effect = _emptied(left.path) if left.path in new else _gone(left.path)
-                yield step_for(payloads.Discard(left), f"remove {left.path}", effect)
+                yield Step(actions.Discard(left), f"remove {left.path}", effect)
         sizes = {disk.name: disk.size for disk in domain.disks}
         for own in new.values():
             effect = _made(own.path, sizes[own.target])
-            yield step_for(payloads.AddVolume(own.target), f"create {own.pool}/{own.name}", effect)
+            yield Step(actions.AddVolume(own.target), f"create {own.pool}/{own.name}", effect)
         differs = {difference.path for difference in self.running} | {"memory"}
         # what is removed makes room for what is added
         for change in sorted(changes, key=lambda change: change.asked != "absent"):
@@ -286,8 +290,8 @@ class _Planner:
                 yield self._live_step(change, device)
         for change in changes:
             if change.path == "autostart":
-                yield Step("autostart", change.what, _autostart(domain.autostart))
-        yield Step("define", f"define {facts.name}", self._defined(changes))
+                yield Step(actions.ChangeAutostart(), change.what, _autostart(domain.autostart))
+        yield Step(actions.Redefine(), f"define {facts.name}", self._defined(changes))
         for change in changes:
             device = device_of(domain, change.path)
             if device is None or device.kind != "disks":
@@ -296,12 +300,12 @@ class _Planner:
                 path = _path(definition.located(self.root, domain, device, facts.metadata)) or ""
                 size = (device.spec.size or 0) * MIB
                 effect = _grown(path, size)
-                yield step_for(payloads.Growth(path, size), change.what, effect, irreversible=True)
+                yield Step(actions.Growth(path, size), change.what, effect, irreversible=True)
             elif device.spec is None:
                 for own in self._own(device):
                     text = f"remove {own.path}"
-                    yield step_for(payloads.Removal(own), text, _gone(own.path), irreversible=True)
-        yield Step("release", f"{facts.name} is changed", _released, irreversible=False)
+                    yield Step(actions.Removal(own), text, _gone(own.path), irreversible=True)
+        yield Step(actions.EndChange(), f"{facts.name} is changed", _released, irreversible=False)
 
     def _new(self, changes: t.Sequence[Changed]) -> list[OwnVolume]:
         """The volumes to create; the volume of a disk that was detached by hand still exists."""
@@ -332,18 +336,18 @@ class _Planner:
         wanted = self.wanted
         mended = _mended(wanted, change)
         if device is None:
-            return step_for(_of_machine(wanted.domain, change.path), change.text, mended)
+            return Step(_of_machine(wanted.domain, change.path), change.text, mended)
         if device.spec is None:
-            return step_for(payloads.Detach(device), change.text, mended)
+            return Step(actions.Detach(device), change.text, mended)
         if device.key:
-            kind = payloads.Limit if device.key in definition.LIMITS else payloads.Update
-            return step_for(kind(device), change.text, mended)
+            kind = actions.Limit if device.key in definition.LIMITS else actions.Update
+            return Step(kind(device), change.text, mended)
         own = self.volumes.get(device.name) if device.kind == "disks" else None
         if own is None:
-            return step_for(payloads.Attach(device), change.text, mended)
+            return Step(actions.Attach(device), change.text, mended)
         owned = _owned(own.path)
-        return step_for(
-            payloads.Attach(device),
+        return Step(
+            actions.Attach(device),
             change.text,
             lambda before: mended(owned(before)),
             torn=(owned,),
@@ -394,15 +398,15 @@ def after(
     )
 
 
-def _of_machine(domain: Domain, path: str) -> object:
+def _of_machine(domain: Domain, path: str) -> Action:
     """What is done to change a setting of the running VM that is none of a device."""
     if path == "vcpus":
-        return payloads.Vcpus(domain.vcpus)
+        return actions.Vcpus(domain.vcpus)
     if path == "memory":
-        return payloads.Memory(domain.memory)
+        return actions.Memory(domain.memory)
     if path in ("title", "description"):
-        return payloads.Text("title" if path == "title" else "description")
-    return payloads.OperatingSystem() if path == "os" else payloads.Console(path)
+        return actions.Text("title" if path == "title" else "description")
+    return actions.OperatingSystem() if path == "os" else actions.Console(path)
 
 
 def disk_paths(root: Element) -> set[str]:

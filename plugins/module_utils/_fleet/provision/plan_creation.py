@@ -22,15 +22,13 @@ from ..base.names import playbook_command
 from ..base.results import GENERATED
 from ..engine import leases
 from ..engine.leases import Holder
-from ..engine.steps import Effect, Plan, Step, step_for
+from ..engine.steps import Action, Effect, Plan, Step
 from ..spec import request
 from ..spec.domain import Domain
 
 CREATING, STARTING = "creating", "starting"
 # The VMs of a batch come to each of these together
 CLEAR, CLAIM, MAKE, BOOT, RUN = range(5)
-# Steps that are reported beside the volumes; the others only coordinate with other runs
-_TOLD = ("claim", "seed", "autostart", "start")
 # How far the content of a volume has been written
 EMPTY, PART, FILLED = "empty", "part", "filled"
 
@@ -62,24 +60,68 @@ class CreationFacts:
 
 
 @dataclass(frozen=True)
-class Take:
+class Take(Action):
     """Take over what an interrupted run left, and work for ``run``."""
 
     run: str
 
 
 @dataclass(frozen=True)
-class Volume:
+class Volume(Action):
     """Create the volume of a disk, empty."""
 
     path: str
 
 
 @dataclass(frozen=True)
-class Fill:
+class Fill(Action):
     """Fill it, and sync it to disk."""
 
     path: str
+
+
+class ClearLeft(Action):
+    """Remove the volumes that an interrupted run created."""
+
+
+class UndefineLeft(Action):
+    """Remove the definition that an interrupted run left."""
+
+
+class ClaimName(Action):
+    """Define a VM that cannot be started, so that no other gets its name."""
+
+
+class BeginClaimed(Action):
+    """Take up the claim: this process is at work on it."""
+
+
+class RecordFiles(Action):
+    """Record which files its volumes are."""
+
+
+class GiveSeed(Action):
+    """Create its seed medium, or write the seed into its disk."""
+
+
+class SetAutostart(Action):
+    """Have it start with its hypervisor."""
+
+
+class DefineFinal(Action):
+    """Replace the claim by its definition."""
+
+
+class StartCreated(Action):
+    """Start it."""
+
+
+class LetRun(Action):
+    """Let it run, and end the lease."""
+
+
+# Those that are reported; the others only coordinate with other runs
+_REPORTED = (ClaimName, Volume, GiveSeed, SetAutostart, StartCreated)
 
 
 @dataclass(frozen=True)
@@ -130,11 +172,7 @@ def texts(facts: CreationFacts, wanted: CreationRequest) -> list[str]:
     stored = facts.stored
     if stored is not None and is_own(stored, wanted.run):
         facts = CreationFacts(facts.name)
-    return [
-        step.text
-        for step in plan(facts, wanted).steps
-        if step.kind in _TOLD or isinstance(step.payload, Volume)
-    ]
+    return [step.text for step in plan(facts, wanted).steps if isinstance(step.action, _REPORTED)]
 
 
 def is_own(stored: Metadata, run: str) -> bool:
@@ -197,7 +235,7 @@ def _take(wanted: CreationRequest, run: str, stage: int) -> _Step:
     """This process takes over the lease of the interrupted run, and works for ``run``."""
     text = f"take over {wanted.domain.name} from an interrupted run"
     effect = functools.partial(_owned, run=run)
-    return step_for(Take(run), text, effect, irreversible=True, stage=stage)
+    return Step(Take(run), text, effect, irreversible=True, stage=stage)
 
 
 def _clear(name: str, stored: Metadata) -> tuple[_Step, ...]:
@@ -207,7 +245,7 @@ def _clear(name: str, stored: Metadata) -> tuple[_Step, ...]:
     text = f"remove what an interrupted run created of {name}"
     return (
         Step(
-            "clear",
+            ClearLeft(),
             text,
             lambda before: _without(before, paths),
             torn=tuple(parts),
@@ -215,7 +253,7 @@ def _clear(name: str, stored: Metadata) -> tuple[_Step, ...]:
             stage=CLEAR,
         ),
         Step(
-            "forget",
+            UndefineLeft(),
             f"undefine {name}",
             lambda before: CreationFacts(name, files=before.files),
             irreversible=True,
@@ -236,7 +274,7 @@ def _claim(wanted: CreationRequest) -> tuple[_Step, ...]:
         stored = _kept(wanted, CREATING, NOT_MADE)
         return CreationFacts(name, GENERATED, stored, files=before.files)
 
-    return (Step("claim", f"define {name}", claimed, stage=CLAIM),)
+    return (Step(ClaimName(), f"define {name}", claimed, stage=CLAIM),)
 
 
 def _make(wanted: CreationRequest) -> tuple[_Step, ...]:
@@ -249,9 +287,13 @@ def _make(wanted: CreationRequest) -> tuple[_Step, ...]:
     def begin(before: CreationFacts) -> CreationFacts:
         return _noted(_owned(before, wanted.run), BEGUN)
 
-    steps = [Step[CreationFacts]("begin", f"take up the claim of {domain.name}", begin, stage=MAKE)]
+    steps = [
+        Step[CreationFacts](
+            BeginClaimed(), f"take up the claim of {domain.name}", begin, stage=MAKE
+        )
+    ]
     steps += [
-        step_for(
+        Step(
             Volume(volume.path),
             f"create {volume.pool}/{volume.name}",
             functools.partial(_with, path=volume.path, kind=EMPTY),
@@ -261,14 +303,14 @@ def _make(wanted: CreationRequest) -> tuple[_Step, ...]:
     ]
     paths = [volume.path for volume in disks]
     note = functools.partial(_noted, made=MADE, paths=paths)
-    steps.append(Step("note", f"record the files of {domain.name}", note, stage=MAKE))
+    steps.append(Step(RecordFiles(), f"record the files of {domain.name}", note, stage=MAKE))
     for volume in disks:
         disk = next(disk for disk in domain.disks if disk.name == volume.target)
         copied = disk.image is not None and not disk.overlay
         incomplete = functools.partial(_with, path=volume.path, kind=PART)
         complete = functools.partial(_with, path=volume.path, kind=FILLED if copied else EMPTY)
         steps.append(
-            step_for(
+            Step(
                 Fill(volume.path),
                 f"{'fill' if copied else 'flush'} {volume.pool}/{volume.name}",
                 complete,
@@ -302,7 +344,7 @@ def _seed(wanted: CreationRequest, method: str, seed: OwnVolume | None) -> _Step
             return _with(note(made(before)), path=seed.path, kind=PART)
 
         torn += [made, lambda before: note(made(before)), part]
-    return Step("seed", text, effect, torn=tuple(torn), stage=MAKE)
+    return Step(GiveSeed(), text, effect, torn=tuple(torn), stage=MAKE)
 
 
 def _run(wanted: CreationRequest, *, irreversible: bool = False) -> tuple[_Step, ...]:
@@ -311,12 +353,12 @@ def _run(wanted: CreationRequest, *, irreversible: bool = False) -> tuple[_Step,
     start = domain.start or irreversible
     if domain.autostart and not irreversible:
         set_it: Effect[CreationFacts] = lambda before: dataclasses.replace(before, autostart=True)  # noqa: E731
-        steps.append(Step[CreationFacts]("autostart", "set autostart", set_it, stage=BOOT))
+        steps.append(Step[CreationFacts](SetAutostart(), "set autostart", set_it, stage=BOOT))
     if not irreversible:
         phase = STARTING if start else None
         steps.append(
             Step(
-                "define",
+                DefineFinal(),
                 f"define the final {domain.name}",
                 lambda before: dataclasses.replace(
                     before, stored=_kept(wanted, phase, MADE), startable=True
@@ -327,10 +369,10 @@ def _run(wanted: CreationRequest, *, irreversible: bool = False) -> tuple[_Step,
     if start:
         on: Effect[CreationFacts] = lambda before: dataclasses.replace(before, state="paused")  # noqa: E731
         run: Effect[CreationFacts] = lambda before: dataclasses.replace(before, state="running")  # noqa: E731
-        steps.append(Step("start", "start", on, torn=(run,), irreversible=irreversible, stage=BOOT))
         steps.append(
-            Step("release", f"let {domain.name} run", _released, (run,), None, irreversible, RUN)
+            Step(StartCreated(), "start", on, torn=(run,), irreversible=irreversible, stage=BOOT)
         )
+        steps.append(Step(LetRun(), f"let {domain.name} run", _released, (run,), irreversible, RUN))
     return tuple(steps)
 
 

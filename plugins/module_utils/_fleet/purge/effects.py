@@ -96,8 +96,8 @@ class _PurgeJob(verb.Job[Belongings]):
     @property
     def removed(self) -> list[Removal]:
         """What was removed."""
-        removing = [step.payload for step in self.done if isinstance(step.payload, Removing)]
-        return [item for payload in removing for item in payload.removed]
+        removing = [step.action for step in self.done if isinstance(step.action, Removing)]
+        return [item for action in removing for item in action.removed]
 
     @property
     def changed(self) -> bool:

@@ -15,7 +15,7 @@ from ..base.metadata import Metadata, OwnVolume, metadata_problems
 from ..base.names import playbook_command
 from ..engine import leases
 from ..engine.leases import Holder
-from ..engine.steps import Effect, Step, step_for
+from ..engine.steps import Action, Effect, Step
 
 _WHERE = "virsh -c qemu:///system"
 # Phases that a run on the VM's own host is in, and what it does to the VM
@@ -116,7 +116,7 @@ class Belongings:
 
 
 @dataclass(frozen=True)
-class Removing:
+class Removing(Action):
     """What a step removes."""
 
     removed: tuple[Removal, ...] = ()
@@ -205,20 +205,20 @@ def steps(removals: Removals, domain: DomainFacts) -> tuple[Step[Belongings], ..
     which names everything else, is removed last.
     """
     name = domain.name
-    first = [step_for(Mark(), f"mark {name}", _marked(removals))]
+    first = [Step(Mark(), f"mark {name}", _marked(removals))]
     if domain.active:
         off = _domain(lambda facts: dataclasses.replace(facts, state="shutoff", active=False))
-        first.append(step_for(Destroy(), f"destroy {name}", off))
-    first.append(step_for(LookAgain(), f"look at {name} again", lambda before: before))
+        first.append(Step(Destroy(), f"destroy {name}", off))
+    first.append(Step(LookAgain(), f"look at {name} again", lambda before: before))
     last: list[Removal] = []
     for item in removals.removed:
         kind = _BY_THEMSELVES.get(item.kind)
         if kind is not None:
             text = f"remove {item.path or 'its saved memory'}"
-            first.append(step_for(kind((item,)), text, _gone(item), irreversible=True))
+            first.append(Step(kind((item,)), text, _gone(item), irreversible=True))
         else:
             last.append(item)  # removed with the definition
-    undefine: Step[Belongings] = step_for(
+    undefine: Step[Belongings] = Step(
         Undefine(tuple(last)),
         f"undefine {name}",
         lambda before: dataclasses.replace(before, domain=None),

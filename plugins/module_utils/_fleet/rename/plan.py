@@ -23,7 +23,7 @@ from ..base.metadata import Metadata, Owner, OwnVolume, metadata_problems
 from ..base.names import check_vm_name, playbook_command, snapshot_removal
 from ..engine import leases
 from ..engine.leases import Holder
-from ..engine.steps import Effect, Plan, Step, step_for
+from ..engine.steps import Action, Effect, Plan, Step
 
 PHASE = "renaming"
 LOG_FOLDER = "/var/log/libvirt/qemu"
@@ -74,14 +74,14 @@ class RenameFacts:
 
 
 @dataclass(frozen=True)
-class Note:
+class Note(Action):
     """Write our metadata, or remove them."""
 
     ours: Metadata | None
 
 
 @dataclass(frozen=True)
-class Rename:
+class Rename(Action):
     """Give the domain its other name."""
 
     present: str
@@ -89,18 +89,18 @@ class Rename:
 
 
 @dataclass(frozen=True)
-class Link:
+class Link(Action):
     """Give the file its new name too."""
 
     file: RenamedFile
 
 
-class Define:
+class Define(Action):
     """Use the new names of files in the definition."""
 
 
 @dataclass(frozen=True)
-class Unlink:
+class Unlink(Action):
     """Remove the old name of the file."""
 
     file: RenamedFile
@@ -214,7 +214,7 @@ def _rename(present: str, wanted: str) -> Step[RenameFacts]:
     def renamed(before: RenameFacts) -> RenameFacts:
         return dataclasses.replace(before, name=wanted)
 
-    return step_for(Rename(present, wanted), f"rename {present} to {wanted}", renamed)
+    return Step(Rename(present, wanted), f"rename {present} to {wanted}", renamed)
 
 
 def _moving(facts: RenameFacts) -> t.Iterator[Step[RenameFacts]]:
@@ -224,14 +224,14 @@ def _moving(facts: RenameFacts) -> t.Iterator[Step[RenameFacts]]:
     for file in both:
         linked = dataclasses.replace(file, new_exists=True, same=True)
         text = f"link {file.old} as {posixpath.basename(file.new)}"
-        yield step_for(Link(file), text, _file(file.old, linked))
+        yield Step(Link(file), text, _file(file.old, linked))
     if any(file.named for file in facts.files):
-        yield step_for(Define(), "use the new names in the definition", _defined)
+        yield Step(Define(), "use the new names in the definition", _defined)
     for file in facts.files:
         if file.old_exists and (file.same or file in both):
             gone = dataclasses.replace(file, old_exists=False, new_exists=True, named=False)
             gone = dataclasses.replace(gone, same=False)
-            yield step_for(Unlink(file), f"remove {file.old}", _file(file.old, gone))
+            yield Step(Unlink(file), f"remove {file.old}", _file(file.old, gone))
 
 
 def _with_requested_name(stored: Metadata, name: str) -> Metadata:
@@ -249,7 +249,7 @@ def _with_requested_name(stored: Metadata, name: str) -> Metadata:
 
 
 def _note(ours: Metadata | None, text: str) -> Step[RenameFacts]:
-    return step_for(Note(ours), text, lambda before: dataclasses.replace(before, stored=ours))
+    return Step(Note(ours), text, lambda before: dataclasses.replace(before, stored=ours))
 
 
 def _file(old: str, changed: RenamedFile) -> Effect[RenameFacts]:

@@ -21,7 +21,7 @@ from ..base.metadata import BEGUN, MADE, Metadata, OwnVolume, metadata_problems
 from ..base.results import GENERATED
 from ..engine import leases
 from ..engine.leases import Holder
-from ..engine.steps import Plan, Step, step_for
+from ..engine.steps import Action, Plan, Step
 from ..seed import first_boot
 from ..seed.types import Seed
 from ..spec import request
@@ -89,14 +89,11 @@ class SeedingFacts:
         return self.noted.host_key is not None and not self.media
 
 
-# --- what the steps do; the others have no more than a word ---
-
-GENERATE, FORGET, ACKNOWLEDGE = "generate", "forget", "acknowledge"
-LOOK_AGAIN, RELEASE = "look_again", "release"
+# --- what the steps do ---
 
 
 @dataclass(frozen=True)
-class Eject:
+class Eject(Action):
     """Eject a medium from the drive."""
 
     volume: OwnVolume
@@ -107,7 +104,7 @@ class Eject:
 
 
 @dataclass(frozen=True)
-class Remove:
+class Remove(Action):
     """Remove a medium: the file goes first, then its name."""
 
     volume: OwnVolume
@@ -123,7 +120,7 @@ class Remove:
 
 
 @dataclass(frozen=True)
-class Note:
+class Note(Action):
     """Name a medium in the metadata, before it is created."""
 
     volume: OwnVolume
@@ -133,7 +130,7 @@ class Note:
 
 
 @dataclass(frozen=True)
-class Create:
+class Create(Action):
     """Create a medium."""
 
     volume: OwnVolume
@@ -146,7 +143,7 @@ class Create:
 
 
 @dataclass(frozen=True)
-class Insert:
+class Insert(Action):
     """Put a medium with the seed ``wanted`` into the drive."""
 
     volume: OwnVolume
@@ -159,7 +156,7 @@ class Insert:
 
 
 @dataclass(frozen=True)
-class Claim:
+class Claim(Action):
     """Record the seed, so that another one is refused from now on, and prevent a start."""
 
     wanted: Seed = field(repr=False)
@@ -172,10 +169,30 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Write:
+class Write(Action):
     """Write the seed into the disks."""
 
     disks: tuple[WritableDisk, ...]
+
+
+class Generate(Action):
+    """Generate the seed."""
+
+
+class LookAgain(Action):
+    """Plan again."""
+
+
+class ForgetHostKey(Action):
+    """Forget the host key of a guest that never was."""
+
+
+class AcknowledgeBoot(Action):
+    """Clear the outcome of the first boot."""
+
+
+class LetStart(Action):
+    """Remove the claim, so that the VM may be started."""
 
 
 def forgotten(before: SeedingFacts) -> SeedingFacts:
@@ -239,9 +256,9 @@ def texts(steps: t.Iterable[_Step]) -> list[str]:
     """The texts of the reported steps; all disks are written to in one of them."""
     lines = []
     for step in steps:
-        if isinstance(step.payload, Write):
-            lines += [f"write the seed into {disk.path}" for disk in step.payload.disks]
-        elif isinstance(step.payload, (Remove, Create, Insert)) or step.kind == ACKNOWLEDGE:
+        if isinstance(step.action, Write):
+            lines += [f"write the seed into {disk.path}" for disk in step.action.disks]
+        elif isinstance(step.action, (Remove, Create, Insert, AcknowledgeBoot)):
             lines.append(step.text)
     return lines
 
@@ -373,29 +390,29 @@ def _removal(facts: SeedingFacts) -> t.Iterator[_Step]:
     for medium in facts.media:
         eject = Eject(medium)
         text = f"eject {medium.pool}/{medium.name}"
-        yield step_for(eject, text, eject.effect, irreversible=True)
+        yield Step(eject, text, eject.effect, irreversible=True)
     if facts.media and facts.started is False and not facts.active:
         # the guest never read it; while its medium is named, that can be told once more
         text = f"forget the host key of {facts.name}"
-        yield Step(FORGET, text, forgotten, irreversible=True)
+        yield Step(ForgetHostKey(), text, forgotten, irreversible=True)
     for medium in facts.media:
         yield _remove(medium, irreversible=True)
     if facts.noted.first_boot is not None:
         text = "clear the outcome of its first boot"
-        yield Step(ACKNOWLEDGE, text, acknowledged, irreversible=True)
+        yield Step(AcknowledgeBoot(), text, acknowledged, irreversible=True)
 
 
 def _on_medium(facts: SeedingFacts, wanted: Seed) -> t.Iterator[_Step]:
     name, volume = facts.name, require_type(facts.volume, OwnVolume)
-    yield Step(GENERATE, f"generate the seed of {name}", _same)
+    yield Step(Generate(), f"generate the seed of {name}", _same)
     for medium in _left(facts):
         yield _remove(medium)
     note, create, insert = Note(volume), Create(volume), Insert(volume, wanted)
-    yield step_for(note, f"name {volume.name} in the metadata", note.effect)
+    yield Step(note, f"name {volume.name} in the metadata", note.effect)
     text = f"create {volume.pool}/{volume.name}"
-    yield step_for(create, text, create.effect, torn=(create.exists, create.effect))
-    yield Step(LOOK_AGAIN, f"look at {name} again", _same)
-    yield step_for(insert, f"insert it into {name}", insert.effect)
+    yield Step(create, text, create.effect, torn=(create.exists, create.effect))
+    yield Step(LookAgain(), f"look at {name} again", _same)
+    yield Step(insert, f"insert it into {name}", insert.effect)
     for medium in facts.media:
         if medium.path == facts.drive:
             yield _remove(medium, irreversible=True)
@@ -404,13 +421,13 @@ def _on_medium(facts: SeedingFacts, wanted: Seed) -> t.Iterator[_Step]:
 def _on_disk(facts: SeedingFacts, wanted: Seed) -> t.Iterator[_Step]:
     """A killed write leaves the claim, whose owner is dead: all of it is written again."""
     name, claim = facts.name, Claim(wanted)
-    yield step_for(claim, f"keep {name} from starting", claim.effect)
-    yield Step(LOOK_AGAIN, f"look at {name} again", _same)
+    yield Step(claim, f"keep {name} from starting", claim.effect)
+    yield Step(LookAgain(), f"look at {name} again", _same)
     text = f"write the seed into the disks of {name}"
-    yield step_for(Write(facts.disks), text, _same, torn=(_same,), irreversible=True)
-    yield Step(RELEASE, f"let {name} be started", released, irreversible=True)
+    yield Step(Write(facts.disks), text, _same, torn=(_same,), irreversible=True)
+    yield Step(LetStart(), f"let {name} be started", released, irreversible=True)
 
 
 def _remove(volume: OwnVolume, *, irreversible: bool = False) -> _Step:
     remove, text = Remove(volume), f"remove {volume.pool}/{volume.name}"
-    return step_for(remove, text, remove.effect, (remove.gone,), irreversible=irreversible)
+    return Step(remove, text, remove.effect, (remove.gone,), irreversible=irreversible)

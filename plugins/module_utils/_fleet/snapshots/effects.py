@@ -79,7 +79,7 @@ class _SnapshotJob(verb.ComparedJob[SnapshotFacts]):
     def entry(self) -> verb.Shown:
         unfrozen = f"take disk-only snapshot {self.wanted.snapshot}, nothing frozen"
         steps = [
-            unfrozen if self.unfrozen and isinstance(step.payload, TakeFiles) else step.text
+            unfrozen if self.unfrozen and isinstance(step.action, TakeFiles) else step.text
             for step in self.done
         ]
         return {

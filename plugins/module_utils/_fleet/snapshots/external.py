@@ -17,7 +17,7 @@ import posixpath
 import typing as t
 
 from ..base.metadata import Metadata, OwnVolume
-from ..engine.steps import Step, step_for
+from ..engine.steps import Step
 from .facts import (
     ALWAYS,
     EXTERNAL,
@@ -111,7 +111,7 @@ def create(facts: SnapshotFacts, wanted: SnapshotRequest, made: Snapshot) -> Ste
     freeze = facts.state == "running" and facts.agent and wanted.quiesce != NEVER
     how = ", its file systems frozen" if freeze else ""
     text = f"take disk-only snapshot {name}{how}"
-    return step_for(TakeFiles(name, files, freeze), text, created)
+    return Step(TakeFiles(name, files, freeze), text, created)
 
 
 def merge_blockers(facts: SnapshotFacts, going: t.Sequence[Snapshot]) -> list[str]:
@@ -166,8 +166,8 @@ def mark(snapshot: Snapshot) -> Step[SnapshotFacts]:
         )
         return dataclasses.replace(before, snapshots=snapshots)
 
-    payload = Mark(snapshot.name)
-    return step_for(payload, payload.text, marked, irreversible=True)
+    action = Mark(snapshot.name)
+    return Step(action, action.text, marked, irreversible=True)
 
 
 def lowered(facts: SnapshotFacts, snapshot: Snapshot) -> SnapshotFacts:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from ..base import answers
 from ..base.metadata import Metadata
 from ..engine.leases import Holder
+from ..engine.steps import Action
 
 PRESENT, REVERTED, ABSENT = "present", "reverted", "absent"
 INTERNAL, EXTERNAL = "internal", "external"
@@ -113,14 +114,14 @@ class SnapshotFacts:
 
 
 @dataclass(frozen=True)
-class Take:
+class Take(Action):
     """Take an internal snapshot."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class TakeFiles:
+class TakeFiles(Action):
     """Take a snapshot of the disks, after which the VM goes on in ``paths``, by target; ``freeze``
     the guest's file systems meanwhile."""
 
@@ -130,7 +131,7 @@ class TakeFiles:
 
 
 @dataclass(frozen=True)
-class Mark:
+class Mark(Action):
     """Note in a snapshot that it is being merged."""
 
     name: str
@@ -142,21 +143,21 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Revert:
+class Revert(Action):
     """Revert to a snapshot."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class Delete:
+class Delete(Action):
     """Delete a snapshot."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class Record:
+class Record(Action):
     """Record in a snapshot our metadata as they are now."""
 
     name: str

@@ -22,7 +22,7 @@ import typing as t
 from ..base.metadata import Metadata, metadata_problems
 from ..base.names import playbook_command
 from ..engine import leases
-from ..engine.steps import Plan, Step, step_for
+from ..engine.steps import Plan, Step
 from . import external as files
 from .facts import (
     ABSENT,
@@ -149,7 +149,7 @@ def _create(facts: SnapshotFacts, wanted: SnapshotRequest) -> Step[SnapshotFacts
         return dataclasses.replace(before, snapshots=snapshots, current=name)
 
     what = "with its memory" if facts.active else "of its disks"
-    return step_for(Take(name), f"take snapshot {name} {what}", created)
+    return Step(Take(name), f"take snapshot {name} {what}", created)
 
 
 def _latest(facts: SnapshotFacts) -> int:
@@ -191,7 +191,7 @@ def _delete(snapshot: Snapshot, keep: int | None = None) -> Step[SnapshotFacts]:
     why = f", the oldest beyond {keep}" if keep is not None else ""
     how = ", merging its files" if snapshot.kind == EXTERNAL else ""
     text = f"delete snapshot {snapshot.name}{how}{why}"
-    return step_for(Delete(snapshot.name), text, deleted, irreversible=True)
+    return Step(Delete(snapshot.name), text, deleted, irreversible=True)
 
 
 def _parent(facts: SnapshotFacts, name: str) -> str | None:
@@ -240,7 +240,7 @@ def _reverted(facts: SnapshotFacts, name: str, snapshot: Snapshot | None) -> Pla
         )
 
     text = f"revert to snapshot {name} ({state})"
-    steps.append(step_for(Revert(name), text, reverted, irreversible=True))
+    steps.append(Step(Revert(name), text, reverted, irreversible=True))
     return Plan(tuple(steps))
 
 
@@ -252,8 +252,8 @@ def _redefine(snapshot: Snapshot, stored: Metadata) -> Step[SnapshotFacts]:
         )
         return dataclasses.replace(before, snapshots=snapshots)
 
-    payload = Record(snapshot.name, stored)
-    return step_for(payload, payload.text, noted)
+    action = Record(snapshot.name, stored)
+    return Step(action, action.text, noted)
 
 
 def stored_after(now: Metadata | None, then: Metadata | None) -> Metadata | None:

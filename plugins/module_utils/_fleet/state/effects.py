@@ -189,7 +189,7 @@ def start_refusals(
     connection: Connection, dom: VirDomain, facts: StateFacts, plan: Plan[StateFacts]
 ) -> list[str]:
     """Why a start that ``plan`` has would fail; empty if it has none."""
-    if not any(step.kind in state_plan.STARTS for step in plan.steps):
+    if not state_plan.starts(plan):
         return []
     from . import read_start_blockers as start_blockers  # few runs start something
 
@@ -352,21 +352,25 @@ def _shown(facts: StateFacts) -> dict[str, object]:
     return {**shown, "seed_medium": facts.seed_medium} if facts.seed_medium else shown
 
 
+def _wake(job: _StateJob) -> Turns:
+    return _call(job, "wake", state_plan.RUNNING, job.dom.pMWakeup, 0)
+
+
 _ACTIONS = (
     verb.Actions[_StateJob]()
-    .word("autostart", lambda job: _autostart(job, 1))
-    .word("no_autostart", lambda job: _autostart(job, 0))
-    .word("seed_medium", _remove_medium)
-    .word("start", lambda job: _start(job, "start"))
-    .word("restore", lambda job: _start(job, "restore"))
-    .word("boot", _boot)
-    .word("resume", lambda job: _call(job, "resume", state_plan.RUNNING, job.dom.resume))
-    .word("wake", lambda job: _call(job, "wake", state_plan.RUNNING, job.dom.pMWakeup, 0))
-    .word("reset", _reset)
-    .word("suspend", lambda job: _call(job, "pause", state_plan.PAUSED, job.dom.suspend))
-    .word("save", _save)
-    .word("await_running", lambda job: _await(job, state_plan.RUNNING, _CHANGE_SECONDS))
-    .word("destroy_crashed", _destroy)
-    .word("shutdown", lambda job: _shut_down(job, ask=True))
-    .word("await_off", lambda job: _shut_down(job, ask=False))
+    .simply(state_plan.Autostart, lambda job: _autostart(job, 1))
+    .simply(state_plan.NoAutostart, lambda job: _autostart(job, 0))
+    .simply(state_plan.SeedMedium, _remove_medium)
+    .simply(state_plan.Start, lambda job: _start(job, "start"))
+    .simply(state_plan.Restore, lambda job: _start(job, "restore"))
+    .simply(state_plan.Boot, _boot)
+    .simply(state_plan.Resume, lambda job: _call(job, "resume", state_plan.RUNNING, job.dom.resume))
+    .simply(state_plan.Wake, _wake)
+    .simply(state_plan.Reset, _reset)
+    .simply(state_plan.Suspend, lambda job: _call(job, "pause", state_plan.PAUSED, job.dom.suspend))
+    .simply(state_plan.Save, _save)
+    .simply(state_plan.AwaitRunning, lambda job: _await(job, state_plan.RUNNING, _CHANGE_SECONDS))
+    .simply(state_plan.DestroyCrashed, _destroy)
+    .simply(state_plan.Shutdown, lambda job: _shut_down(job, ask=True))
+    .simply(state_plan.AwaitOff, lambda job: _shut_down(job, ask=False))
 )

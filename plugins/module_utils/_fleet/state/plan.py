@@ -12,16 +12,13 @@ from dataclasses import dataclass, replace
 from ..._errors import PlanRefused
 from ..engine import leases
 from ..engine.leases import Holder
-from ..engine.steps import Effect, Plan, Step
+from ..engine.steps import Action, Effect, Plan, Step
 
 RUNNING = ("running", "blocked")  # blocked: it runs, and waits for a resource of the host
 PAUSED = ("paused",)
 OFF = ("shutoff",)
 # States that can be requested: libvirt's, and one for memory saved to disk (managed save)
 WANTED = ("running", "shutoff", "paused", "saved")
-
-# Kinds of steps that start a domain
-STARTS = ("start", "restore", "boot")
 
 # Reasons for paused with which libvirt itself is at work on the domain
 _BUSY = {
@@ -31,24 +28,6 @@ _BUSY = {
     "save": "its memory is being saved",
     "dump": "its memory is being dumped",
     "snapshot": "a snapshot of it is being made",
-}
-# What a step does, by its kind
-_WORDS = {
-    "start": "start",
-    "boot": "start again",
-    "restore": "start from its saved memory",
-    "resume": "resume",
-    "wake": "wake up",
-    "shutdown": "shut down",
-    "destroy_crashed": "destroy the crashed domain",
-    "await_off": "wait until it has shut down",
-    "await_running": "wait until it has started",
-    "autostart": "set autostart",
-    "no_autostart": "unset autostart",
-    "seed_medium": "remove the seed medium",
-    "reset": "reset",
-    "suspend": "pause",
-    "save": "save its memory and stop",
 }
 # Reasons for paused that are temporary
 _ON_THE_WAY = ("starting_up", "shutting_down", "crashed")
@@ -105,47 +84,140 @@ class StateRequest:
         return "running" if self.reboot else self.state
 
 
-# What each kind of step changes, as libvirt shows it afterwards
-_EFFECTS: dict[str, Effect[StateFacts]] = {
-    "start": lambda facts: replace(facts, state="running", reason="booted", active=True),
-    "restore": lambda facts: replace(
-        facts, state="running", reason="restored", active=True, managed_save=False
-    ),
-    "resume": lambda facts: replace(facts, state="running", reason="unpaused"),
-    "wake": lambda facts: replace(facts, state="running", reason="wakeup"),
-    "shutdown": lambda facts: replace(facts, state="shutoff", reason="shutdown", active=False),
-    "destroy_crashed": lambda facts: replace(
-        facts, state="shutoff", reason="destroyed", active=False
-    ),
-    "await_off": lambda facts: replace(facts, state="shutoff", reason="shutdown", active=False),
-    "await_running": lambda facts: replace(facts, state="running", reason="booted", active=True),
-    "autostart": lambda facts: replace(facts, autostart=True),
-    "no_autostart": lambda facts: replace(facts, autostart=False),
-    "seed_medium": lambda facts: replace(facts, seed_medium=None),
-    "reset": lambda facts: replace(facts, resets=facts.resets + 1),
-    "boot": lambda facts: replace(
-        facts, state="running", reason="booted", active=True, reboots=facts.reboots + 1
-    ),
-    "suspend": lambda facts: replace(facts, state="paused", reason="user"),
-    "save": lambda facts: replace(
-        facts, state="shutoff", reason="saved", active=False, managed_save=True
-    ),
-}
-# What an interrupted step that is more than one libvirt call can leave
-_TORN: dict[str, tuple[Effect[StateFacts], ...]] = {
-    "shutdown": (
-        lambda facts: replace(facts, state="shutdown", reason="user"),
-        lambda facts: replace(facts, state="paused", reason="shutting_down"),
-    ),
-    "start": (lambda facts: replace(facts, state="paused", reason="starting_up", active=True),),
-    "restore": (
-        lambda facts: replace(
-            facts, state="paused", reason="starting_up", active=True, managed_save=False
-        ),
-    ),
-    "boot": (lambda facts: replace(facts, state="paused", reason="starting_up", active=True),),
-    "save": (lambda facts: replace(facts, state="paused", reason="save"),),
-}
+def _changes(**changes: t.Any) -> Effect[StateFacts]:
+    return lambda facts: replace(facts, **changes)
+
+
+_STARTING = {"state": "paused", "reason": "starting_up", "active": True}
+
+
+class StateAction(Action):
+    """What is done to a domain: ``text`` says it to the user, ``effect`` as libvirt shows it
+    afterwards, ``torn`` is what may be left of one that is more than one call of libvirt.
+
+    ``starts``: the domain is started.
+    """
+
+    text: t.ClassVar[str]
+    effect: t.ClassVar[Effect[StateFacts]]
+    torn: t.ClassVar[tuple[Effect[StateFacts], ...]] = ()
+    starts: t.ClassVar[bool] = False
+
+
+class Start(StateAction):
+    """Start it."""
+
+    text, starts = "start", True
+    effect = _changes(state="running", reason="booted", active=True)
+    torn = (_changes(**_STARTING),)
+
+
+def _booted_again(facts: StateFacts) -> StateFacts:
+    return replace(Start.effect(facts), reboots=facts.reboots + 1)
+
+
+class Boot(StateAction):
+    """Start it again, after it was shut down for that."""
+
+    text, starts = "start again", True
+    effect, torn = _booted_again, Start.torn
+
+
+class Restore(StateAction):
+    """Start it with its memory."""
+
+    text, starts = "start from its saved memory", True
+    effect = _changes(state="running", reason="restored", active=True, managed_save=False)
+    torn = (_changes(**_STARTING, managed_save=False),)
+
+
+class Resume(StateAction):
+    """Let a paused one run."""
+
+    text = "resume"
+    effect = _changes(state="running", reason="unpaused")
+
+
+class Wake(StateAction):
+    """Wake one up that its guest suspended."""
+
+    text = "wake up"
+    effect = _changes(state="running", reason="wakeup")
+
+
+class AwaitOff(StateAction):
+    """Wait for one that is shutting down."""
+
+    text = "wait until it has shut down"
+    effect = _changes(state="shutoff", reason="shutdown", active=False)
+
+
+class Shutdown(StateAction):
+    """Ask the guest to shut down, and wait."""
+
+    text, effect = "shut down", AwaitOff.effect
+    torn = (
+        _changes(state="shutdown", reason="user"),
+        _changes(state="paused", reason="shutting_down"),
+    )
+
+
+class DestroyCrashed(StateAction):
+    """Stop one whose guest has crashed."""
+
+    text = "destroy the crashed domain"
+    effect = _changes(state="shutoff", reason="destroyed", active=False)
+
+
+class AwaitRunning(StateAction):
+    """Wait for one that another process starts."""
+
+    text, effect = "wait until it has started", Start.effect
+
+
+class Autostart(StateAction):
+    """Have it start with its hypervisor."""
+
+    text, effect = "set autostart", _changes(autostart=True)
+
+
+class NoAutostart(StateAction):
+    """Have it not start with its hypervisor."""
+
+    text, effect = "unset autostart", _changes(autostart=False)
+
+
+class SeedMedium(StateAction):
+    """Remove a medium that is no longer needed."""
+
+    text, effect = "remove the seed medium", _changes(seed_medium=None)
+
+
+def _reset_again(facts: StateFacts) -> StateFacts:
+    return replace(facts, resets=facts.resets + 1)
+
+
+class Reset(StateAction):
+    """Reset it, as by the reset button."""
+
+    text, effect = "reset", _reset_again
+
+
+class Suspend(StateAction):
+    """Pause it."""
+
+    text, effect = "pause", _changes(state="paused", reason="user")
+
+
+class Save(StateAction):
+    """Save its memory, and stop it."""
+
+    text = "save its memory and stop"
+    effect = _changes(state="shutoff", reason="saved", active=False, managed_save=True)
+    torn = (_changes(state="paused", reason="save"),)
+
+
+_Way = list[type[StateAction]]
 
 
 def is_reached(facts: StateFacts, wanted: str | None) -> bool:
@@ -162,124 +234,130 @@ def is_reached(facts: StateFacts, wanted: str | None) -> bool:
 def plan(facts: StateFacts, wanted: StateRequest) -> Plan[StateFacts]:
     """The steps that lead from ``facts`` to ``wanted``, or the reason to refuse."""
     try:
-        kinds = _kinds(facts, wanted)
+        actions = _actions(facts, wanted)
     except PlanRefused as error:
         return Plan(refusals=(str(error),))
     return Plan(
         tuple(
-            Step(kind, _text(kind, wanted), _EFFECTS[kind], _TORN.get(kind, ())) for kind in kinds
+            Step(action(), _text(action, wanted), action.effect, action.torn) for action in actions
         )
     )
 
 
-def _kinds(facts: StateFacts, wanted: StateRequest) -> list[str]:
-    kinds: list[str] = ["seed_medium"] if facts.seed_medium else []
+def starts(plan: Plan[StateFacts]) -> bool:
+    """Whether a step of the plan starts the domain."""
+    actions = (step.action for step in plan.steps)
+    return any(isinstance(action, StateAction) and action.starts for action in actions)
+
+
+def _actions(facts: StateFacts, wanted: StateRequest) -> _Way:
+    way: _Way = [SeedMedium] if facts.seed_medium else []
     if wanted.autostart is not None and wanted.autostart != facts.autostart:
         if not facts.persistent:
             raise PlanRefused(
                 f"{facts.name!r} is transient: it disappears when it stops, so it cannot start with"
                 " its hypervisor; define it first (virsh define)"
             )
-        kinds.append("autostart" if wanted.autostart else "no_autostart")
+        way.append(Autostart if wanted.autostart else NoAutostart)
     if wanted.reboot:
-        kinds += _rebooted(facts)
+        way += _rebooted(facts)
     elif wanted.state is not None and not is_reached(facts, wanted.state):
-        kinds += _WAYS[wanted.state](facts)
-    if wanted.reset and not {"start", "boot", "await_running"} & set(kinds):  # it starts anyway
+        way += _WAYS[wanted.state](facts)
+    if wanted.reset and not {Start, Boot, AwaitRunning} & set(way):  # it starts anyway
         if not is_reached(facts, "running") and wanted.state is None:
             raise PlanRefused(
                 f"{facts.name!r} is {facts.state} ({facts.reason}); only a running domain can be"
                 " reset. To start it as well, request state running too"
             )
-        kinds.append("reset")
-    if kinds and facts.broken:
+        way.append(Reset)
+    if way and facts.broken:
         raise PlanRefused(facts.broken)
-    if kinds and facts.phase is not None:
+    if way and facts.phase is not None:
         raise PlanRefused(leases.in_phase(facts.name, facts.phase, facts.holder))
-    return kinds
+    return way
 
 
-def _text(kind: str, wanted: StateRequest) -> str:
-    text = _WORDS[kind]
-    if kind in ("shutdown", "await_off"):
+def _text(action: type[StateAction], wanted: StateRequest) -> str:
+    text = action.text
+    if action in (Shutdown, AwaitOff):
         text += f", within {wanted.shutdown_timeout:g} s"
         if wanted.force:
             text += " or by force"
     return text
 
 
-def _to_running(facts: StateFacts) -> list[str]:
-    start = "restore" if facts.managed_save else "start"
+def _to_running(facts: StateFacts) -> _Way:
+    start: type[StateAction] = Restore if facts.managed_save else Start
     if facts.state == "shutoff":
         return [start]
     if facts.state == "crashed":
-        return ["destroy_crashed", start] if facts.active else [start]
+        return [DestroyCrashed, start] if facts.active else [start]
     if facts.state == "pmsuspended":
-        return ["wake"]
+        return [Wake]
     if facts.state == "shutdown":
-        return ["await_off", start]
+        return [AwaitOff, start]
     if facts.state == "paused":
         if facts.reason == "starting_up":
-            return ["await_running"]
+            return [AwaitRunning]
         if facts.reason == "shutting_down":
-            return ["await_off", start]
+            return [AwaitOff, start]
         if facts.reason == "crashed":
-            return ["destroy_crashed", start]
+            return [DestroyCrashed, start]
         _refuse_busy(facts)
-        return ["resume"]
+        return [Resume]
     raise _unknown(facts)
 
 
-def _to_off(facts: StateFacts) -> list[str]:
+def _to_off(facts: StateFacts) -> _Way:
     if not facts.persistent:
         raise PlanRefused(
             f"{facts.name!r} is transient: it would disappear when shut off; if that is intended,"
             " use virsh shutdown, else define it first (virsh define)"
         )
     if facts.state in RUNNING:
-        return ["shutdown"]
+        return [Shutdown]
     if facts.state == "shutdown":
-        return ["await_off"]
+        return [AwaitOff]
     if facts.state == "crashed":
-        return ["destroy_crashed"] if facts.active else []
+        return [DestroyCrashed] if facts.active else []
     if facts.state == "pmsuspended":
-        return ["wake", "shutdown"]
+        return [Wake, Shutdown]
     if facts.state == "paused":
         if facts.reason == "shutting_down":
-            return ["await_off"]
+            return [AwaitOff]
         if facts.reason == "crashed":
-            return ["destroy_crashed"]
+            return [DestroyCrashed]
         if facts.reason == "starting_up":
-            return ["await_running", "shutdown"]
+            return [AwaitRunning, Shutdown]
         _refuse_busy(facts)
-        return ["resume", "shutdown"]  # a paused guest cannot react
+        return [Resume, Shutdown]  # a paused guest cannot react
     raise _unknown(facts)
 
 
-def _to_paused(facts: StateFacts) -> list[str]:
+def _to_paused(facts: StateFacts) -> _Way:
     way = _awake(facts, "paused")
-    return [*way, "suspend"]
+    return [*way, Suspend]
 
 
-def _to_saved(facts: StateFacts) -> list[str]:
+def _to_saved(facts: StateFacts) -> _Way:
     if not facts.persistent:
         raise PlanRefused(
             f"{facts.name!r} is transient: libvirt saves no memory of a domain that disappears when"
             " it stops; define it first (virsh define)"
         )
     if facts.state in PAUSED and facts.reason not in (*_BUSY, *_ON_THE_WAY):
-        return ["save"]  # and is paused again when it is restored
-    return [*_awake(facts, "saved"), "save"]
+        return [Save]  # and is paused again when it is restored
+    return [*_awake(facts, "saved"), Save]
 
 
-def _awake(facts: StateFacts, wanted: str) -> list[str]:
+def _awake(facts: StateFacts, wanted: str) -> _Way:
     """The steps until it runs; raises PlanRefused for a domain without memory to save."""
     if facts.state in RUNNING:
         return []
     if facts.state == "pmsuspended":
-        return ["wake"]
+        return [Wake]
     if facts.state in PAUSED and facts.reason == "starting_up":
-        return ["await_running"]
+        return [AwaitRunning]
     if facts.state in PAUSED:
         _refuse_busy(facts)
     raise PlanRefused(
@@ -288,16 +366,16 @@ def _awake(facts: StateFacts, wanted: str) -> list[str]:
     )
 
 
-def _rebooted(facts: StateFacts) -> list[str]:
+def _rebooted(facts: StateFacts) -> _Way:
     """Shut down if it runs, then start: the next run finishes one that was killed in between."""
-    way = ["restore"] if facts.managed_save and facts.state in OFF else []
+    way = [Restore] if facts.managed_save and facts.state in OFF else []
     if not way and facts.state in OFF:
-        return ["start"]
-    off = [*way, "shutdown"] if way else _to_off(facts)
-    return [*off, "boot"]
+        return [Start]
+    off = [*way, Shutdown] if way else _to_off(facts)
+    return [*off, Boot]
 
 
-_WAYS: dict[str, t.Callable[[StateFacts], list[str]]] = {
+_WAYS: dict[str, t.Callable[[StateFacts], _Way]] = {
     "running": _to_running,
     "shutoff": _to_off,
     "paused": _to_paused,

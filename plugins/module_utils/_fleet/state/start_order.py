@@ -9,12 +9,11 @@ from __future__ import annotations
 import typing as t
 
 from ..engine.steps import Plan
-from .plan import StateFacts, StateRequest
+from .plan import StateFacts, StateRequest, starts
 
 Vm = t.TypeVar("Vm")
 
 _LAST = float("inf")
-_STARTS = {"start", "restore", "boot"}
 
 
 def rounds(
@@ -36,11 +35,7 @@ def rounds(
 
 def delay(done: t.Iterable[tuple[StateFacts, Plan[StateFacts]]]) -> int:
     """Seconds to wait after a round, by its VMs and what was done to them."""
-    return max((facts.delay for facts, plan in done if _STARTS & _kinds(plan)), default=0)
-
-
-def _kinds(plan: Plan[StateFacts]) -> set[str]:
-    return {step.kind for step in plan.steps}
+    return max((facts.delay for facts, plan in done if starts(plan)), default=0)
 
 
 def not_begun(name: str, failed: t.Sequence[str]) -> str:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from ..engine import leases
 from ..engine.leases import Holder
-from ..engine.steps import Effect, Plan, Step, step_for
+from ..engine.steps import Action, Effect, Plan, Step
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -74,27 +74,27 @@ class TemplateRequest:
     disk: str | None = None
 
 
-class Abort:
+class Abort(Action):
     """End the backup job that an interrupted run left."""
 
 
 @dataclass(frozen=True)
-class Remove:
+class Remove(Action):
     """Remove a file that an interrupted run left."""
 
     name: str
 
 
-class Copy:
+class Copy(Action):
     """Copy the disks into new files."""
 
 
-class Reset:
+class Reset(Action):
     """Remove the identity of the guest from the copy."""
 
 
 @dataclass(frozen=True)
-class Publish:
+class Publish(Action):
     """Make the copy of a disk a base image."""
 
     target: str
@@ -128,20 +128,20 @@ def plan(facts: TemplateFacts, wanted: TemplateRequest) -> Plan[TemplateFacts]:
         return Plan(refusals=tuple(refusals))
     if facts.dead_backup:
         text = f"end the backup job that an interrupted run left on {facts.name}"
-        steps.append(step_for(Abort(), text, _aborted))
+        steps.append(Step(Abort(), text, _aborted))
     steps += [
-        step_for(Remove(name), f"remove {name}, left by an interrupted run", _removed(name))
+        Step(Remove(name), f"remove {name}, left by an interrupted run", _removed(name))
         for name in facts.left
     ]
     targets = ", ".join(wanted.images)
     torn: tuple[Effect[TemplateFacts], ...] = (_written,)
     if facts.active:
         torn = (*torn, _begun)
-    steps.append(step_for(Copy(), f"copy {targets} of {facts.name}", _written, torn))
+    steps.append(Step(Copy(), f"copy {targets} of {facts.name}", _written, torn))
     if wanted.reset:
-        steps.append(step_for(Reset(), "reset the identity in the copy", _same))
+        steps.append(Step(Reset(), "reset the identity in the copy", _same))
     steps += [
-        step_for(Publish(target), f"make base image {image}", _published(image))
+        Step(Publish(target), f"make base image {image}", _published(image))
         for target, image in wanted.images.items()
     ]
     return Plan(tuple(steps))

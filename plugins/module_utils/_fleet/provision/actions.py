@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What each step of changing an existing VM is about."""
+"""What each step of changing an existing VM does."""
 
 from __future__ import annotations
 
@@ -10,57 +10,62 @@ import typing as t
 from dataclasses import dataclass
 
 from ..base.metadata import OwnVolume
+from ..engine.steps import Action
 from .definition import Device
 
 
+class MarkChanging(Action):
+    """Mark the VM as being changed, and name the volumes to be created."""
+
+
 @dataclass(frozen=True)
-class Discard:
+class Discard(Action):
     """Remove the volume that a dead run created, and its record."""
 
     volume: OwnVolume
 
 
 @dataclass(frozen=True)
-class AddVolume:
+class AddVolume(Action):
     """Create the volume of the disk ``target``."""
 
     target: str
 
 
 @dataclass(frozen=True)
-class Vcpus:
+class Vcpus(Action):
     """Give the running VM this number of vCPUs."""
 
     number: int
 
 
 @dataclass(frozen=True)
-class Memory:
+class Memory(Action):
     """Give the running VM this memory."""
 
     mib: int
 
 
 @dataclass(frozen=True)
-class Text:
+class Text(Action):
     """Set the title or the description."""
 
     which: t.Literal["title", "description"]
 
 
-class OperatingSystem:
+class OperatingSystem(Action):
     """Set the operating system."""
 
 
 @dataclass(frozen=True)
-class Console:
+class Console(Action):
     """Change the setting ``path`` of the console of the running VM."""
 
     path: str
 
 
 @dataclass(frozen=True)
-class OfDevice:
+class OfDevice(Action):
     """Something done to a device of the running VM."""
 
     device: Device
@@ -83,7 +88,7 @@ class Limit(OfDevice):
 
 
 @dataclass(frozen=True)
-class Growth:
+class Growth(Action):
     """Grow a disk to ``size`` bytes."""
 
     path: str
@@ -91,7 +96,19 @@ class Growth:
 
 
 @dataclass(frozen=True)
-class Removal:
+class Removal(Action):
     """Remove the volume of a disk that is gone."""
 
     volume: OwnVolume
+
+
+class ChangeAutostart(Action):
+    """Have it start with its hypervisor, or not."""
+
+
+class Redefine(Action):
+    """Replace its definition."""
+
+
+class EndChange(Action):
+    """Remove the mark."""
