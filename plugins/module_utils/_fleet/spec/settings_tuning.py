@@ -378,6 +378,18 @@ class ConsoleTuning:
     )
 
 
+def _topology(name: str, description: str) -> Integer[None]:
+    return Integer(
+        name,
+        description,
+        default=None,
+        xml=f"topology/@{name}",
+        change=AT_BOOT,
+        low=1,
+        high=4096,
+    )
+
+
 class CpuTuning:
     """Further settings of the CPU."""
 
@@ -398,40 +410,11 @@ class CpuTuning:
         pattern=_FEATURE,
         rule=_FEATURE_RULE,
     )
-    sockets = Integer(
+    sockets = _topology(
         "sockets",
         "Sockets that the guest sees. Multiplied by O(dies), O(cores) and O(threads), which"
         " default to 1, they must give the maximum number of vCPUs.",
-        default=None,
-        xml="topology/@sockets",
-        change=AT_BOOT,
-        low=1,
-        high=4096,
     )
-    dies = Integer(
-        "dies",
-        "Dies per socket.",
-        default=None,
-        xml="topology/@dies",
-        change=AT_BOOT,
-        low=1,
-        high=4096,
-    )
-    cores = Integer(
-        "cores",
-        "Cores per die.",
-        default=None,
-        xml="topology/@cores",
-        change=AT_BOOT,
-        low=1,
-        high=4096,
-    )
-    threads = Integer(
-        "threads",
-        "Threads per core.",
-        default=None,
-        xml="topology/@threads",
-        change=AT_BOOT,
-        low=1,
-        high=4096,
-    )
+    dies = _topology("dies", "Dies per socket.")
+    cores = _topology("cores", "Cores per die.")
+    threads = _topology("threads", "Threads per core.")
