@@ -66,6 +66,7 @@ class ActionModule(StagedAction[CloneWork]):
             **vms,
             "leftovers": wanted.leftovers,
             "intermediate": wanted.intermediate,
+            "clone_of": clone_of,
         }
 
     def _overrides(self, task_vars: Values) -> Answer:

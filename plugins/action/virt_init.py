@@ -16,57 +16,111 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.names import playbook_command
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.options import to_boolean
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.fleet_seen import (
+    SeenHypervisor,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.facts import Made
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.options import (
+    ProvisionWork,
+    WorkImage,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import Defaults
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, plain
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import (
+    Answer,
+    Values,
+    plain,
+    texts,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import read
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.images import _images
-from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _batch, _elsewhere, _seeds
+from ansible_collections.fleet.virt.plugins.plugin_utils.provision import (
+    _batch,
+    _cloned,
+    _elsewhere,
+    _seeds,
+)
 
 _AD_HOC = "Ansible Ad-Hoc"
 _SYSTEM = "qemu:///system"
+_PLACE = "virt_place"
 
 
-class ActionModule(FleetAction):
-    def work(self, task_vars: Values) -> t.Mapping[str, object]:
-        if self.given.get("_stage") == "read":
-            return self.module(task_vars, self._reading(task_vars))
-        if self.given.get("_stage") == "look":
-            return self.module(task_vars, self._looking(task_vars))
-        earlier = plain(as_mapping(self.given.get("_earlier")))
-        if earlier.get("finished"):
-            return _again(read(earlier, Made))
-        arguments = self._module_arguments(task_vars)
-        if arguments.get("_stage") == "compare":
-            return self.module(task_vars, arguments)
-        if not arguments["vms"] and not arguments.get("_withdraw"):
-            return {"changed": False, "vms": []}
-        if arguments.get("_stage", "all") == "all" and _elsewhere.others(task_vars):
+class ActionModule(StagedAction[ProvisionWork]):
+    WORK = ProvisionWork
+    CONTROLLER = ()
+
+    def asked(self, work: ProvisionWork, task_vars: Values) -> Answer:
+        host = str(task_vars["inventory_hostname"])
+        cloned = _cloned.of(self)
+        given = {**self.given, **({"vms": cloned["vms"]} if cloned else {})}
+        if work.stage == "read":
+            return self.module(task_vars, self._reading(given, work, None))
+        if work.stage == "look":
+            only = self._pending(work.round - 1) if work.round else None
+            return self.module(task_vars, self._looking(given, work, only))
+        only = None
+        if work.stage in ("claim", "finish") and not work.claimed_by:
+            placed = self.decision("virt_placed", "place", work.round, _PLACE)
+            work = dataclasses.replace(
+                work, claimed_by=str(placed["run"]), machine=str(placed["machine"] or "")
+            )
+            only = texts(as_mapping(placed["shares"]).get(host))
+            if work.stage == "claim":
+                work = dataclasses.replace(work, seen=_seen(placed["seen"]))
+            else:
+                confirmed = self.decision("virt_confirmed", "confirm", work.round, _PLACE)
+                only = texts(as_mapping(confirmed["confirmed"]).get(host))
+                withdrawn = texts(as_mapping(confirmed["refused"]).get(host))
+                work = dataclasses.replace(work, withdraw=withdrawn)
+                claimed = self.answers("virt_claim", Made, "claim", work.round)[host]
+                if claimed.get("finished"):
+                    return _again(claimed)
+                if self.check:  # predicts as the claim did: there is none to finish
+                    work = dataclasses.replace(work, stage="claim")
+        return self._asked(self._arguments(given, cloned, work, only), task_vars)
+
+    def alone(self, task_vars: Values) -> Answer:
+        arguments = self._arguments(self.given, {}, ProvisionWork(), None)
+        if arguments["vms"] and _elsewhere.others(task_vars):
             return self._all_stages(arguments, task_vars)
+        return self._asked(arguments, task_vars)
+
+    def _asked(self, arguments: Answer, task_vars: Values) -> Answer:
+        work = envelope.read(ProvisionWork, arguments)
+        if work.stage != "compare" and not arguments["vms"] and not work.withdraw:
+            return {"changed": False, "vms": []}
         return self.module(task_vars, arguments)
 
-    def _reading(self, task_vars: Values) -> Answer:
-        given = self.given
-        variables = _batch.Variables(task_vars, self._templar)
-        given.setdefault("pool_paths", variables.pool_paths())
-        given.setdefault("base_pool", variables.base_pool())
-        given.setdefault("_image_paths", _batch.image_paths(given, variables))
-        return given
+    def _pending(self, number: int) -> list[str]:
+        """The VMs that the round before this one left to place."""
+        return texts(self.decision("virt_confirmed", "confirm", number, _PLACE)["pending"])
 
-    def _looking(self, task_vars: Values) -> Answer:
+    def _reading(self, given: Answer, work: ProvisionWork, only: list[str] | None) -> Answer:
+        variables = _batch.Variables(self._values, self._templar)
+        paths = _batch.image_paths(given, variables, only)
+        work = dataclasses.replace(work, image_paths=paths)
+        return {
+            "pool_paths": variables.pool_paths(),
+            "base_pool": variables.base_pool(),
+            **given,
+            envelope.OPTION: envelope.plain(work),
+        }
+
+    def _looking(self, given: Answer, work: ProvisionWork, only: list[str] | None) -> Answer:
         """Options with all VMs of the batch as written; placement validates them too.
 
         Each hypervisor finds out which of them it has. VMs that may hold secrets are left out, so
         that no hypervisor learns the secrets of VMs it does not have.
         """
-        given = self._reading(task_vars)
-        variables = _batch.Variables(task_vars, self._templar)
+        given = self._reading(given, work, only)
+        variables = _batch.Variables(self._values, self._templar)
         chosen = _chosen(given, variables)
-        batch = _seeds.packed(_seeds.fit_for_all(_batch.requested(given, variables)))
+        batch = _seeds.packed(_seeds.fit_for_all(_batch.requested(given, variables, only)))
         return {
-            **{key: value for key, value in given.items() if key not in ("vms", "_only")},
+            **{key: value for key, value in given.items() if key != "vms"},
             **_of_all(chosen),
             "limits": variables.limits(),
             "_asked": batch,
@@ -77,8 +131,16 @@ class ActionModule(FleetAction):
 
         A run that claims a name elsewhere at the same moment sees this claim, or is seen here.
         """
-        arguments = {**arguments, "_run": arguments.get("_run") or str(uuid.uuid4())}
-        answer = self.module(task_vars, {**arguments, "_stage": "claim"})
+        work = dataclasses.replace(
+            envelope.read(ProvisionWork, arguments), claimed_by=str(uuid.uuid4())
+        )
+
+        def ask(stage: str, withdraw: list[str], vms: object) -> Answer:
+            part = dataclasses.replace(work, stage=stage, withdraw=withdraw)
+            options = {**arguments, "vms": vms, envelope.OPTION: envelope.plain(part)}
+            return self.module(task_vars, options)
+
+        answer = ask("claim", [], arguments["vms"])
         for key in ("host", "finished"):  # of that stage
             answer.pop(key, None)
         claimed = read(plain(answer), Made)
@@ -96,19 +158,20 @@ class ActionModule(FleetAction):
             )
         except BaseException as error:
             if not self.check:
-                self.module(
-                    task_vars, {**arguments, "vms": [], "_withdraw": names, "_stage": "finish"}
-                )
+                ask("finish", names, [])
             if isinstance(error, FleetVirtError):
                 return {"failed": True, "changed": False, "msg": str(error)}
             raise
         if self.check:
             return {**claimed}
-        return self.module(task_vars, {**arguments, "_stage": "finish"})
+        return ask("finish", [], arguments["vms"])
 
-    def _module_arguments(self, task_vars: Values) -> Answer:
-        """The module's options, with all that variables and files on the controller determine."""
-        given = self.given
+    def _arguments(
+        self, given: Answer, cloned: Answer, work: ProvisionWork, only: list[str] | None
+    ) -> Answer:
+        """The module's options, with all that variables and files on the controller determine;
+        ``only`` names the VMs of the batch that are meant, and all are if it is None."""
+        task_vars = self._values
         variables = _batch.Variables(task_vars, self._templar)
         hosts = as_list(task_vars.get("ansible_play_hosts_all"))
         single, common = _batch.divided(given)
@@ -126,30 +189,31 @@ class ActionModule(FleetAction):
                 )
             common["vms"] = [single]
         path = "" if single else _batch.written_as(common, variables)
-        vms, passwords = _batch.without_passwords(_batch.requested(common, variables))
+        vms, passwords = _batch.without_passwords(_batch.requested(common, variables, only))
         chosen = _chosen(common, variables)
         domains = _batch.validated(vms, chosen, path)
         _peers.refuse_hypervisors([domain.name for domain in domains], task_vars)
         check = self.check
-        comparing = common.get("_stage") == "compare"
+        comparing = work.stage == "compare"
         images = {} if comparing else _batch.controller_images(domains, variables, check=check)
-        if common.get("_stage", "all") == "all" and not check:
+        if work.stage == "all" and not check:
             self._bring(images, common, task_vars, variables)
         unseeded, seeds = _seeds.taken_out(as_mappings(vms))
-        passed_on = (
-            "uri",
-            "timeout",
-            "_stage",
-            "_run",
-            "_clone_of",
-            "_leftovers",
-            "_fleet_machine",
-            "_fleet_seen",
-            "_withdraw",
+        arguments = {key: common[key] for key in ("uri", "timeout") if common.get(key) is not None}
+        known = {name: local.facts for name, local in images.items()}
+        known.update(_batch.known_images(as_mapping(cloned.get("images"))))
+        leftovers = as_mapping(cloned.get("leftovers"))
+        work = dataclasses.replace(
+            work,
+            home=str(task_vars["inventory_hostname"]),
+            # the others are read at that URI
+            seen=work.seen if arguments.get("uri", _SYSTEM) == _SYSTEM else [],
+            images={name: WorkImage(**facts.as_dict()) for name, facts in known.items()},
+            image_paths=_batch.image_paths(common, variables, only) if comparing else [],
+            clone_of=str(cloned.get("clone_of") or ""),
+            carried=str(leftovers.get("carried") or ""),
+            requested=texts(leftovers.get("requested")),
         )
-        arguments = {key: common[key] for key in passed_on if common.get(key) is not None}
-        if arguments.get("uri", _SYSTEM) != _SYSTEM:
-            arguments.pop("_fleet_seen", None)  # the others are read at that URI
         return {
             **arguments,
             "vms": unseeded,
@@ -160,15 +224,7 @@ class ActionModule(FleetAction):
             "base_pool": common.get("base_pool") or variables.base_pool(),
             "limits": variables.limits(),
             "converge": _converges(common.get("converge"), variables),
-            "_home": str(task_vars["inventory_hostname"]),
-            "_image_paths": _batch.image_paths(common, variables) if comparing else [],
-            "_images": {
-                name: facts.as_dict()
-                for name, facts in {
-                    **{name: local.facts for name, local in images.items()},
-                    **_batch.known_images(as_mapping(common.get("_images"))),
-                }.items()
-            },
+            envelope.OPTION: envelope.plain(work),
         }
 
     def _bring(
@@ -198,6 +254,13 @@ def _converges(option: object, variables: _batch.Variables) -> bool:
         return to_boolean(value)
     except ValueError as error:
         raise PlanRefused(f"virt_converge: {error}") from None
+
+
+def _seen(given: object) -> list[SeenHypervisor]:
+    return [
+        SeenHypervisor(**{key: str(value) for key, value in host.items()})
+        for host in as_mappings(given)
+    ]
 
 
 def _again(earlier: Made) -> Answer:

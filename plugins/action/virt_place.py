@@ -18,9 +18,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values
     as_mappings,
     as_text,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.options import show
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.options import show, to_boolean
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.results import GENERATED
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import outcomes
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope, outcomes
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.envelope import Work
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import fleet_seen
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import decide as placement
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import demand
@@ -31,21 +32,25 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.facts 
     Claims,
     Made,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.options import PlaceWork
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Domain
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.base_name import BaseName
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import (
     Answer,
     Values,
     texts,
+    to_plain,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import shares as shares_of
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import hosts, registered
-from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _batch, _placing
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _batch, _cloned, _placing
 
 # rounds lost to other controllers before giving up on a VM
 _ATTEMPTS = 6
+_INIT = "virt_init"
 _NOT_TRIED = "not tried, because the request as a whole failed"
 # What virt_restart may be
 RESTART = ("never", "when_required")
@@ -55,20 +60,6 @@ _ARGUMENTS: Spec = {
     "expected": {"type": "list", "elements": "str"},
     "lost": {"type": "list", "elements": "str"},
 }
-_INTERNAL: Spec = {
-    "_only": {"type": "list", "elements": "str"},
-    "_claims": {"type": "str"},
-    "_brought": {"type": "str"},
-    "_shares": {"type": "dict", "default": {}},
-    "_attempt": {"type": "int", "default": 0},
-    "_earlier": {"type": "dict", "default": {}},
-    "_created": {"type": "str"},
-    "_refresh_inventory": {"type": "bool", "default": True},
-    "_restart": {"type": "str", "default": RESTART[0]},
-    "_images": {"type": "dict", "default": {}},
-    "_leftovers": {"type": "dict", "default": {}},
-    "_settled": {"type": "dict", "default": {}},
-}
 
 
 class VirtPlaceOptions(Connected):
@@ -76,38 +67,40 @@ class VirtPlaceOptions(Connected):
     results: str
     expected: list[str] | None
     lost: list[str] | None
-    _only: list[str] | None
-    _claims: str | None
-    _brought: str | None
-    _shares: dict[str, object]
-    _attempt: int
-    _earlier: dict[str, object]
-    _created: str | None
-    _refresh_inventory: bool
-    _restart: str
-    _images: dict[str, object]
-    _leftovers: dict[str, object]
-    _settled: dict[str, object]
 
 
-class ActionModule(FleetAction):
+class ActionModule(StagedAction[PlaceWork]):
+    WORK = PlaceWork
+    CONTROLLER = ("place", "confirm")
     _requires_connection = False
 
-    def work(self, task_vars: Values) -> t.Mapping[str, object]:
-        options = self.options(VirtPlaceOptions, _ARGUMENTS, _INTERNAL)
-        if options["_restart"] not in RESTART:
-            raise PlanRefused(
-                f"virt_restart: {show(options['_restart'])} is not one of {', '.join(RESTART)}"
-            )
-        work = _Work(self, options, task_vars)
-        return work.confirm() if options["_claims"] else work.place()
+    def alone(self, task_vars: Values) -> Answer:
+        return self._batch(PlaceWork(), task_vars).place()
+
+    def decided(self, work: PlaceWork) -> t.Mapping[str, object]:
+        batch = self._batch(work, self._values)
+        return batch.confirm() if work.stage == "confirm" else batch.place()
+
+    def _batch(self, work: PlaceWork, task_vars: Values) -> _PlacedBatch:
+        options = self.options(VirtPlaceOptions, _ARGUMENTS)
+        restart = self._templar.template(task_vars.get("virt_restart", RESTART[0]))
+        if restart not in RESTART:
+            raise PlanRefused(f"virt_restart: {show(restart)} is not one of {', '.join(RESTART)}")
+        return _PlacedBatch(self, options, work, task_vars)
 
 
-class _Work:
+class _PlacedBatch:
     """One call: the batch, the hypervisors' facts, and the decisions from both."""
 
-    def __init__(self, action: FleetAction, options: VirtPlaceOptions, task_vars: Values) -> None:
-        self.options = options
+    def __init__(
+        self,
+        action: StagedAction[PlaceWork],
+        options: VirtPlaceOptions,
+        work: PlaceWork,
+        task_vars: Values,
+    ) -> None:
+        self.action = action
+        self.round = work.round
         self.check = action.check
         self.task_vars = task_vars
         self.names = hosts(task_vars)
@@ -115,33 +108,46 @@ class _Work:
         self.expected = action.expected(options["expected"])
         self.variables = _batch.Variables(task_vars, action._templar)
         self.answers: dict[str, Placing] = {}
-        self.looked = registered(task_vars, options["results"], Claims)
+        reading = "read" if work.stage == "confirm" else "look"
+        self.looked = (
+            action.answers(options["results"], Claims, reading, work.round, _INIT)
+            if action.staged
+            else registered(task_vars, options["results"], Claims)
+        )
         self.answers.update(self.looked)
         self.limits = {name: _placing.limits_of(name, task_vars) for name in self.names}
         self.policy = placement.Policy(
             pool_paths=self.variables.pool_paths(), base_pool=self.variables.base_pool()
         )
-        vms = _batch.requested(options, self.variables)
+        # what the round before this one left to place, and decided
+        self.earlier: Answer = {}
+        self.only: list[str] | None = None
+        if work.round:
+            self.earlier = action.decision("virt_confirmed", "confirm", work.round - 1)
+            self.only = texts(self.earlier["pending"])
+        self.cloned = _cloned.of(action)
+        self.options = {**options, **({"vms": self.cloned["vms"]} if self.cloned else {})}
+        vms = _batch.requested(self.options, self.variables, self.only)
         self.domains = _batch.validated(
-            vms, _batch.defaults(self.variables), _batch.written_as(options, self.variables)
+            vms, _batch.defaults(self.variables), _batch.written_as(self.options, self.variables)
         )
         _peers.refuse_hypervisors([domain.name for domain in self.domains], task_vars)
         local = _batch.controller_images(self.domains, self.variables, check=self.check)
         self.images = {name: image.facts for name, image in local.items()}
-        self.images.update(_batch.known_images(options["_images"]))
+        self.images.update(_batch.known_images(as_mapping(self.cloned.get("images"))))
 
     def place(self) -> Answer:
         """Place each VM; fails, with every reason, when one of them fits nowhere."""
-        if not self.options["_attempt"]:
+        if not self.round:
             _batch.warn_of_ignored(self.options, self.variables)
         unproven = self._unproven()
         if unproven:
             raise PlanRefused(unproven)
-        if self.options["_attempt"]:
+        if self.round:
             # others were faster, perhaps in step with us: controllers have no order
-            time.sleep(random.uniform(0.2, 1.5) * self.options["_attempt"])  # noqa: S311
+            time.sleep(random.uniform(0.2, 1.5) * self.round)  # noqa: S311
         seen = _placing.hosts_of(self.answers, self.limits, self.lost)
-        leftovers = as_text(self.options["_leftovers"].get("carried"))
+        leftovers = as_text(as_mapping(self.cloned.get("leftovers")).get("carried"))
         placements = _placing.place(self.domains, self.images, seen, self.policy, leftovers)
         every = Display().verbosity > 0
         table = tables.placements([placed.as_dict() for placed in placements], every=every)
@@ -189,10 +195,10 @@ class _Work:
             "seen": self._seen() if len(shares) == 1 and not self.check else [],
             "machine": _placing.common_machine(self.answers),
             "run": GENERATED if self.check else str(uuid.uuid4()),
-            "refresh_inventory": self.options["_refresh_inventory"],
-            "creates": bool(self.options["_earlier"].get("creates"))
+            "refresh_inventory": self._refreshes(),
+            "creates": bool(self._placed_before().get("creates"))
             or any(not placed.existing for placed in placements),
-            "attempt": self.options["_attempt"],
+            "attempt": self.round,
             # The results of all, if the hypervisors finish what they claim
             "settled": up_to_date,
             "requested": requested,
@@ -200,6 +206,18 @@ class _Work:
             "refused": {},
             "problems": [],
         }
+
+    def _placed_before(self) -> Answer:
+        """How the round before this one placed the VMs."""
+        return self.action.decision("virt_placed", "place", self.round - 1) if self.round else {}
+
+    def _refreshes(self) -> bool:
+        """Whether the inventory is to be refreshed."""
+        try:
+            value = self.task_vars.get("virt_refresh_inventory", True)
+            return to_boolean(to_plain(self.action._templar.template(value)))
+        except ValueError as error:
+            raise PlanRefused(f"virt_refresh_inventory: {error}") from None
 
     def _up_to_date(self, placements: t.Sequence[placement.Placement]) -> dict[str, list[Answer]]:
         """The entries of VMs that exist and are up to date, by hypervisor."""
@@ -255,7 +273,7 @@ class _Work:
     def _waits(self, shares: t.Mapping[str, t.Collection[str]]) -> dict[str, list[str]]:
         """The VMs to wait for, by hypervisor, if they run then: the others are left out later."""
         again = {domain.name for domain in self.domains}
-        before = shares_of(self.options["_earlier"].get("waits"))
+        before = shares_of(self._placed_before().get("waits"))
         waits = {host: [name for name in before[host] if name not in again] for host in before}
         for host, names in shares.items():
             defined = {vm["name"]: vm for vm in _placing.vms_of(self.answers[host])}
@@ -273,7 +291,8 @@ class _Work:
         permanent: list[str] = []
         ended: dict[tuple[str, str], Answer] = {}  # failed, or finished with the claim
         known = {domain.name: domain for domain in self.domains}
-        claimed = registered(self.task_vars, self.options["_claims"], Claims)
+        self.placed = self.action.decision("virt_placed", "place", self.round)
+        claimed = self.action.answers("virt_claim", Claims, "claim", self.round, _INIT)
         if sum(bool(answer.get("host")) for answer in claimed.values()) == 1:
             # no other hypervisor of this run claimed after it read itself
             self.answers.update(
@@ -281,7 +300,7 @@ class _Work:
             )
         unproven = self._unproven()
         permanent += self._not_brought()
-        for outcome in outcomes.outcomes(shares_of(self.options["_shares"]), claimed):
+        for outcome in outcomes.outcomes(shares_of(self.placed["shares"]), claimed):
             host, name, entry = outcome.host, outcome.name, outcome.entry
             if entry is None:
                 permanent.append(str(outcome.problem))
@@ -310,7 +329,7 @@ class _Work:
             for host, names in confirmed.items():
                 refused.setdefault(host, []).extend(names)
             confirmed = {}
-        attempt = self.options["_attempt"] + 1
+        attempt = self.round + 1
         if attempt >= _ATTEMPTS:
             for name, (host, reason) in retry.items():
                 permanent.append(f"{name} on {host}: {reason}")
@@ -318,7 +337,7 @@ class _Work:
         elif not permanent:
             for name, (host, reason) in retry.items():
                 _output.say(f"{name}: claim on {host}: {reason}; retrying")
-        settled = as_mapping(self.options["_settled"])
+        settled = as_mapping(self.placed["settled"])
         up_to_date = {host: as_mappings(entries) for host, entries in settled.items()}
         known_to_end = up_to_date if not permanent else self._stopped(up_to_date, ended)
         return {
@@ -349,7 +368,7 @@ class _Work:
     ) -> dict[str, list[Values]]:
         """The entries of all VMs of a batch that goes no further, by hypervisor."""
         entries_by_host = {host: [*entries] for host, entries in up_to_date.items()}
-        for host, names in shares_of(self.options["_shares"]).items():
+        for host, names in shares_of(self.placed["shares"]).items():
             for name in names:
                 entry = {"name": name, "changed": False, "failed": True, "msg": _NOT_TRIED}
                 entry["not_tried"] = True
@@ -367,9 +386,11 @@ class _Work:
     def _not_brought(self) -> list[str]:
         """Messages for images that a hypervisor did not get, with the VMs that need them."""
         problems = []
-        for host, answer in registered(self.task_vars, self.options["_brought"]).items():
-            names = ", ".join(texts(self.options["_shares"].get(host)))
-            for item in as_mappings(answer.get("results")):
+        expected = Work(self.action.header.run, "virt_image", "act", self.round)
+        for host, answer in registered(self.task_vars, "virt_brought").items():
+            names = ", ".join(texts(as_mapping(self.placed["shares"]).get(host)))
+            for result in as_mappings(answer.get("results")):
+                item = envelope.opened(result, expected)
                 if not isinstance(item.get("image"), dict):
                     image = item.get(str(item.get("ansible_loop_var")))
                     problems.append(
@@ -393,7 +414,7 @@ class _Work:
         self, confirmed: t.Mapping[str, list[str]], up_to_date: t.Mapping[str, t.Sequence[Values]]
     ) -> dict[str, list[str]]:
         """The VMs requested in this round and before it, by hypervisor."""
-        requested = shares_of(self.options["_earlier"].get("requested"))
+        requested = shares_of(self.earlier.get("requested"))
         host_by_name = {
             str(entry["name"]): host for host, entries in up_to_date.items() for entry in entries
         }
@@ -405,13 +426,13 @@ class _Work:
 
     def _done(self, up_to_date: t.Mapping[str, t.Sequence[Values]]) -> dict[str, list[Answer]]:
         """The results of earlier rounds, and of VMs up to date in this one, by hypervisor."""
-        earlier = self.options["_earlier"]
+        earlier = self.earlier
         done = {
             host: [{**entry} for entry in as_mappings(entries)]
             for host, entries in as_mapping(earlier.get("done")).items()
         }
-        if self.options["_created"]:
-            answers = registered(self.task_vars, self.options["_created"], Made)
+        if self.round:
+            answers = self.action.answers("virt_created", Made, "finish", self.round - 1, _INIT)
             for outcome in outcomes.outcomes(shares_of(earlier.get("confirmed")), answers):
                 entry = outcome.entry or outcomes.failed_entry(
                     outcome, answers.get(outcome.host) or {}

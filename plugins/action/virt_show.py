@@ -32,11 +32,12 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.facts import (
     Made,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.options import ShowWork
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding.facts import (
     Waited,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import (
     Answer,
     Values,
@@ -48,6 +49,8 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import
     read,
     registered,
 )
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _ended
 
 _VIEWS = {
     "host_info": "host",
@@ -101,10 +104,6 @@ _OPTIONS: Spec = {
     "output_file": {"type": "path"},
 }
 _INTERNAL: Spec = {
-    # What virt_place decided last: requested, done, refused and problems
-    "_ended": {"type": "dict"},
-    "_restarted": {"type": "list", "elements": "str", "default": []},
-    "_waits": {"type": "dict", "default": {}},
     # Seconds for each hypervisor that the controller reads itself
     "_direct": {"type": "float"},
 }
@@ -131,16 +130,21 @@ class VirtShowOptions(Connected):
     sort: list[str]
     output: str
     output_file: str | None
-    _ended: dict[str, object] | None
-    _restarted: list[str]
-    _waits: dict[str, object]
     _direct: float | None
 
 
-class ActionModule(FleetAction):
+class ActionModule(StagedAction[ShowWork]):
+    WORK = ShowWork
+    CONTROLLER = ("report",)
     _requires_connection = False
 
-    def work(self, task_vars: Values) -> t.Mapping[str, object]:
+    def decided(self, _work: ShowWork) -> t.Mapping[str, object]:
+        return self._shown(self._values)
+
+    def alone(self, task_vars: Values) -> Answer:
+        return self._shown(task_vars)
+
+    def _shown(self, task_vars: Values) -> Answer:
         options = self.options(VirtShowOptions, _OPTIONS, _INTERNAL)
         view, check = options["view"], self.check
         problems = [*options["problems"], *self._undone(options)]
@@ -204,9 +208,15 @@ class ActionModule(FleetAction):
         created = registered(self._values, options["results"], Made, *own)
         waiting = (self.header.run, "virt_wait")
         waited = registered(self._values, options["addresses"], Waited, *waiting)
-        ended = options["_ended"] or {}
+        ended: Answer = {}
+        restarts: Answer = {}
+        waits: dict[str, list[str]] = {}
+        if self.staged:
+            ended = _ended.of(self)
+            restarts = self.latest("virt_restarts", "virt_state")
+            waits = shares(self.latest("virt_placed", "virt_place")["waits"])
         requested = shares(ended.get("requested"))
-        if not ended:
+        if not self.staged:
             requested = {
                 host: [*dict.fromkeys(vm["name"] for vm in vms)]
                 for host, answer in created.items()
@@ -216,13 +226,14 @@ class ActionModule(FleetAction):
             requested,
             created,
             {host: as_mappings(entries) for host, entries in as_mapping(ended.get("done")).items()},
-            shares(options["_waits"]),
+            waits,
             waited,
             shares(ended.get("refused")),
-            restarted=frozenset(options["_restarted"]),
+            restarted=frozenset(texts(restarts.get("restarted"))),
         )
         hypervisors, failures = provision_report.report(made, check=self.check)
-        return hypervisors, [*texts(ended.get("problems")), *failures]
+        unfinished = [str(why) for why in as_mapping(restarts.get("failures")).values()]
+        return hypervisors, [*unfinished, *texts(ended.get("problems")), *failures]
 
     def _undone(self, options: VirtShowOptions) -> list[str]:
         """Messages for hypervisors, except lost ones, that returned no result of a step."""

@@ -8,10 +8,8 @@ import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import (
     as_list,
+    as_mapping,
     as_mappings,
-)
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.facts import (
-    Made,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding.facts import (
     Waited,
@@ -26,15 +24,14 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.facts impo
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.options import (
     ARGUMENTS,
-    INTERNAL,
     StateWork,
     require_sound,
     wanted_of,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, shares
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _ended
 
 
 class VirtStateOptions(Connected):
@@ -45,12 +42,6 @@ class VirtStateOptions(Connected):
     autostart: bool | None
     reset: bool
     reboot: bool
-    _made: str | None
-    _done: dict[str, object]
-    _order: dict[str, object] | None
-    _before: str | None
-    _waited: str | None
-    _earlier: dict[str, object] | None
 
 
 class ActionModule(StagedAction[StateWork]):
@@ -60,7 +51,7 @@ class ActionModule(StagedAction[StateWork]):
     CONTROLLER = ("decide", "note", "report", "order_restarts", "note_restarts")
 
     def decided(self, work: StateWork) -> t.Mapping[str, object]:
-        options = self.options(VirtStateOptions, ARGUMENTS, INTERNAL)
+        options = self.options(VirtStateOptions, ARGUMENTS)
         stages: dict[str, t.Callable[[VirtStateOptions, StateWork], Answer]] = {
             "decide": self._decide,
             "note": self._note,
@@ -99,21 +90,27 @@ class ActionModule(StagedAction[StateWork]):
         text, failures = state_decision.report(noted, str(decision["silent"]), check=self.check)
         return self.shown(text, failures)
 
-    def _order_restarts(self, options: VirtStateOptions, _work: StateWork) -> Answer:
-        done = {host: as_mappings(entries) for host, entries in options["_done"].items()}
-        names = restarting.required(registered(self._values, options["_made"], Made), done)
-        looked = self.answers("virt_restart_look", StateLook, "look")
-        return {"changed": False, **vars(restarting.order(names, looked))}
+    def _order_restarts(self, _options: VirtStateOptions, _work: StateWork) -> Answer:
+        ended = _ended.of(self)
+        done = {host: as_mappings(entries) for host, entries in as_mapping(ended["done"]).items()}
+        names = restarting.required(_ended.made(self), done)
+        order = restarting.order(names, self.answers("virt_restart_look", StateLook, "look"))
+        noted = restarting.Noted(failures=order.unread)
+        return {"changed": False, **vars(order), **vars(noted)}
 
-    def _note_restarts(self, options: VirtStateOptions, work: StateWork) -> Answer:
+    def _note_restarts(self, _options: VirtStateOptions, work: StateWork) -> Answer:
+        number = work.round
+        before = ("note_restarts", number - 1) if number else ("order_restarts", 0)
+        earlier = self.decision("virt_restarts", *before)
+        order = restarting.read_order(earlier)
         noted = restarting.note(
-            restarting.read_order(options["_order"]),
-            work.round,
+            order,
+            number,
             restarting.Answers(
-                registered(self._values, options["_before"], Waited),
-                self.answers("virt_restarted", Brought, "act", work.round),
-                registered(self._values, options["_waited"], Waited),
+                self.answers("virt_answered", Waited, "check", number, "virt_wait"),
+                self.answers("virt_restarted", Brought, "act", number),
+                self.answers("virt_answered_again", Waited, "ssh", number, "virt_wait"),
             ),
-            restarting.read_noted(options["_earlier"]),
+            restarting.read_noted(earlier),
         )
-        return {"changed": False, **vars(noted)}
+        return {"changed": False, **vars(order), **vars(noted)}

@@ -15,10 +15,12 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding.facts import (
     Waited,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding.options import WaitWork
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, plain
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import read
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._wait import Progress
 
 _ARGUMENTS: Spec = {
@@ -27,11 +29,6 @@ _ARGUMENTS: Spec = {
     "port": {"type": "int", "default": 22},
     "slice": {"type": "float", "default": 10},
     "until": {"type": "str", "choices": ["ssh", "address"], "default": "ssh"},
-}
-_INTERNAL: Spec = {
-    "_earlier": {"type": "dict", "default": {}},
-    # Prints nothing, and no response is no failure: only reports which VMs respond now
-    "_quiet": {"type": "bool", "default": False},
 }
 _RETRY_PAUSE = 2.0  # after a call that did not reach the hypervisor
 _LAST = 1.0  # seconds for a last attempt, however late it is
@@ -45,13 +42,25 @@ class VirtWaitOptions(Connected):
     port: int
     slice: float
     until: str
-    _earlier: dict[str, object]
-    _quiet: bool
 
 
-class ActionModule(FleetAction):
-    def work(self, task_vars: Values) -> t.Mapping[str, object]:
-        options = self.options(VirtWaitOptions, _ARGUMENTS, _INTERNAL)
+class ActionModule(StagedAction[WaitWork]):
+    WORK = WaitWork
+    CONTROLLER = ()
+
+    def asked(self, work: WaitWork, task_vars: Values) -> Answer:
+        host = str(task_vars.get("inventory_hostname"))
+        earlier = work.stage == "ssh" and self.answers("virt_addressed", Waited, "address")[host]
+        return self._waited(task_vars, {**(earlier or {})}, quiet=work.stage == "check")
+
+    def alone(self, task_vars: Values) -> Answer:
+        return self._waited(task_vars, {}, quiet=False)
+
+    def _waited(self, task_vars: Values, earlier: Answer, *, quiet: bool) -> Answer:
+        """Wait; ``earlier`` is what the wait before this one found. If ``quiet``, print nothing,
+        and no response is no failure: only reports which VMs respond now."""
+        options = self.options(VirtWaitOptions, _ARGUMENTS)
+        self._quiet = quiet
         limits = {"wait_timeout": options["wait_timeout"], "slice": options["slice"]}
         for name, seconds in limits.items():
             if seconds <= 0:
@@ -60,7 +69,6 @@ class ActionModule(FleetAction):
                 )
         if not 0 < options["port"] < 65536:
             raise AnsibleActionFail(f"port: {options['port']} is not a TCP port; use 1 to 65535")
-        earlier = options["_earlier"]
         progress = Progress(
             str(task_vars.get("inventory_hostname")),
             list(dict.fromkeys(options["names"])),
@@ -72,9 +80,7 @@ class ActionModule(FleetAction):
         before = earlier.get("elapsed")
         elapsed = float(before) if isinstance(before, (int, float)) else 0.0
         begun = time.monotonic() - elapsed
-        self._say(
-            options, progress.begin(options["port"], max(options["wait_timeout"] - elapsed, _LAST))
-        )
+        self._say(progress.begin(options["port"], max(options["wait_timeout"] - elapsed, _LAST)))
         result: Answer = {}
         failed = self._wait(options, begun, progress, task_vars, result)
         if failed is not None:
@@ -83,9 +89,9 @@ class ActionModule(FleetAction):
         result.update(changed=changed, vms=wrap_var(progress.vms()), waiting=[])
         result["elapsed"] = round(time.monotonic() - begun, 1)
         missing = progress.failure()
-        if missing is not None and failed is None and not options["_quiet"]:
+        if missing is not None and failed is None and not quiet:
             result.update(failed=True, msg=wrap_var(missing))
-            self._say(options, progress.consoles() if options["until"] == "ssh" else ())
+            self._say(progress.consoles() if options["until"] == "ssh" else ())
         return result
 
     def _wait(
@@ -103,7 +109,7 @@ class ActionModule(FleetAction):
             left = options["wait_timeout"] - passed
             answer = self._ask_again(options, max(left, _LAST), progress, task_vars, first)
             if answer.get("vms") is not None:
-                self._say(options, progress.take(read(plain(answer), Waited), passed))
+                self._say(progress.take(read(plain(answer), Waited), passed))
                 for key in ("ansible_facts", "deprecations", "warnings"):
                     if first and key in answer:
                         result[key] = answer[key]
@@ -111,7 +117,7 @@ class ActionModule(FleetAction):
             elif left <= 0 or answer.get("error") not in _PASSING or first:
                 return answer
             else:
-                self._say(options, [f"{progress.host}: {answer.get('msg')}; retrying"])
+                self._say([f"{progress.host}: {answer.get('msg')}; retrying"])
                 time.sleep(_RETRY_PAUSE)
         return None
 
@@ -143,12 +149,10 @@ class ActionModule(FleetAction):
         task_vars: Values,
     ) -> Answer:
         arguments: Answer = {**options, "names": progress.pending, "wait_timeout": seconds}
-        for internal in _INTERNAL:
-            arguments.pop(internal)
         answer = self.module(task_vars, arguments)
         validated = read(plain(answer), Waited)
         return {**validated} if validated.get("failed") else answer
 
-    def _say(self, options: VirtWaitOptions, lines: t.Sequence[str]) -> None:
-        for line in () if options["_quiet"] else lines:
+    def _say(self, lines: t.Sequence[str]) -> None:
+        for line in () if self._quiet else lines:
             _output.say(line)

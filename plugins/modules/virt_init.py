@@ -1495,10 +1495,12 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_con
     Connection,
     connect,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.options import (
     ARGUMENTS,
     INTERNAL,
     OPTIONS,
+    ProvisionWork,
 )
 
 
@@ -1507,13 +1509,14 @@ def main() -> None:
     for name in OPTIONS:  # written ones come in vms; the defaults would only be shown beside them
         del module.params[name]
     params = module.options
+    given = envelope.read(ProvisionWork, params)
 
     def facts(connection: Connection) -> t.Mapping[str, object]:
         from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import (
             read_up_to_date as up_to_date,
         )
 
-        return up_to_date.facts(connection, t.cast("up_to_date.Options", params))
+        return up_to_date.facts(connection, t.cast("up_to_date.Options", params), given)
 
     def read() -> t.Mapping[str, object]:
         with connect(params["uri"], params["timeout"]) as connection:
@@ -1527,7 +1530,7 @@ def main() -> None:
             read_existing as existing,
         )
 
-        domains, settings = init.read_options(t.cast("init.ProvisionOptions", params))
+        domains, settings = init.read_options(t.cast("init.ProvisionOptions", params), given)
         with connect(params["uri"], params["timeout"]) as connection:
             return {**facts(connection), "vms": existing.compare(connection, domains, settings)}
 
@@ -1536,21 +1539,21 @@ def main() -> None:
             effects as init,
         )
 
-        domains, settings = init.read_options(t.cast("init.ProvisionOptions", params))
+        domains, settings = init.read_options(t.cast("init.ProvisionOptions", params), given)
         with connect(params["uri"], params["timeout"]) as connection:
             return init.run(
                 connection,
                 domains,
                 settings,
-                stage=params["_stage"],
+                stage=given.stage,
                 check=module.check_mode,
-                withdraw=params["_withdraw"],
+                withdraw=given.withdraw,
             )
 
     # Each stage imports its own: what is imported is compiled again at every call
-    if params["_stage"] in ("look", "read"):
+    if given.stage in ("look", "read"):
         run(module, read)
-    if params["_stage"] == "compare":
+    if given.stage == "compare":
         run(module, compare)
     run(module, work, commands=("qemu-img",))
 

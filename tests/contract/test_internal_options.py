@@ -173,16 +173,17 @@ def _shown(programs: _tools.Preloaded, folder: Path, options: dict[str, Any]) ->
 
 def test_no_output_has_them(programs: _tools.Preloaded, tmp_path: Path) -> None:
     secrets = {"_passwords": {"web1": "xyzzy-plugh"}, "_seeds": "frotz-gnusto"}
-    options = {"_stage": "read", "uri": "test:///default", **secrets}
+    options = {"_work": {"stage": "read"}, "uri": "test:///default", **secrets}
     shown = _shown(programs, tmp_path, options)
     assert '"uri": "test:///default"' in shown  # the invocation
     assert "capabilities" in shown or '"host"' in shown
-    for hidden in ("xyzzy", "frotz", "_passwords", "_seeds", "_stage"):
+    for hidden in ("xyzzy", "frotz", "_passwords", "_seeds", "_asked"):
         assert hidden not in shown, hidden
 
 
 def test_no_error_lists_them(programs: _tools.Preloaded, tmp_path: Path) -> None:
-    shown = _shown(programs, tmp_path, {"_stage": "read", "uri": "test:///default", "nonsense": 1})
+    options = {"_work": {"stage": "read"}, "uri": "test:///default", "nonsense": 1}
+    shown = _shown(programs, tmp_path, options)
     assert "Unsupported parameters" in shown
     assert "nonsense" in shown
     assert "_seeds" not in shown
@@ -192,13 +193,13 @@ def test_what_is_secret_in_them_is_not_in_results(
     programs: _tools.Preloaded, tmp_path: Path
 ) -> None:
     """Also where the result would have it from elsewhere."""
-    options = {"_stage": "read", "uri": "test:///xyzzy", "_passwords": {"web1": "xyzzy"}}
+    work = {"stage": "read"}
+    options = {"_work": work, "uri": "test:///xyzzy", "_passwords": {"web1": "xyzzy"}}
     assert "'xyzzy'" not in _shown(programs, tmp_path, options)
 
 
 def test_a_wrong_value_of_theirs_fails(programs: _tools.Preloaded, tmp_path: Path) -> None:
-    shown = _shown(
-        programs, tmp_path, {"_stage": "read", "_withdraw": {"a": 1}, "uri": "test:///default"}
-    )
-    assert "_withdraw" in shown
-    assert "cannot be converted to a list" in shown or "is of type" in shown
+    work = {"stage": "read", "withdraw": {"a": 1}}
+    shown = _shown(programs, tmp_path, {"_work": work, "uri": "test:///default"})
+    assert "_work.withdraw" in shown
+    assert "has another type" in shown

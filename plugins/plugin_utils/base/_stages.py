@@ -117,19 +117,29 @@ class StagedAction(FleetAction, t.Generic[AnyWork]):
         expected = self._expected(stage, number, verb)
         return _registered.answers(self._values, variable, kind, expected)
 
-    def decision(self, variable: str, stage: str = "decide", number: int = 0) -> Answer:
+    def decision(
+        self, variable: str, stage: str = "decide", number: int = 0, verb: str = ""
+    ) -> Answer:
         """What an earlier stage of this run on the controller decided.
 
         Raises PlanRefused if there is none: nothing else may be taken for it.
         """
         registered = as_mapping(to_plain(self._values.get(variable)))
-        decision = envelope.opened(registered, self._expected(stage, number, ""))
+        decision = envelope.opened(registered, self._expected(stage, number, verb))
         if not decision or decision.get("failed") or decision.get("skipped"):
             raise PlanRefused(
                 f"{variable} is no decision of this run: {decision.get('msg', 'it was not made')};"
                 " run the playbook again"
             )
         return decision
+
+    def latest(self, variable: str, verb: str) -> Answer:
+        """What the last stage of this run on the controller decided, whichever it is; empty if none
+        did, as what an earlier play registered is none of this run's."""
+        registered = as_mapping(to_plain(self._values.get(variable)))
+        decision = envelope.of_run(registered, self.header.run, verb)
+        known = envelope.OPTION in registered and not decision.get("failed")
+        return decision if known else {}
 
     def shares(self) -> dict[str, list[str]]:
         """The names that each hypervisor works on, as ``virt_decision`` has them."""

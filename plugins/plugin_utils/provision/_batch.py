@@ -17,7 +17,6 @@ from pathlib import Path
 from ansible_collections.fleet.virt.plugins.module_utils._errors import Problem, SpecError
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import (
     Json,
-    as_list,
     as_mapping,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.options import (
@@ -113,10 +112,14 @@ def divided(given: Mapping[str, object]) -> tuple[dict[str, object], dict[str, o
     return single, {key: value for key, value in given.items() if key not in single}
 
 
-def requested(options: Mapping[str, object], variables: Variables) -> list[Json]:
+def requested(
+    options: Mapping[str, object],
+    variables: Variables,
+    only: t.Collection[str] | None = None,
+) -> list[Json]:
     """The VMs as plain data: option ``vms``, else ``virt_vms``, else the ``vm_*`` variables.
 
-    ``_only`` (names) leaves out the rest. Raises SpecError if no VM is requested, or in both ways.
+    ``only`` (names) leaves out the rest. Raises SpecError if no VM is requested, or in both ways.
     """
     vms = options.get("vms")
     if vms is None:
@@ -126,20 +129,23 @@ def requested(options: Mapping[str, object], variables: Variables) -> list[Json]
         raise SpecError(
             [Problem("virt_vms", "it is not a list of VMs; write - name: ... for each")]
         )
-    if options.get("_only") is None:
+    if only is None:
         return vms
-    only = set(as_list(options["_only"]))
     return [vm for vm in vms if isinstance(vm, dict) and str(vm.get("name")) in only]
 
 
-def image_paths(options: Mapping[str, object], variables: Variables) -> list[str]:
+def image_paths(
+    options: Mapping[str, object],
+    variables: Variables,
+    only: t.Collection[str] | None = None,
+) -> list[str]:
     """The absolute paths of images that the batch and its disk profiles name, as written.
 
     Which hypervisors have these files decides where a VM can be created. Nothing is validated here:
     placement does that, and reports every problem of every VM at once.
     """
     try:
-        vms = requested(options, variables)
+        vms = requested(options, variables, only)
     except SpecError:
         return []
     profiles = to_plain(options.get("disk_profiles") or variables.get("virt_disk_profiles"))

@@ -23,8 +23,9 @@ from ansible_collections.fleet.virt.tests.contract import _tools
 
 ROOT = Path(__file__).parents[3]
 FILES = sorted((ROOT / "playbooks").rglob("*.yml"))
-# Read by Ansible itself, or by roles, whose argument specs have them
-ELSEWHERE = {"virt_become", "libvirt_keys_renew", "libvirt_keys_replace"}
+# Read by Ansible itself, by roles, whose argument specs have them, or by an action, which refuses
+# what is no truth value
+ELSEWHERE = {"virt_become", "libvirt_keys_renew", "libvirt_keys_replace", "virt_refresh_inventory"}
 CHECKS = ("ansible.builtin.validate_argument_spec", "ansible.builtin.assert")
 Task = dict[str, t.Any]
 
@@ -39,9 +40,16 @@ def tasks_of(path: Path) -> list[Task]:
 def _with_those_below(one: Task) -> list[Task]:
     if "hosts" not in one and "block" not in one:
         return [one]
-    return [
-        task for below in one.get("tasks", one.get("block")) for task in _with_those_below(below)
+    # what tasks have by default is given to a module as what they say themselves
+    defaults = [
+        {"name": "module_defaults", module: options}
+        for module, options in one.get("module_defaults", {}).items()
+        if module.startswith("fleet.virt.")
     ]
+    below = [
+        task for each in one.get("tasks", one.get("block")) for task in _with_those_below(each)
+    ]
+    return [*defaults, *below]
 
 
 TASKS = [(path, task) for path in FILES for task in tasks_of(path)]

@@ -207,7 +207,7 @@ def test_changes_of_a_guest_that_runs(fleet: Fleet) -> None:
         return ">122880<" in fleet.host("hv1", "virsh dumpxml grows | grep currentMemory")
 
     wait_for(given_back, 20, "memory of the guest")
-    told = fleet.init("hv1", _stage="compare", **less)["vms"][0]
+    told = fleet.init("hv1", _work={"stage": "compare"}, **less)["vms"][0]
     assert told["differences"] == ["memory 120 MiB -> 144 MiB, live"]
     assert sorted(told["pending"]) == sorted(waiting)
     assert _verify(fleet, less)["steps"] == ["memory 120 MiB -> 144 MiB, live"]

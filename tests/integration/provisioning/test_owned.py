@@ -25,8 +25,8 @@ def _dead_claim(fleet: Fleet, *, noted: bool = True) -> None:
     """A claim of web1 whose run is dead; not ``noted``: of before it was noted what was made."""
     assert not fleet.init("hv1", **_VM)["failed"]  # brings the image
     fleet.sweep()
-    claimed = fleet.init("hv1", _stage="claim", _run=_RUN, **_VM)
-    assert not claimed["failed"], claimed
+    claimed = fleet.init("hv1", _work={"stage": "claim", "claimed_by": _RUN}, **_VM)
+    assert not claimed["_work"]["end"], claimed
     text = fleet.host("hv1", "virsh metadata web1 urn:fleet.virt:1 --config").strip()
     text = re.sub('boot_id="[^"]*"', 'boot_id="gone"', text)
     assert 'made="no"' in text

@@ -18,7 +18,6 @@ import contextlib
 import json
 import sys
 import time
-import uuid
 from collections import Counter
 from typing import Any
 
@@ -31,6 +30,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_con
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import effects as init
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import (
     read_existing as existing,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.options import (
+    ProvisionWork,
 )
 from judgement_random import BOOTED, Chooser, Options
 from lxml import etree
@@ -69,16 +71,10 @@ class Judge:
                 "fleet": "judged",
                 "limits": {"virt_memory_overcommit": 100, "virt_cpu_overcommit": 1000},
                 "converge": True,
-                "_run": str(uuid.uuid4()),
-                "_home": "hv1",
-                "_fleet_machine": None,
-                "_fleet_seen": [],
-                "_images": {},
-                "_clone_of": None,
-                "_leftovers": {},
                 "_passwords": passwords,
                 "_seeds": "",
-            }
+            },
+            ProvisionWork(home="hv1"),
         )
 
     def asked(self, chooser: Chooser, name: str, *, running: bool) -> Options:

@@ -151,12 +151,19 @@ def test_end_by_ansible_itself_gives_only_reason() -> None:
     assert opened == {"failed": True, "msg": "undefined"}
 
 
+_OF_ONE_VM = {"requested"}  # settings of a copy, of which a batch has one
+
+
 def test_work_of_thousand_vms_is_small() -> None:
     """Ansible echoes and logs what a task is given: names are what grows with the VMs."""
     names = [f"customer-{number}-application-server-{number:04}" for number in range(1000)]
     for kind in _kinds():
-        lists = [each.name for each in dataclasses.fields(kind) if each.type == "list[str]"]
+        lists = [
+            each.name
+            for each in dataclasses.fields(kind)
+            if each.type == "list[str]" and each.name not in _OF_ONE_VM
+        ]
         work = kind(run="r" * 36, verb="virt_snapshot", **dict.fromkeys(lists, names))
         size = len(json.dumps(envelope.plain(work)))
         assert size < 64_000 * max(1, len(lists)), kind.__name__
-        assert len(lists) <= 1, "one list of names"
+        assert len(lists) <= 2, "names of VMs, and what each has one of"

@@ -21,6 +21,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.effects_batch import (
     BatchSettings,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.options import (
+    ProvisionWork,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import Defaults, many
 from ansible_collections.fleet.virt.tests.unit._crash import Machine, Machines
 
@@ -63,11 +66,11 @@ def _facts(machine: Machine, *vms: t.Mapping[str, object]) -> up_to_date.UpToDat
         "pool": "default",
         "ssh_public_keys": [],
         "fleet": "",
-        "_home": "hv1",
         "_asked": asked if vms else "",
-        "_image_paths": [],
     }
-    found = machine.call(lambda one: up_to_date.facts(one, t.cast("up_to_date.Options", params)))
+    work = ProvisionWork(home="hv1")
+    options = t.cast("up_to_date.Options", params)
+    found = machine.call(lambda connection: up_to_date.facts(connection, options, work))
     assert found is not None
     assert machine.effects.done == []
     return found

@@ -9,25 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import typing as t
-
-if t.TYPE_CHECKING:
-    from ..base.arguments import Spec
-
-
-# A suboption of virt_init for each hypervisor
-SEEN: Spec = {
-    "name": {"type": "str", "required": True},
-    "address": {"type": "str", "required": True},
-    "uuid": {"type": "str", "required": True},
-    "domains": {"type": "str", "required": True},
-}
-
+from dataclasses import dataclass
 
 _NOT_COUNTED = ("active", "seeded", "disks", "targets")
 
 
-class SeenHypervisor(t.TypedDict):
-    """The same, after Ansible's validation."""
+@dataclass(frozen=True)
+class SeenHypervisor:
+    """A hypervisor when VMs were placed; ``domains`` is a fingerprint, see :func:`domains`."""
 
     name: str
     address: str

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from ..._errors import FleetVirtError, SpecError, error_message
 from ..base.effects_connection import Connection
-from ..base.json_values import as_list, as_mapping, as_mappings, as_text
+from ..base.json_values import as_mapping, as_mappings
 from ..engine import effects_lease_holder as owners
 from ..engine import effects_verb as verb
 from ..images import effects_base_images as images
-from ..images.facts import ImageFacts, KnownImage
+from ..images.facts import ImageFacts
 from ..images.source import ImageSource
 from ..seed import effects_nocloud as seed_nocloud
 from ..spec.domain import Domain
@@ -28,9 +28,9 @@ from .read_creation import prepare
 if t.TYPE_CHECKING:
     from ..base.results import Diff
     from ..base.snapshot import PlacementEntry
-    from ..hosts.fleet_seen import SeenHypervisor
     from .effects_changing import ChangeJob
     from .facts import MadeVm
+    from .options import ProvisionWork
 
 
 class ProvisionOptions(OfAll):
@@ -41,18 +41,13 @@ class ProvisionOptions(OfAll):
     pool_paths: dict[str, object]
     limits: dict[str, object]
     converge: bool
-    _run: str | None
-    _home: str
-    _fleet_machine: str | None
-    _fleet_seen: list[SeenHypervisor]
-    _images: dict[str, KnownImage]
-    _clone_of: str | None
-    _leftovers: dict[str, object]
     _passwords: dict[str, str]
     _seeds: str
 
 
-def read_options(params: ProvisionOptions) -> tuple[list[Domain], BatchSettings]:
+def read_options(
+    params: ProvisionOptions, work: ProvisionWork
+) -> tuple[list[Domain], BatchSettings]:
     """The validated batch and its settings; raises SpecError with every problem of every VM."""
     vms: list[dict[str, object]] = []
     seeds = seed_nocloud.unpacked(params["_seeds"])
@@ -68,18 +63,18 @@ def read_options(params: ProvisionOptions) -> tuple[list[Domain], BatchSettings]
     if problems:
         raise SpecError(problems)
     return domains, BatchSettings(
-        run=params["_run"] or str(uuid.uuid4()),
-        home=params["_home"],
+        run=work.claimed_by or str(uuid.uuid4()),
+        home=work.home,
         pool_paths={str(name): str(path) for name, path in params["pool_paths"].items()},
         base_pool=params["base_pool"],
         limits=params["limits"],
         converge=params["converge"],
-        clone_of=params["_clone_of"],
-        leftovers=as_text(params["_leftovers"].get("carried")),
-        requested=tuple(map(str, as_list(params["_leftovers"].get("requested")))),
-        machine=params["_fleet_machine"],
-        seen=params["_fleet_seen"],
-        facts={name: ImageFacts.of(image) for name, image in params["_images"].items()},
+        clone_of=work.clone_of or None,
+        leftovers=work.carried or None,
+        requested=tuple(work.requested),
+        machine=work.machine or None,
+        seen=work.seen,
+        facts={name: ImageFacts.of(image.known) for name, image in work.images.items()},
     )
 
 

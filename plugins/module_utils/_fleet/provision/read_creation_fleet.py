@@ -36,22 +36,22 @@ def unchanged(seen: t.Sequence[SeenHypervisor], home: str, facts: PlacementEntry
     To be called once the claims of ``run`` exist; ``facts`` are those of this hypervisor, ``home``,
     read with the claims. Also False if a hypervisor cannot be read, or not quickly.
     """
-    here = [host for host in seen if host["name"] == home]
-    others = [host for host in seen if host["name"] != home]
+    here = [host for host in seen if host.name == home]
+    others = [host for host in seen if host.name != home]
     own = fleet_seen.domains(facts["vms"], run)
-    if len(here) != 1 or (here[0]["uuid"], here[0]["domains"]) != (facts["uuid"], own):
+    if len(here) != 1 or (here[0].uuid, here[0].domains) != (facts["uuid"], own):
         return False
     differing: list[str] = []
 
     def look(host: SeenHypervisor) -> None:
         if not differing and not _same(host):
-            differing.append(host["name"])
+            differing.append(host.name)
 
     outcomes = deadline.each(
         look,
         others,
         seconds=_HOST_SECONDS,
-        what=lambda host: f"read {host['name']}",
+        what=lambda host: f"read {host.name}",
         parallel=_PARALLEL,
         patience=1,
     )
@@ -61,11 +61,11 @@ def unchanged(seen: t.Sequence[SeenHypervisor], home: str, facts: PlacementEntry
 def _same(host: SeenHypervisor) -> bool:
     """Whether the hypervisor at that address is the expected one and has the same domains."""
     try:
-        (uri,) = peer_uris([host["address"]]).values()
+        (uri,) = peer_uris([host.address]).values()
         with connect(uri, _CALL_SECONDS) as far:
             text = far.call("read capabilities", far.conn.getCapabilities)
-            if host_info.capabilities(text)["uuid"] != host["uuid"]:
+            if host_info.capabilities(text)["uuid"] != host.uuid:
                 return False
-            return fleet_seen.domains(placement_facts.defined(far)) == host["domains"]
+            return fleet_seen.domains(placement_facts.defined(far)) == host.domains
     except FleetVirtError:
         return False

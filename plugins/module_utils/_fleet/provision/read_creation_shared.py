@@ -36,9 +36,9 @@ def unused(seen: t.Sequence[SeenHypervisor], home: str, files: t.Collection[str]
     """
     outcomes = deadline.each(
         lambda host: _is_unused(host, files),
-        [host for host in seen if host["name"] != home],
+        [host for host in seen if host.name != home],
         seconds=_HOST_SECONDS,
-        what=lambda host: f"read {host['name']}",
+        what=lambda host: f"read {host.name}",
         parallel=_PARALLEL,
         patience=1,
     )
@@ -48,10 +48,10 @@ def unused(seen: t.Sequence[SeenHypervisor], home: str, files: t.Collection[str]
 
 
 def _is_unused(host: SeenHypervisor, files: t.Collection[str]) -> bool:
-    (uri,) = peer_uris([host["address"]]).values()
+    (uri,) = peer_uris([host.address]).values()
     with connect(uri, _CALL_SECONDS) as far:
         text = far.call("read capabilities", far.conn.getCapabilities)
-        if host_info.capabilities(text)["uuid"] != host["uuid"]:
+        if host_info.capabilities(text)["uuid"] != host.uuid:
             return False
         defined = migration_facts.read_defined(far, _folders(far))
     named = {posixpath.basename(path) for domain in defined for path in domain.files}

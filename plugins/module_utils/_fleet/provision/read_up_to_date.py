@@ -23,12 +23,12 @@ if t.TYPE_CHECKING:
     from ..base.snapshot import DefinedEntry, PlacementEntry
     from . import effects as init
     from .facts import MadeVm
+    from .options import ProvisionWork
 
     class Options(init.ProvisionOptions):
         """With the batch as the controller packed it; empty if it is not to be compared."""
 
         _asked: str
-        _image_paths: list[str]
 
 
 class _Found(t.TypedDict, total=False):
@@ -42,15 +42,15 @@ class UpToDateResult(_Found):
     host: PlacementEntry
 
 
-def facts(connection: Connection, params: Options) -> UpToDateResult:
+def facts(connection: Connection, params: Options, work: ProvisionWork) -> UpToDateResult:
     """This hypervisor's facts for placement, and the VMs of the batch that are up to date."""
     base = params["base_pool"]
     path = str(params["pool_paths"].get(base, ""))
-    host = placement_facts.read(connection, base, path, params["_image_paths"])
+    host = placement_facts.read(connection, base, path, work.image_paths)
     answer: UpToDateResult = {"changed": False, "host": host}
     if params["_asked"]:
         asked = here(params["_asked"], answer["host"]["vms"])
-        answer["vms"] = read(connection, params, asked) if asked else []
+        answer["vms"] = read(connection, params, work.home, asked) if asked else []
     return answer
 
 
@@ -63,7 +63,9 @@ def here(asked: str, defined: t.Sequence[DefinedEntry]) -> list[dict[str, object
     return [vm for vm in batch if vm.get("name") in complete]
 
 
-def read(connection: Connection, params: Options, asked: list[dict[str, object]]) -> list[MadeVm]:
+def read(
+    connection: Connection, params: Options, home: str, asked: list[dict[str, object]]
+) -> list[MadeVm]:
     """The results of those of ``asked`` that need no change."""
     # few hypervisors have one of them
     from ..base.effects_lookup import find_domain
@@ -75,7 +77,7 @@ def read(connection: Connection, params: Options, asked: list[dict[str, object]]
     domains, problems = many(asked, defaults=defaults_of(params))
     if problems:
         return []  # the controller reports them
-    host = Host(connection, BatchSettings("", params["_home"], {}, params["base_pool"]))
+    host = Host(connection, BatchSettings("", home, {}, params["base_pool"]))
     jobs: list[changing.ChangeJob] = []
     for domain in domains:
         if any(disk.image is not None and disk.device != "disk" for disk in domain.disks):

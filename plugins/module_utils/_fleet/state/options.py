@@ -26,16 +26,6 @@ ARGUMENTS: Spec = {
     "reset": {"type": "bool", "default": False},
     "reboot": {"type": "bool", "default": False},
 }
-INTERNAL: Spec = {
-    # Restarts: what was made now and before, their order, the number of this round, who answered
-    # before it, and who after it
-    "_made": {"type": "str"},
-    "_done": {"type": "dict", "default": {}},
-    "_order": {"type": "dict"},
-    "_before": {"type": "str"},
-    "_waited": {"type": "str"},
-    "_earlier": {"type": "dict"},
-}
 
 
 @dataclass(frozen=True)
