@@ -13,6 +13,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.source im
     parse_image,
     with_checksum,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import (
+    decide as purge_decision,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.facts import (
     PurgeLook,
 )
@@ -87,11 +90,6 @@ class ActionModule(StagedAction[Work]):
         results = options.pop("_results", None)
         stated = {key: options.pop(key) for key in _STATED if options.get(key) is not None}
         if results:
-            # Ansible compiles it in every run, and transferring an image does not need it
-            from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import (
-                decide as purge_decision,
-            )
-
             answers = registered(task_vars, str(results), PurgeLook, self.header.run)
             names = texts(stated["_expected"]) if "_expected" in stated else None
             away = sorted(_alive.named(stated["_lost"])) if "_lost" in stated else None

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import sys
 import threading
@@ -141,8 +142,6 @@ STREAM_RECV_STOP_AT_HOLE = 1
 
 
 if t.TYPE_CHECKING:
-    from ctypes import CDLL
-
     # The methods of libvirt's objects that are called: the binding has no type information. Flags
     # have no default here, so that they are always stated.
 
@@ -413,9 +412,7 @@ def _take_lxml_out_of_libvirts_way() -> None:
 
 
 @functools.cache
-def _libxml2() -> CDLL:
-    import ctypes
-
+def _libxml2() -> ctypes.CDLL:
     return ctypes.CDLL("libxml2.so.2")
 
 

@@ -9,30 +9,17 @@ The controller reads the others itself, in parallel, as the inventory plugin doe
 
 from __future__ import annotations
 
-import tempfile
 import typing as t
-from dataclasses import replace
-from pathlib import Path
 
-from ansible_collections.fleet.virt.plugins.module_utils._errors import (
-    DeadlineExceeded,
-    FleetVirtError,
-    HostUnreachable,
-    PlanRefused,
-)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import (
     as_list,
     as_mapping,
-    as_number,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import proofs
 from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _alive
-from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._fleet_variables import Variables
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values, to_plain
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values
 
 _GROUP = "hypervisors"
-_HOST_SECONDS = 30.0
 
 
 def others(task_vars: Values) -> list[str]:
@@ -59,81 +46,7 @@ def require_absent(
     contacted = not_lost(task_vars, variables)
     if not contacted:
         return
-    # Ansible compiles them in every run, and creating VMs by a playbook needs none of them
-    from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
-        read_requirements as requirements,
-    )
-    from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_deadline import (
-        Failed,
-    )
-    from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import read_fleet as fleet
-    from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_domains import (
-        DomainQuery,
-    )
-    from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _ssh
+    # Ansible compiles it in every run, and creating VMs by a playbook needs nothing of it
+    from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _defined_elsewhere
 
-    requirements.require()
-    with tempfile.TemporaryDirectory(prefix="fleet-virt-") as folder:
-        targets = []
-        for number, name in enumerate(contacted):
-            values = _ssh.connection_variables(_peers.of_host(name, task_vars))
-            reached = _ssh.uri_for(name, values, uri, timeout, Path(folder), number)
-            targets.append(fleet.Target(name, reached))
-        outcomes = fleet.read_fleet(
-            targets, DomainQuery(storage=False), call_timeout=timeout, host_timeout=_HOST_SECONDS
-        )
-    problems, failed = [], {}
-    for name, outcome in zip(contacted, outcomes):
-        if isinstance(outcome, Failed):
-            failed[name] = outcome.error
-        else:
-            existing = sorted({str(domain["name"]) for domain in outcome.value} & set(names))
-            problems += [f"{vm!r} is defined on {name}; a VM exists once" for vm in existing]
-    if failed:
-        silent = _silences(failed, task_vars)
-        problems.append(
-            f"a hypervisor that gave no answer may have it ({proofs.named(silent)});"
-            f" {proofs.remedy(silent)}"
-        )
-    if problems:
-        raise PlanRefused("; ".join(problems))
-
-
-def _silences(
-    failed: t.Mapping[str, FleetVirtError], task_vars: Values
-) -> dict[str, proofs.Silence]:
-    """Why there is no answer. An open port of its machine counts as reached.
-
-    ``--limit`` plays no part: all of them were contacted.
-    """
-    from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
-        effects_deadline as deadline,
-    )
-    from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import read_ports as ports
-    from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _become
-
-    def reached(name: str) -> bool:
-        port = as_number(to_plain(_peers.of_host(name, task_vars).get("ansible_port")))
-        more = () if port is None else (port,)
-        return ports.answering(_peers.addresses(name, task_vars), *more) is not None
-
-    silences = {
-        name: proofs.Silence(
-            f"{error}{_become.remedy(str(error), name)}",
-            reached=not isinstance(error, (DeadlineExceeded, HostUnreachable))
-            or proofs.answers(str(error)),
-        )
-        for name, error in failed.items()
-    }
-    doubtful = [name for name, silence in silences.items() if not silence.reached]
-    probed = deadline.each(
-        reached,
-        doubtful,
-        seconds=_HOST_SECONDS,
-        what=lambda name: f"look for an open port of {name}",
-        parallel=len(doubtful) or 1,
-    )
-    for name, outcome in zip(doubtful, probed):
-        if isinstance(outcome, deadline.Ok) and outcome.value:
-            silences[name] = replace(silences[name], reached=True)
-    return silences
+    _defined_elsewhere.require_absent(names, contacted, task_vars, uri, timeout)

@@ -16,8 +16,17 @@ import json
 import sys
 import typing as t
 
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
+    effects_programs as programs,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import ip
-from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _ssh
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
+    read_neighbours as neighbours,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
+    serial_output as console,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _sent, _ssh
 
 if t.TYPE_CHECKING:
     from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.snapshot import DomainEntry
@@ -93,14 +102,6 @@ def request(guests: t.Iterable[DomainEntry]) -> dict[str, object]:
 
 def program(wanted: t.Mapping[str, object], main: str = _MAIN) -> str:
     """The Python program, which writes its answer to its standard output."""
-    # imported here, since few inventories need it
-    from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
-        read_neighbours as neighbours,
-    )
-    from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
-        serial_output as console,
-    )
-    from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _sent
 
     lines = ["import json", *_sent.sources((ip, neighbours, console))]
     lines.append(f"request = json.loads({json.dumps(wanted)!r})")
@@ -147,9 +148,6 @@ def _asked(reached: _ssh.Reached, text: str, seconds: float) -> str:
     """The output of the program there; empty if it cannot run, or takes too long."""
     if not (reached.local or reached.ssh):
         return ""
-    from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
-        effects_programs as programs,
-    )
 
     command = [sys.executable, "-"]
     if not reached.local and reached.ssh is not None:

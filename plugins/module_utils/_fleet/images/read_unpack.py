@@ -10,6 +10,7 @@ xz and gzip are unpacked by Python's own modules, zstd by its library, which QEM
 from __future__ import annotations
 
 import typing as t
+import zlib
 
 from ..._errors import DependencyMissing, PlanRefused
 from ..._units import format_size
@@ -141,13 +142,11 @@ def _errors(kind: Packing) -> type[Exception]:
         import lzma
 
         return lzma.LZMAError
-    import zlib
-
     return zlib.error
 
 
 def _decoder(kind: Packing) -> Decoder:
-    # a call that unpacks nothing needs none of these imports
+    # a call that unpacks nothing needs neither lzma, which a Python may lack, nor zstd
     if kind == "gz":
         return _Gzip()
     if kind == "xz":
@@ -169,8 +168,6 @@ class _Gzip:
     """zlib's decompressor with the interface of lzma's."""
 
     def __init__(self) -> None:
-        import zlib
-
         self._raw = zlib.decompressobj(wbits=31)  # with gzip's header and checksum
         self.needs_input = True
 

@@ -19,8 +19,8 @@ from ..placement import decide as placement
 from ..placement.offers import Wants
 from ..placement.types import DiskNeed, Placement, Policy, Request
 from . import lost_source
+from .lost_source import Answer
 
-Answer = t.Mapping[str, t.Any]
 Mute = t.Mapping[str, proofs.Silence]
 
 

@@ -17,7 +17,8 @@ from ..engine import proofs
 from ..placement import decide as placement
 from ..placement.types import Policy
 from . import decide as migration_decision
-from .decide import Answer, MigrationDecision, Mute
+from .decide import MigrationDecision, Mute
+from .lost_source import Answer
 
 
 def leave(

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 from ..base.names import CLAIM
 
+Answer = t.Mapping[str, t.Any]
+
 # What the destination has under the VM's name: nothing; a domain that waits for its memory; one
 # that runs and is not defined; one that is defined
 ABSENT, COMING, LIVE, DEFINED = "absent", "coming", "live", "defined"
@@ -64,9 +66,7 @@ def action(seen: LostMoveFacts) -> str:
     return DEFINE if seen.place == LIVE else FINISH
 
 
-def elsewhere(
-    name: str, ends: tuple[str, str], answers: t.Mapping[str, t.Mapping[str, t.Any]]
-) -> str | None:
+def elsewhere(name: str, ends: tuple[str, str], answers: t.Mapping[str, Answer]) -> str | None:
     """Why the move of the VM is not settled: a third hypervisor has a VM of its name."""
     source, where = ends
     others = [

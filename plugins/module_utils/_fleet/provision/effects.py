@@ -21,6 +21,7 @@ from ..images.source import ImageSource
 from ..seed import effects_nocloud as seed_nocloud
 from ..spec.domain import Domain
 from ..spec.options import many
+from ..state.plan import StateRequest
 from ..storage import effects_storage as storage
 from .effects_batch import AnyJob, BatchSettings, CreationJob, Host, OfAll, defaults_of
 from .read_creation import prepare
@@ -174,7 +175,6 @@ def _start(connection: Connection, jobs: t.Sequence[ChangeJob]) -> None:
     What was changed of a VM before stays changed, and its next run starts it.
     """
     from ..state import effects as state  # few runs find a VM that is off
-    from ..state.plan import StateRequest
 
     wanted = StateRequest(state="running")
     try:

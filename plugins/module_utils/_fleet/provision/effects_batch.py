@@ -20,6 +20,8 @@ from ..spec import request
 from ..spec.devices import Disk
 from ..spec.domain import Domain
 from ..spec.options import Defaults
+from ..storage import effects_storage as storage
+from ..storage.read_pools import list_pools
 from .plan_creation import STARTING, CreationFacts
 
 if t.TYPE_CHECKING:
@@ -268,10 +270,6 @@ class Host:
     def pool(self, name: str) -> storage.Pool:
         """The pool, or the one that would be created (``handle`` None)."""
         if name not in self.pools:
-            # VMs that are up to date need none
-            from ..storage import effects_storage as storage
-            from ..storage.read_pools import list_pools
-
             path = self.settings.pool_paths.get(name)
             existing = storage.find_pool(self.connection, name, path)
             if existing is None and path is None:

@@ -26,6 +26,8 @@ from ..base.settings import Setting
 from ..base.states import reason_name, state_name
 from ..engine import effects_verb as verb
 from ..engine.steps import Plan, Step, predict
+from ..hosts import read_secrets as secrets
+from ..hosts.read_host import is_in_maintenance
 from ..placement import demand
 from ..spec import difference, settings
 from ..spec.devices import Disk
@@ -33,6 +35,7 @@ from ..spec.domain import Domain
 from ..state import plan as state_plan
 from . import definition, power
 from . import plan as change_plan
+from . import read_schema as schema
 from .definition import DefinitionRequest, Device
 from .effects_batch import DiskPlan, Draft, Host, ProvisionJob
 from .pending import pending
@@ -201,8 +204,6 @@ def look(
     uuid = str(dom.UUIDString())
     _require_sources(host, missing, uuid)
     if "xml" in {setting.path for setting in converged.changes}:
-        from . import read_schema as schema  # few VMs have a fragment
-
         whose = f"the fragment xml of {domain.name!r}"
         schema.require_valid(whose, predict(facts, plan.steps).inactive)
     job = ChangeJob(
@@ -225,7 +226,6 @@ def _power(job: ChangeJob) -> Power:
     )
     if not (power.says_start(domain) and power.is_off(now)):
         return power.decide(domain, now, first=facts.metadata.first_boot)
-    from ..hosts.read_host import is_in_maintenance
     from ..state import read_start_blockers as start_blockers  # few VMs are off and to be started
 
     settings = job.host.settings
@@ -268,8 +268,6 @@ def _accepted(host: Host, facts: ChangeFacts, converged: Converged) -> Plan[Chan
 def _require_sources(host: Host, missing: t.Sequence[Disk], uuid: str) -> None:
     problems = []
     if any(disk.encryption_secret for disk in missing):
-        from ..hosts import read_secrets as secrets  # few VMs have one that is encrypted
-
         problems = secrets.problems(host.connection, host.settings.home, missing)
     if any(disk.exists for disk in missing):
         from . import read_sources as sources  # few VMs have a disk that is not their own

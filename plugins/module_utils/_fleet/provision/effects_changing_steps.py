@@ -28,6 +28,7 @@ from . import effects_changing as changing
 from . import effects_creation_volumes as creation_volumes
 from . import plan as change_plan
 from . import read_accepted as accepted
+from . import read_schema as schema
 from .actions import (
     AddVolume,
     Attach,
@@ -368,8 +369,6 @@ def _define(job: ChangeJob) -> None:
     text = _lxml.tostring(root)
     dom = domains.define(job.connection, f"define {job.name}", text)
     if job.domain.xml is not None:
-        from . import read_schema as schema  # few VMs have a fragment
-
         schema.require_kept(job.connection, dom, job.domain)
 
 

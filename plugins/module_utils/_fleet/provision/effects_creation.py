@@ -28,6 +28,7 @@ from ..base import effects_definitions as domains
 from ..base.effects_connection import Connection
 from ..base.effects_lookup import find_domain, read_metadata
 from ..base.metadata import BEGUN, Metadata, Owner
+from ..engine import effects_lease as lease
 from ..engine import effects_lease_holder as owners
 from ..engine import effects_verb as verb
 from ..seed import effects_nocloud as seed_nocloud
@@ -125,8 +126,6 @@ def _withdraw(connection: Connection, name: str, claimer: Owner) -> bool:
 
 
 def _take(job: CreationJob, step: Take) -> None:
-    from ..engine import effects_lease as lease
-
     before = job.facts.stored
     dom = find_domain(job.connection, job.name)
     if dom is not None and before is not None and before.owner is not None:

@@ -19,6 +19,7 @@ from ..spec import domain_xml, leftovers, request
 from ..spec.devices_xml import VolumeRef
 from ..spec.settings import VM
 from ..spec.settings_sources import DRIVES
+from . import read_schema as schema
 from .effects_batch import Draft, Host
 
 if t.TYPE_CHECKING:
@@ -120,8 +121,6 @@ def define_claim(host: Host, draft: Draft, uuid: str, owner: Owner) -> None:
     """Define the claim; libvirt validates it against its schema (virDomainDefineXMLFlags)."""
     dom = _define(host, draft, claim_xml(host, draft, uuid, owner), DOMAIN_DEFINE_VALIDATE)
     if draft.domain.xml is not None:
-        from . import read_schema as schema  # few VMs have a fragment
-
         try:
             schema.require_kept(host.connection, dom, draft.domain)
         except BaseException:

@@ -14,11 +14,14 @@ import typing as t
 import uuid as uuids
 
 from ..._errors import FleetVirtError, PlanRefused, error_message
+from ..base import effects_config_files as config_files
 from ..base.effects_lookup import find_domain, read_metadata
 from ..base.metadata import Metadata
 from ..daemon import consoles as daemon_consoles
+from ..engine import effects_lease as lease
 from ..engine import effects_lease_holder as owners
 from ..engine.steps import Plan
+from ..hosts import read_secrets as secrets
 from ..placement import demand
 from ..seed import effects_nocloud as seed_nocloud
 from ..spec.devices import Disk
@@ -26,6 +29,7 @@ from ..spec.domain import Domain, machine_problems
 from ..storage import effects_storage as storage
 from . import effects_creation_definition as creation_definition
 from . import plan_creation as creation
+from . import read_schema as schema
 from .effects_batch import SEED_SUFFIX, AnyJob, CreationJob, DiskPlan, Draft, Host, ProvisionJob
 
 if t.TYPE_CHECKING:
@@ -44,8 +48,6 @@ def prepare(host: Host, domains: t.Sequence[Domain], *, check: bool = False) -> 
     planned = [_planned(host, domain, check) for domain in domains]
     busy = [domain.name for domain, job in zip(domains, planned) if job is None]
     if busy:
-        from ..engine import effects_lease as lease  # as most names are free
-
         observe = host.settings.observe
         dead = lease.wait_for_others(host.connection, busy, observe=observe)
         planned = [
@@ -125,8 +127,6 @@ def _facts(
     own = stored is not None and creation.is_own(stored, settings.run)
     at_work = False
     if owner is not None and not own and dead.get(name) != owner:
-        from ..engine import effects_lease as lease
-
         at_work = owners.is_alive(owner) if observed else lease.may_be_at_work(owner)
     holder = owners.holder(owner) if at_work else None
     return creation.CreationFacts(name, str(dom.UUIDString()), stored, at_work, holder)
@@ -158,8 +158,6 @@ def _open_screen(domain: Domain) -> list[str]:
     console = domain.console
     if not daemon_consoles.is_open(console.type, console.listen):
         return []
-    from ..base import effects_config_files as config_files
-
     try:
         text = config_files.read(_QEMU_CONF) or ""
         daemon_consoles.require_tls(console.type, console.listen, text)
@@ -246,8 +244,6 @@ def _sources(host: Host, draft: Draft, uuid: str | None) -> list[str]:
     """Problems of encrypted disks, and of existing disks that the VM does not own."""
     problems, disks = [], draft.domain.disks
     if any(disk.encryption_secret for disk in disks):
-        from ..hosts import read_secrets as secrets  # few VMs have one
-
         problems = secrets.problems(host.connection, host.settings.home, disks)
     if any(disk.exists for disk in disks):
         from . import read_sources as sources  # few VMs have one
@@ -260,8 +256,6 @@ def _require_valid(host: Host, draft: Draft, uuid: str | None) -> None:
     leftovers = host.settings.leftovers
     if draft.domain.xml is None and leftovers is None:
         return
-    from . import read_schema as schema  # few VMs have a fragment, or are copies
-
     whose = f"the fragment xml of {draft.domain.name!r}"
     if leftovers is not None:
         whose = f"what {draft.domain.name!r} has of {host.settings.clone_of!r} beside its settings"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import json
 import typing as t
 from dataclasses import dataclass, field
@@ -131,8 +132,6 @@ class Seed:
 
 @functools.lru_cache(maxsize=1024)
 def _digest(name: str, text: str) -> str:
-    import hashlib
-
     salt = f"urn:fleet.virt:1 {name}".encode("utf-8", "surrogatepass")
     data = text.encode("utf-8", "surrogatepass")
     return hashlib.pbkdf2_hmac("sha256", data, salt, _ROUNDS).hex()

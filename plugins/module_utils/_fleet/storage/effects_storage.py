@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ..._errors import LibvirtFailure, PlanRefused
 from ..._libvirt import ERR_NO_STORAGE_POOL, ERR_NO_STORAGE_VOL, STORAGE_POOL_CREATE_WITH_BUILD
 from ..base import effects_files as files
+from ..base import effects_programs as programs
 from ..base.effects_connection import Connection
 from ..base.effects_deadline import Value
 from . import pool_xml, storage_info, volume_xml
@@ -195,8 +196,6 @@ def copy(source: str, source_format: str, target: str, target_format: str) -> No
 
     The copying ends with this process.
     """
-    from ..base import effects_programs as programs  # few disks are copies
-
     done = programs.attempt(
         [
             *("setpriv", "--pdeathsig", "KILL", "qemu-img", "convert", "-n", "--target-is-zero"),
