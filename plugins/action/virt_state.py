@@ -24,6 +24,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.facts impo
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.options import (
     ARGUMENTS,
+    StateOptions,
     StateWork,
     require_sound,
     wanted_of,
@@ -34,14 +35,8 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import Sta
 from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _ended
 
 
-class VirtStateOptions(Connected):
-    names: list[str]
-    state: str | None
-    shutdown_timeout: float
-    force: bool
-    autostart: bool | None
-    reset: bool
-    reboot: bool
+class VirtStateOptions(Connected, StateOptions):
+    """Those of every action, and its own."""
 
 
 class ActionModule(StagedAction[StateWork]):

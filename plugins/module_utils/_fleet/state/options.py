@@ -28,6 +28,18 @@ ARGUMENTS: Spec = {
 }
 
 
+class StateOptions(t.TypedDict):
+    """What :data:`ARGUMENTS` makes of a task's options."""
+
+    names: list[str]
+    state: str | None
+    shutdown_timeout: float
+    force: bool
+    autostart: bool | None
+    reset: bool
+    reboot: bool
+
+
 @dataclass(frozen=True)
 class StateWork(Work):
     """A stage of bringing VMs to a state, in rounds by their start order, or of restarting them.
