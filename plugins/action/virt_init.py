@@ -21,7 +21,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.fleet_seen
     SeenHypervisor,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.facts import Made
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.options import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.work import (
     ProvisionWork,
     WorkImage,
 )

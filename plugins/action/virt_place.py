@@ -32,7 +32,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.facts 
     Claims,
     Made,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.options import PlaceWork
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.work import PlaceWork
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Domain
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.base_name import BaseName
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers

@@ -32,7 +32,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.facts import (
     Made,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.options import ShowWork
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.work import ShowWork
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding.facts import (
     Waited,
 )

@@ -1500,8 +1500,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.option
     ARGUMENTS,
     INTERNAL,
     OPTIONS,
-    ProvisionWork,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.work import ProvisionWork
 
 
 def main() -> None:

@@ -31,9 +31,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import (
     read_existing as existing,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.options import (
-    ProvisionWork,
-)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.work import ProvisionWork
 from judgement_random import BOOTED, Chooser, Options
 from lxml import etree
 

@@ -134,10 +134,15 @@ def _read_by_plugins() -> set[str]:
 
 
 def _registers() -> set[str]:
-    """What tasks of playbooks register, whose answers the actions read by these names."""
-    paths = (TOP / "playbooks").rglob("*.yml")
-    values = (_values(yaml.safe_load(path.read_text(encoding="utf-8"))) for path in paths)
-    return {str(value) for each in values for key, value in each if key == "register"}
+    """What playbooks register or set for their tasks, which the actions read by these names."""
+    found = set()
+    for path in (TOP / "playbooks").rglob("*.yml"):
+        for key, value in _values(yaml.safe_load(path.read_text(encoding="utf-8"))):
+            if key == "register":
+                found.add(str(value))
+            elif key == "vars":
+                found |= {str(name) for name in value}
+    return found - KNOWN
 
 
 def test_the_table_is_what_is_read() -> None:

@@ -21,9 +21,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.effects_batch import (
     BatchSettings,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.options import (
-    ProvisionWork,
-)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.work import ProvisionWork
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import Defaults, many
 from ansible_collections.fleet.virt.tests.unit._crash import Machine, Machines
 

@@ -31,7 +31,7 @@ if t.TYPE_CHECKING:
     from ..base.snapshot import PlacementEntry
     from .effects_changing import ChangeJob
     from .facts import MadeVm
-    from .options import ProvisionWork
+    from .work import ProvisionWork
 
 
 class ProvisionOptions(OfAll):

@@ -23,7 +23,7 @@ if t.TYPE_CHECKING:
     from ..base.snapshot import DefinedEntry, PlacementEntry
     from . import effects as init
     from .facts import MadeVm
-    from .options import ProvisionWork
+    from .work import ProvisionWork
 
     class Options(init.ProvisionOptions):
         """With the batch as the controller packed it; empty if it is not to be compared."""
