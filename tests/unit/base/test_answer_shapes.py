@@ -611,6 +611,8 @@ GOOD: dict[str, Answer] = {
         "missing_certificates": [],
     },
     "moved": {"vms": [MOVED]},
+    "marked": {"maintenance": True},
+    "based": {"bases": ["/base/a.qcow2"], "needed": {"base": 1}},
     "named": {"vms": [{"name": "web1", "address": None}]},
     "wait": {
         "vms": [
@@ -866,6 +868,10 @@ READERS: dict[str, t.Callable[[Answer], t.Any]] = {
     "moved": lambda answer: [
         migration_report.report([], SHARES, {"hv2": answer}, check=check) for check in (False, True)
     ],
+    "marked": lambda answer: migration_report.mark(
+        "hv2", present=bool(answer["maintenance"]), check=False
+    ),
+    "based": lambda answer: (sorted(answer["bases"]), sum(answer["needed"].values())),
     "named": lambda answer: {(vm["name"], vm.get("address")) for vm in answer["vms"]},
     "wait": read_wait,
     "facts": lambda answer: read_facts(answer["facts"]),
@@ -897,6 +903,8 @@ TYPES: dict[str, type[Answer]] = {
     "compared": provision_facts.Compared,
     "migrate_look": migration_facts.MigrateLook,
     "moved": migration_facts.Moved,
+    "marked": migration_facts.Marked,
+    "based": migration_facts.Based,
     "named": provision_facts.Named,
     "wait": seeding_facts.Waited,
     "facts": preflight_facts.Preflight,
