@@ -42,7 +42,7 @@ def registered(
 
     A result that is not as its ``kind`` declares is replaced by a failed one: the host counts as
     silent, for this reason. So is one that has a header (see :mod:`envelope`) of another ``run`` or
-    ``verb``.
+    ``verb`` than is given.
     """
     given = {
         name: envelope.of_run(_registered(values, name, variable), run, verb)

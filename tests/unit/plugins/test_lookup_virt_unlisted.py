@@ -11,6 +11,8 @@ import typing as t
 import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible_collections.fleet.virt.plugins.lookup.virt_unlisted import LookupModule
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.envelope import Work
 
 WEB1 = {"ansible_host": "192.0.2.5"}
 AT_5, AT_6 = {"name": "web1", "address": "192.0.2.5"}, {"name": "web1", "address": "192.0.2.6"}
@@ -47,3 +49,8 @@ def look_up(vms: dict[str, t.Any], web1: dict[str, t.Any] | None) -> list[str]:
 def test_unlisted(vms: list[t.Any], web1: dict[str, t.Any] | None, expected: list[str]) -> None:
     results = {"hv1": {"vms": vms}, "hv2": {"skipped": True}, "hv3": {}}
     assert look_up(results, web1) == expected
+
+
+def test_vms_of_a_stage_of_a_playbook_are_read() -> None:
+    answer = envelope.answered(Work("run", "virt_init", "claim"), {"vms": [NOWHERE]})
+    assert look_up({"hv1": answer}, None) == ["web1"]

@@ -148,14 +148,14 @@ def opened(answer: Mapping[str, object], expected: Work) -> dict[str, object]:
 
 
 def of_run(answer: Mapping[str, object], run: str, verb: str = "") -> dict[str, object]:
-    """What an answer says that any task registered, a user's own too; one with a header is of this
-    ``run``, and of the ``verb`` if one is given."""
+    """What an answer says that any task registered, a user's own too; one with a header is of the
+    ``run`` and of the ``verb``, if one is given. A lookup knows no run."""
     told = answer.get(OPTION)
     if not isinstance(told, Mapping):
         return {**answer}
     number = told.get("round")
     expected = Work(
-        run,
+        run or str(told.get("run")),
         verb or str(told.get("verb")),
         str(told.get("stage")),
         number if isinstance(number, int) else 0,
