@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import typing as t
 from collections.abc import Mapping
 
@@ -46,6 +47,7 @@ class StagedAction(FleetAction, t.Generic[AnyWork]):
         """Whether this task is a stage of a playbook of the collection."""
         return envelope.OPTION in self._task.args
 
+    @functools.cached_property
     def given_work(self) -> AnyWork:
         """The work of this task; raises FleetVirtError for one that was decided in another run."""
         given = as_mapping(to_plain(self._task.args.get(envelope.OPTION)))
@@ -62,7 +64,7 @@ class StagedAction(FleetAction, t.Generic[AnyWork]):
     def work(self, task_vars: Values) -> Mapping[str, object]:
         if not self.staged:
             return self.alone(task_vars)
-        work = self.given_work()
+        work = self.given_work
         if work.stage in self.CONTROLLER:
             return self.decided(work)
         return self.asked(work, task_vars)
@@ -82,7 +84,7 @@ class StagedAction(FleetAction, t.Generic[AnyWork]):
     def _worked(self, values: Values) -> Answer:
         if not self.staged:
             return super()._worked(values)
-        work = self.given_work()
+        work = self.given_work
         if work.stage in self.CONTROLLER:
             decision = super()._worked(values)
             # What failed is no decision, and Ansible shows it
