@@ -59,6 +59,26 @@ def test_checks_go_one_by_one_and_runs_of_ansible_by_their_files() -> None:
     assert scopes == {*checks, "tests/contract/controller/test_c.py"}
 
 
+def test_longest_check_begins_and_has_its_share_of_the_processors(checkout: Path) -> None:
+    check = "tests/contract/test_tools.py::test_sanity"
+    file, _, function = check.partition("::")
+    assert f"\ndef {function}(" in (checkout / file).read_text()
+    tests = ["tests/contract/test_a.py::test_1", check, "tests/unit/test_u.py::test_1"]
+    laboratory = f"{_FOLDER}/test_a.py"
+    assert scheduling.in_order([*tests, f"{laboratory}::test_1"], {}) == [
+        laboratory,
+        check,
+        tests[0],
+        "tests/unit/test_u.py",
+    ]
+    script = (
+        f"from tests import scheduling; import os; scheduling.go_by({check!r}); print(os.nice(0))"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=True)
+    assert int(done.stdout) == os.nice(0)
+
+
 def test_what_shares_a_fleet_stays_together() -> None:
     tests = [f"{_FOLDER}/reading/test_{name}.py::test_1" for name in "abc"]
     assert scheduling.in_order([*tests, f"{_FOLDER}/test_x.py::test_1"], {}) == [
