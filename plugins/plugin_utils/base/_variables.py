@@ -58,6 +58,19 @@ _SELECTION = frozenset(
     }
 )
 _CHOSEN = frozenset({"vm_name", "virt_names"})
+# They say which VMs or hypervisors are meant: one that is not read would have all of them meant
+SELECTORS = frozenset(
+    {
+        "virt_filter_managed",
+        "virt_filter_name",
+        "virt_filter_state",
+        "virt_group",
+        "virt_host",
+        "virt_names",
+        "vm_host",
+        "vm_name",
+    }
+)
 _MOVE = frozenset(
     {
         "virt_auto_converge",
@@ -114,7 +127,7 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
         "virt_images_prune",
         "virt_images_verify",
     },
-    "list": _OUTPUT | _SELECTION,
+    "list": _OUTPUT | _SELECTION | _CHOSEN,
     "maintenance": frozenset({"virt_host", "virt_maintenance"}),
     "migrate_vm": _MOVE | _CHOSEN,
     "plan": _OUTPUT | {"virt_strict", "virt_vms"},
@@ -122,7 +135,7 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "provision_vm": _OUTPUT
     | {"virt_converge", "virt_refresh_inventory", "virt_restart", "virt_vms", "virt_wait_timeout"},
     "purge_vm": _CHOSEN | {"vm_force"},
-    "query": _OUTPUT | _SELECTION | {"virt_names"},
+    "query": _OUTPUT | _SELECTION | _CHOSEN,
     "rename": frozenset({"vm_name", "vm_new_name", "vm_rename_volumes"}),
     "renew_keys": _KEYS,
     "repair_vms": _CHOSEN | {"virt_keep_volumes"},
@@ -207,7 +220,8 @@ def require_known(playbook: str, extra: t.Mapping[str, object]) -> None:
     """Raise FleetVirtError, naming every mistake, if ``extra`` has an unknown or invalid variable.
 
     Variables of the user's own have other prefixes. Those of other playbooks of the collection are
-    accepted: one file of variables may serve several.
+    accepted, since one file of variables may serve several, but for those that select VMs or
+    hypervisors: without them the playbook would do more than was asked for.
     """
     if playbook not in PLAYBOOKS:
         names = ", ".join(sorted(PLAYBOOKS))
@@ -219,6 +233,11 @@ def require_known(playbook: str, extra: t.Mapping[str, object]) -> None:
         if name.startswith(PREFIXES) and not _is_known(name):
             problems.append(
                 f"{name}: no playbook reads an extra variable of that name; {_hint(playbook, name)}"
+            )
+        elif name in SELECTORS - takes(playbook) and extra[name] not in (None, ""):
+            problems.append(
+                f"{name}: {playbook} does not select by it, and would act on more than that;"
+                f" {_instead(playbook, name)}"
             )
         elif name in BOOLEANS_AMONG and not _is_boolean(extra[name]):
             problems.append(f"{name}: {show(extra[name])} is neither true nor false")
@@ -237,6 +256,16 @@ def _unused(playbook: str, extra: t.Mapping[str, object]) -> frozenset[str]:
     if playbook not in ("plan", "provision_vm") or extra.get("virt_vms") is None:
         return frozenset()
     return settings() - {"vm_name", FOR_ALL}
+
+
+def _instead(playbook: str, name: str) -> str:
+    """What selects in this playbook, the nearest first."""
+    own = sorted(SELECTORS & takes(playbook))
+    near = difflib.get_close_matches(name, own, n=1, cutoff=0.7)
+    if near:
+        return f"did you mean {near[0]}?"
+    of_hosts = "virt_hosts, which selects hypervisors"
+    return f"use {', '.join([*own, of_hosts]) if own else of_hosts}, or leave it out"
 
 
 def _hint(playbook: str, name: str) -> str:
