@@ -28,8 +28,9 @@ options:
     description:
       - Name of the playbook of this collection that contains the play. Extra variables (C(-e)) that
         begin with C(vm_), C(virt_) or C(libvirt_keys_) and that no playbook of the collection reads
-        are then an error, before any hypervisor is contacted; so is a boolean variable that is
-        neither true nor false.
+        are then an error, before any hypervisor is contacted; so are one that selects VMs or
+        hypervisors and that this playbook does not read, a boolean variable that is neither true
+        nor false, and C(--tags) that no task of it has.
     type: str
 """
 
@@ -83,6 +84,7 @@ class LookupModule(LookupBase):
             return patterns
         if playbook is not None:
             self._check_extra_variables(str(playbook))
+            _refuse_tags(str(playbook))
         values = variables or {}
         pattern = ",".join(patterns)
         manager = _peers.inventory(self._loader, values)
@@ -110,6 +112,20 @@ class LookupModule(LookupBase):
             require_known(playbook, load_extra_vars(self._loader))
         except FleetVirtError as error:
             raise AnsibleError(str(error)) from None
+
+
+def _refuse_tags(playbook: str) -> None:
+    """No task of ours has a tag, so nothing would run, and the play would end well.
+
+    In a playbook of the user's own, which imports ours, they may have the tags of the import.
+    """
+    tags = [str(tag) for tag in context.CLIARGS.get("tags") or ()]
+    programs = [str(path) for path in context.CLIARGS.get("args") or ()]
+    if tags and not {"all", "untagged"}.intersection(tags) and f"fleet.virt.{playbook}" in programs:
+        raise AnsibleError(
+            f"--tags {','.join(tags)}: no task of {playbook} has that tag, so nothing would be done;"
+            " leave --tags out"
+        )
 
 
 def _parts(term: object) -> list[object]:

@@ -120,3 +120,29 @@ def test_extra_variables(
         return
     with pytest.raises(AnsibleError, match=message):  # also where there is no inventory
         lookup.run(["hypervisors"], {"groups": {}}, playbook=playbook)
+
+
+@pytest.mark.parametrize(
+    ("tags", "programs", "refused"),
+    [
+        (("now",), ("fleet.virt.state",), True),
+        (("always",), ("site.yml", "fleet.virt.state"), True),
+        (("all",), ("fleet.virt.state",), False),
+        (("untagged", "now"), ("fleet.virt.state",), False),
+        (("now",), ("site.yml",), False),  # it may give the tag to what it imports
+    ],
+)
+def test_tags_that_no_task_has_are_refused(
+    tags: tuple[str, ...],
+    programs: tuple[str, ...],
+    refused: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(context, "CLIARGS", {"tags": tags, "args": programs})
+    lookup = LookupModule(loader=DataLoader())
+    variables = {"groups": GROUPS}
+    if not refused:
+        assert lookup.run(["hypervisors"], variables, playbook="state") == ["hv1", "hv2"]
+        return
+    with pytest.raises(AnsibleError, match=rf"^--tags {tags[0]}: no task of state has that tag"):
+        lookup.run(["hypervisors"], variables, playbook="state")
