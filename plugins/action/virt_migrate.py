@@ -186,8 +186,9 @@ class ActionModule(StagedAction[MigrateWork]):
                     work.home, answered, hosts, silent, policy
                 )
             else:
+                wanted = as_text(variables.get("vm_host", variables.get("virt_host")))
                 decision = migration_decision.decide(
-                    work.names, as_text(variables.get("vm_host")), answered, hosts, silent, policy
+                    work.names, wanted, answered, hosts, silent, policy
                 )
         # the mark is removed before they arrive, which check mode does not do
         marked = {"marked": True} if work.home else {}

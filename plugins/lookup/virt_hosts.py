@@ -52,6 +52,7 @@ _raw:
 """
 
 import typing as t
+from pathlib import Path
 
 from ansible import context
 from ansible.errors import AnsibleError
@@ -119,13 +120,29 @@ def _refuse_tags(playbook: str) -> None:
 
     In a playbook of the user's own, which imports ours, they may have the tags of the import.
     """
+    if not any(_is_ours(str(path), playbook) for path in context.CLIARGS.get("args") or ()):
+        return
     tags = [str(tag) for tag in context.CLIARGS.get("tags") or ()]
-    programs = [str(path) for path in context.CLIARGS.get("args") or ()]
-    if tags and not {"all", "untagged"}.intersection(tags) and f"fleet.virt.{playbook}" in programs:
+    skipped = [str(tag) for tag in context.CLIARGS.get("skip_tags") or ()]
+    if tags and not {"all", "untagged"}.intersection(tags):
         raise AnsibleError(
-            f"--tags {','.join(tags)}: no task of {playbook} has that tag, so nothing would be done;"
+            f"--tags {','.join(tags)}: no task of {playbook} has it, so nothing would be done;"
             " leave --tags out"
         )
+    if {"all", "untagged"}.intersection(skipped):
+        raise AnsibleError(
+            f"--skip-tags {','.join(skipped)}: no task of {playbook} has a tag, so nothing would be"
+            " done; leave --skip-tags out"
+        )
+
+
+def _is_ours(given: str, playbook: str) -> bool:
+    """Whether the playbook was given by its name in the collection, or as its file there."""
+    name = f"{playbook}.yml"
+    file = Path(__file__).resolve().parents[2] / "playbooks" / name
+    return given == f"fleet.virt.{playbook}" or (
+        given.endswith(name) and Path(given).resolve() == file
+    )
 
 
 def _parts(term: object) -> list[object]:

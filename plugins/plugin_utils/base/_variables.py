@@ -82,9 +82,10 @@ _MOVE = frozenset(
         "virt_parallel_connections",
         "virt_seconds_per_gib",
         "virt_tunnelled",
-        "vm_host",
     }
 )
+# The destination of a move: the second name is obeyed, since a move has no other hypervisor to name
+_DESTINATION = ("vm_host", "virt_host")
 _PREFLIGHT = _OUTPUT | {"virt_clock_seconds", "virt_expiry_days", "virt_min_free"}
 _KEYS = frozenset(
     f"libvirt_keys_{name}"
@@ -129,7 +130,7 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     },
     "list": _OUTPUT | _SELECTION | _CHOSEN,
     "maintenance": frozenset({"virt_host", "virt_maintenance"}),
-    "migrate_vm": _MOVE | _CHOSEN,
+    "migrate_vm": _MOVE | _CHOSEN | set(_DESTINATION),
     "plan": _OUTPUT | {"virt_strict", "virt_vms"},
     "preflight": _PREFLIGHT,
     "provision_vm": _OUTPUT
@@ -237,7 +238,7 @@ def require_known(playbook: str, extra: t.Mapping[str, object]) -> None:
         elif name in SELECTORS - takes(playbook) and extra[name] not in (None, ""):
             problems.append(
                 f"{name}: {playbook} does not select by it, and would act on more than that;"
-                f" {_instead(playbook, name)}"
+                f" {_instead(playbook, name, extra)}"
             )
         elif name in BOOLEANS_AMONG and not _is_boolean(extra[name]):
             problems.append(f"{name}: {show(extra[name])} is neither true nor false")
@@ -247,8 +248,17 @@ def require_known(playbook: str, extra: t.Mapping[str, object]) -> None:
                 f"{name}: virt_vms is set too, so it would be ignored; specify {option} for the VMs"
                 " in virt_vms"
             )
+    if playbook == "migrate_vm":
+        problems += _two_destinations(extra)
     if problems:
         raise FleetVirtError("\n".join(problems))
+
+
+def _two_destinations(extra: t.Mapping[str, object]) -> list[str]:
+    named = [str(extra[name]) for name in _DESTINATION if extra.get(name)]
+    if len(set(named)) < 2:
+        return []
+    return [f"virt_host: vm_host names another destination ({' and '.join(named)}); give only one"]
 
 
 def _unused(playbook: str, extra: t.Mapping[str, object]) -> frozenset[str]:
@@ -258,14 +268,17 @@ def _unused(playbook: str, extra: t.Mapping[str, object]) -> frozenset[str]:
     return settings() - {"vm_name", FOR_ALL}
 
 
-def _instead(playbook: str, name: str) -> str:
+def _instead(playbook: str, name: str, extra: t.Mapping[str, object]) -> str:
     """What selects in this playbook, the nearest first."""
     own = sorted(SELECTORS & takes(playbook))
-    near = difflib.get_close_matches(name, own, n=1, cutoff=0.7)
+    others = [known for known in own if known not in extra]
+    near = difflib.get_close_matches(name, others, n=1, cutoff=0.7)
+    if not near and name in _DESTINATION and "virt_hosts" not in extra:
+        near = ["virt_hosts"]
     if near:
         return f"did you mean {near[0]}?"
-    of_hosts = "virt_hosts, which selects hypervisors"
-    return f"use {', '.join([*own, of_hosts]) if own else of_hosts}, or leave it out"
+    ways = [*own, "virt_hosts (of hypervisors)"]
+    return f"select with {' or '.join(ways)}, or leave it out"
 
 
 def _hint(playbook: str, name: str) -> str:

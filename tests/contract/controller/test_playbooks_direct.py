@@ -120,3 +120,19 @@ def test_nobody_answers_and_limit(fleet: Fleet) -> None:
     assert shown.status == 0, shown.text
     assert "hv1: no answer: hv1 is declared lost" in shown.text
     assert "1 of 3 hypervisors answered; VMs on hv1, hv2 are not shown" in shown.text
+
+
+def test_selectors_and_tags_read_or_refused(fleet: Fleet) -> None:
+    """A domain is selected by either variable; what would be ignored is an error."""
+    hosts = {"hv1": {"virt_uri": fleet.uri("hv1")}, "hv2": {"virt_inventory_uri": fleet.uri("hv2")}}
+    for selector in ("vm_name=vm2", "virt_names=vm2"):
+        shown = fleet.run("list", hosts, "-e", selector)
+        assert shown.status == 0, shown.text
+        assert "vm2" in shown.text
+        assert "vm1" not in shown.text
+    shown = fleet.run("state", hosts, "-e", "virt_group=shop", "-e", "virt_host=hv1")
+    assert shown.status != 0
+    assert "did you mean virt_hosts?" in " ".join(shown.text.split())
+    shown = fleet.run("list", hosts, "--tags", "now")
+    assert shown.status != 0
+    assert "no task of list has it" in " ".join(shown.text.split())

@@ -93,7 +93,7 @@ def test_the_playbook_refuses_what_is_not_proven(movers: Movers) -> None:
     run = movers.playbook(vm_name="nobody")
     assert run.returncode
     assert "no hypervisor has a VM 'nobody'; there are: twice" in run.stdout
-    run = movers.playbook(vm_name="twice", vm_host="hv9")
+    run = movers.playbook(vm_name="twice", virt_host="hv9")
     assert "hv9 is no hypervisor of this play; there are: hv1, hv2" in run.stdout
     run = movers.ansible.playbook("migrate_vm", {"vm_name": "twice"}, ["--limit", "hv1"])
     assert "twice fits nowhere" in run.stdout

@@ -18,6 +18,7 @@ import yaml
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _variables
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._variables import (
+    SELECTORS,
     require_known,
     settings,
     takes,
@@ -52,8 +53,11 @@ _NAME = re.compile(r"(?<![\w./])(?:vm|virt|libvirt_keys)_[a-z0-9_]+\b")
         ),
         ("plan", {"virt_vms": [], "vm_zone": "a"}, "specify zone for the VMs in virt_vms"),
         ("state", {"virt_group": "shop", "virt_host": "hv1"}, "virt_host: state does not select"),
-        ("migrate_vm", {"vm_name": "web1", "virt_host": "hv2"}, "did you mean vm_host"),
-        ("host_info", {"vm_name": "web1"}, "use virt_hosts, which selects hypervisors, or leave"),
+        ("migrate_vm", {"vm_host": "hv1", "virt_host": "hv2"}, r"another .*\(hv1 and hv2\); give"),
+        ("evacuate", {"virt_host": "hv1", "vm_host": "hv2"}, "vm_host: .* mean virt_hosts"),
+        ("maintenance", {"vm_host": "hv2"}, "vm_host: .* did you mean virt_host"),
+        ("query", {"virt_host": "hv1"}, "virt_host: .* did you mean virt_hosts"),
+        ("host_info", {"vm_name": "web1"}, r"select with virt_hosts \(of hypervisors\), or leave"),
         ("evacuate", {"virt_host": "hv1", "vm_name": "web1"}, "vm_name: evacuate does not select"),
         ("purge_vm", {"vm_name": "web1", "vm_host": "hv1"}, "vm_host: purge_vm does not select"),
         ("lst", {}, "'lst' is not a playbook of this collection"),
@@ -80,10 +84,27 @@ def test_mistakes(playbook: str, extra: dict[str, t.Any], message: str) -> None:
         ("provision_vm", {"virt_vms": [], "vm_wait": False}),
         ("provision_vm", {"virt_vms": None, "vm_memory": 1}),
         ("migrate_vm", {"virt_vms": [], "vm_host": "hv2"}),
+        ("migrate_vm", {"vm_name": "web1", "virt_host": "hv2"}),
+        ("migrate_vm", {"vm_host": "hv2", "virt_host": "hv2"}),
     ],
 )
 def test_no_mistake(playbook: str, extra: dict[str, t.Any]) -> None:
     require_known(playbook, extra)
+
+
+@pytest.mark.parametrize("playbook", sorted(_variables.PLAYBOOKS))
+def test_selector_that_a_playbook_does_not_read_is_refused(playbook: str) -> None:
+    for name in SELECTORS:
+        if name in takes(playbook):
+            require_known(playbook, {name: "true"})
+            continue
+        with pytest.raises(
+            FleetVirtError, match=f"^{name}: {playbook} .*; (did you mean|select with) v"
+        ) as refusal:
+            require_known(playbook, {name: "true"})
+        # what is advised instead is read
+        advised = set(_NAME.findall(str(refusal.value).partition("; ")[2]))
+        assert advised <= takes(playbook) | {"virt_hosts"}
 
 
 def _values(node: t.Any) -> t.Iterator[tuple[str, t.Any]]:

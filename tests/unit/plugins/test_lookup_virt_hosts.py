@@ -122,27 +122,35 @@ def test_extra_variables(
         lookup.run(["hypervisors"], {"groups": {}}, playbook=playbook)
 
 
+_STATE_FILE = str(Path(virt_hosts.__file__).parents[2] / "playbooks" / "state.yml")
+
+
 @pytest.mark.parametrize(
-    ("tags", "programs", "refused"),
+    ("option", "tags", "program", "refused"),
     [
-        (("now",), ("fleet.virt.state",), True),
-        (("always",), ("site.yml", "fleet.virt.state"), True),
-        (("all",), ("fleet.virt.state",), False),
-        (("untagged", "now"), ("fleet.virt.state",), False),
-        (("now",), ("site.yml",), False),  # it may give the tag to what it imports
+        ("tags", ("now",), "fleet.virt.state", True),
+        ("tags", ("always",), "fleet.virt.state", True),
+        ("tags", ("now",), _STATE_FILE, True),
+        ("tags", ("all",), "fleet.virt.state", False),
+        ("tags", ("untagged", "now"), "fleet.virt.state", False),
+        ("tags", ("now",), "site.yml", False),  # it may give the tag to what it imports
+        ("skip_tags", ("untagged",), "fleet.virt.state", True),
+        ("skip_tags", ("now",), "fleet.virt.state", False),
     ],
 )
-def test_tags_that_no_task_has_are_refused(
+def test_tags_that_leave_no_task_are_refused(
+    option: str,
     tags: tuple[str, ...],
-    programs: tuple[str, ...],
+    program: str,
     refused: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(context, "CLIARGS", {"tags": tags, "args": programs})
+    monkeypatch.setattr(context, "CLIARGS", {option: tags, "args": (program,)})
     lookup = LookupModule(loader=DataLoader())
     variables = {"groups": GROUPS}
     if not refused:
         assert lookup.run(["hypervisors"], variables, playbook="state") == ["hv1", "hv2"]
         return
-    with pytest.raises(AnsibleError, match=rf"^--tags {tags[0]}: no task of state has that tag"):
+    message = rf"^--{option.replace('_', '-')} {tags[0]}: no task of state has .* leave"
+    with pytest.raises(AnsibleError, match=message):
         lookup.run(["hypervisors"], variables, playbook="state")
