@@ -15,6 +15,7 @@ from ansible_collections.fleet.virt.tests.integration.support.ansible import Ans
 from ansible_collections.fleet.virt.tests.integration.support.guests import Guests
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
+from ansible_collections.fleet.virt.tests.unit.state.operation_cases import CASES
 
 STATE = "fleet.virt.virt_state"
 NAME = "state1"
@@ -66,14 +67,15 @@ def test_shut_off_started_and_again(ansible: Ansible, awake: Guests) -> None:
     bring(ansible, awake, "running", ["start"])
 
 
-def test_a_reset_begins_again(ansible: Ansible, awake: Guests) -> None:
-    wanted = {"name": NAME, "reset": True}
+@pytest.mark.parametrize("name", CASES)
+def test_operation_as_predicted_on_a_guest(ansible: Ansible, awake: Guests, name: str) -> None:
+    wanted = {"name": NAME, name: True}
     for check in (True, False):
         run = ansible.module("hv1", "virt_state", wanted, check=check)["hv1"]
-        assert run["changed"]
-        assert [vm["steps"] for vm in run["vms"]] == [["reset"]]
+        assert run["changed"], run
+        assert [vm["steps"] for vm in run["vms"]] == [CASES[name].steps]
     awake.wait_agent("hv1", NAME)
-    awake.execute("hv1", NAME, "test ! -e /run/this-boot")
+    awake.execute("hv1", NAME, f"test {'!' if CASES[name].boots else ''} -e /run/this-boot")
 
 
 def test_paused_is_resumed(ansible: Ansible, awake: Guests) -> None:
@@ -102,16 +104,6 @@ def test_paused_and_saved_by_the_module(ansible: Ansible, awake: Guests) -> None
     assert awake.state("hv1", NAME) == "shut off (saved)"
     bring(ansible, awake, "running", ["start from its saved memory"])
     same_boot(awake)
-
-
-def test_a_reboot_is_another_boot(ansible: Ansible, awake: Guests) -> None:
-    wanted = {"name": NAME, "reboot": True}
-    for check in (True, False):
-        run = ansible.module("hv1", "virt_state", wanted, check=check)["hv1"]
-        assert run["changed"], run
-        assert [vm["steps"] for vm in run["vms"]] == [["shut down, within 120 s", "start again"]]
-    awake.wait_agent("hv1", NAME)
-    awake.execute("hv1", NAME, "test ! -e /run/this-boot")
 
 
 def test_the_playbook_finds_them_wherever_they_are(

@@ -161,8 +161,6 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
         "virt_group",
         "vm_autostart",
         "vm_force",
-        "vm_reboot",
-        "vm_reset",
         "vm_shutdown_timeout",
         "vm_state",
     },
@@ -190,10 +188,19 @@ BOOLEANS_AMONG = frozenset(
         "virt_tunnelled",
         "vm_adopt_disks",
         "vm_force",
-        "vm_reboot",
-        "vm_reset",
     }
 )
+
+
+@functools.cache
+def operations() -> frozenset[str]:
+    """The variables for operations of ``virt_state``, all of them booleans; loaded as settings
+    are."""
+    from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.operations import (
+        OPERATIONS,
+    )
+
+    return frozenset(f"vm_{name}" for name in OPERATIONS)
 
 
 @functools.cache
@@ -210,11 +217,21 @@ def settings() -> frozenset[str]:
 
 def takes(playbook: str) -> frozenset[str]:
     """The variables that a playbook accepts besides those of the fleet."""
-    return PLAYBOOKS[playbook] | (settings() if playbook in _OF_VMS else frozenset())
+    more = frozenset[str]()
+    if playbook in _OF_VMS:
+        more = settings()
+    elif playbook == "state":
+        more = operations()
+    return PLAYBOOKS[playbook] | more
 
 
 def _is_known(name: str) -> bool:
-    return name in _FEW or name in settings()
+    return name in _FEW or name in operations() or name in settings()
+
+
+def _must_be_boolean(name: str) -> bool:
+    own = name.startswith(PREFIXES) and name not in _FEW
+    return name in BOOLEANS_AMONG or (own and name in operations())
 
 
 def require_known(playbook: str, extra: t.Mapping[str, object]) -> None:
@@ -240,7 +257,7 @@ def require_known(playbook: str, extra: t.Mapping[str, object]) -> None:
                 f"{name}: {playbook} does not select by it, and would act on more than that;"
                 f" {_instead(playbook, name, extra)}"
             )
-        elif name in BOOLEANS_AMONG and not _is_boolean(extra[name]):
+        elif _must_be_boolean(name) and not _is_boolean(extra[name]):
             problems.append(f"{name}: {show(extra[name])} is neither true nor false")
         elif name in _unused(playbook, extra):
             option = name.partition("_")[2]
@@ -284,7 +301,7 @@ def _instead(playbook: str, name: str, extra: t.Mapping[str, object]) -> str:
 def _hint(playbook: str, name: str) -> str:
     """A suggestion, first from the variables that the playbook itself accepts."""
     own = takes(playbook)
-    for names in (own | FLEET, _FEW | settings()):
+    for names in (own | FLEET, _FEW | operations() | settings()):
         near = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.7)
         if near:
             return f"did you mean {near[0]}?"

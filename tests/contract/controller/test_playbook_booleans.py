@@ -18,9 +18,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._variables import BOOLEANS_AMONG
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._variables import (
+    BOOLEANS_AMONG,
+    operations,
+)
 from ansible_collections.fleet.virt.tests.contract import _tools
 
+BOOLEANS = BOOLEANS_AMONG | operations()
 ROOT = Path(__file__).parents[3]
 FILES = sorted((ROOT / "playbooks").rglob("*.yml"))
 # Read by Ansible itself, by roles, whose argument specs have them, or by an action, which refuses
@@ -61,7 +65,7 @@ def conditions(task: Task) -> list[str]:
 
 
 def mentions(text: t.Any) -> set[str]:
-    return BOOLEANS_AMONG & set(re.findall(r"\w+", json.dumps(text)))
+    return BOOLEANS & set(re.findall(r"\w+", json.dumps(text)))
 
 
 def option_type(module: str, option: str) -> str:
@@ -95,7 +99,7 @@ def test_truth_values_are_options_of_modules_or_checked_before() -> None:
                     for other, before in TASKS
                     if other == path and set(CHECKS) & set(before)
                 ), f"{where} is converted and not checked before: a typing error would be false"
-    assert used == BOOLEANS_AMONG - ELSEWHERE
+    assert used == BOOLEANS - ELSEWHERE
 
 
 PRUNE, MAINTENANCE = "virt_images_prune", "virt_maintenance"
@@ -123,7 +127,7 @@ def test_conditions_take_text_for_what_it_says(
     play = {"hosts": "localhost", "gather_facts": False, "connection": "local", "tasks": steps}
     path = tmp_path / "play.yml"
     path.write_text(json.dumps([play]), encoding="utf-8")
-    status, said = _run(programs, path, [f"{name}={word}" for name in sorted(BOOLEANS_AMONG)])
+    status, said = _run(programs, path, [f"{name}={word}" for name in sorted(BOOLEANS)])
     held = said.count(" holds")
     refused = word in ("ture", "")
     for name in ("virt_images_prune", "virt_images_verify", "virt_maintenance"):
@@ -142,9 +146,7 @@ def test_limits_take_text_for_the_number_that_it_is(
     tmp_path: Path, programs: _tools.Preloaded
 ) -> None:
     """Those of which everything is given: the others are numbers that the playbooks make."""
-    known = [
-        one for one in LIMITS if not {*re.findall(r"\bvirt_\w+", one)} - {*NUMBERS, *BOOLEANS_AMONG}
-    ]
+    known = [one for one in LIMITS if not {*re.findall(r"\bvirt_\w+", one)} - {*NUMBERS, *BOOLEANS}]
     assert len(known) >= 7
     assert "virt_timeout" in NUMBERS
     steps = [{"ansible.builtin.debug": {"msg": "a limit"}, "timeout": one} for one in known]

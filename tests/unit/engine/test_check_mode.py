@@ -33,6 +33,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import facts as snapshots
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import Defaults, many
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import effects as state
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.operations import OPERATIONS
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.plan import StateRequest
 from ansible_collections.fleet.virt.tests.contract import _tools
 from ansible_collections.fleet.virt.tests.unit._crash import Machine, Machines
@@ -92,8 +93,7 @@ def _adopt(name: str) -> Verb:
 LIFE: dict[str, Verb] = {
     "create": _provision(),
     "change": _provision(title="Web server"),
-    "reset": _state(reset=True),
-    "reboot": _state(reboot=True),
+    **{name: _state(operations=(name,)) for name in OPERATIONS},
     "pause": _state(state="paused"),
     "save": _state(state="saved"),
     "restore by its request": _provision(start=True),

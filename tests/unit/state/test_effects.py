@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+import inspect
 import typing as t
 from collections.abc import Iterator
 from pathlib import Path
 
+import libvirt
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import SpecError
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
@@ -18,7 +20,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_con
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.metadata import NAMESPACE
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import effects as state
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.actions import Call, Start
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.plan import StateRequest
+from ansible_collections.fleet.virt.tests.unit.state.operation_cases import CASES
 
 # Numbers of virDomainState, which the test driver takes in its own namespace
 _RUN = {"running": 1, "paused": 3, "shutoff": 5, "crashed": 6}
@@ -126,14 +130,21 @@ def test_several_at_once_each_once(connection: Connection) -> None:
     ]
 
 
-@pytest.mark.parametrize("check", [True, False])
-def test_a_reset_is_a_change_each_time(connection: Connection, check: bool) -> None:
+@pytest.mark.parametrize("name", CASES)
+def test_operation_is_a_change_each_time(connection: Connection, name: str) -> None:
     for _turn in range(2):
-        result = state.run(connection, ["running"], StateRequest(reset=True), check=check)
-        assert result["changed"]
-        assert result["vms"][0]["steps"] == ["reset"]
-        assert result["vms"][0]["state"] == "running"
-        assert '"resets": 1' in result["diff"][0]["after"]
+        predicted = bring(connection, "running", operations=(name,), check=True)
+        real = bring(connection, "running", operations=(name,))
+        assert real == predicted
+        assert (real["state"], real["changed"], real["failed"]) == ("running", True, False)
+        assert real["steps"] == CASES[name].steps
+        assert f'"{name}s": 1' in real["diff"][0]["after"]
+
+
+@pytest.mark.parametrize("action", Call.__subclasses__())
+def test_call_of_action_matches_binding(action: type[Call]) -> None:
+    method = getattr(libvirt.virDomain, action.method)
+    inspect.signature(method).bind(None, *action.arguments)
 
 
 def test_paused_saved_and_back(connection: Connection) -> None:
@@ -147,15 +158,6 @@ def test_paused_saved_and_back(connection: Connection) -> None:
         assert real == predicted
         assert (real["state"], real["steps"], real["failed"]) == (state_after, [step], False)
         assert not bring(connection, "running", state=wanted)["changed"]
-
-
-def test_a_reboot_is_a_change_each_time(connection: Connection) -> None:
-    for _turn in range(2):
-        predicted = bring(connection, "running", reboot=True, check=True)
-        real = bring(connection, "running", reboot=True)
-        assert real == predicted
-        assert (real["state"], real["changed"], real["failed"]) == ("running", True, False)
-        assert real["steps"] == ["shut down, within 120 s", "start again"]
 
 
 def test_a_look_finds_names_and_members_of_groups(connection: Connection) -> None:
@@ -223,14 +225,14 @@ def test_in_order_and_back(ordered: Connection, monkeypatch: pytest.MonkeyPatch)
 def test_what_comes_after_a_failure_is_left_and_named(
     ordered: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start = state._start
+    start = state._ACTIONS.ways[Start]
 
-    def broken(job: state._StateJob, kind: str) -> t.Any:
+    def broken(job: state._StateJob, action: t.Any) -> t.Any:
         if job.name == "web1":
             raise SpecError("no memory")
-        yield from start(job, kind)
+        yield from start(job, action)
 
-    monkeypatch.setattr(state, "_start", broken)
+    monkeypatch.setitem(state._ACTIONS.ways, Start, broken)
     monkeypatch.setattr(state.time, "sleep", lambda _seconds: None)
     found: t.Any = state.run(ordered, ["any1", "web1", "db1"], StateRequest("running"), check=False)
     assert {vm["name"]: (vm["state"], vm["failed"]) for vm in found["vms"]} == {

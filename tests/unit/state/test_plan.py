@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-import typing as t
+from dataclasses import replace
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
@@ -15,20 +15,18 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.steps imp
     interrupted,
     predict,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.actions import StateFacts
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.operations import (
+    GOALS,
+    OPERATIONS,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.options import require_sound
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.plan import (
-    StateFacts,
     StateRequest,
     is_reached,
     plan,
 )
-
-ACTIVE = ("running", "blocked", "paused", "shutdown", "pmsuspended", "crashed")
-
-
-def facts(state: str, reason: str = "unknown", **more: t.Any) -> StateFacts:
-    more.setdefault("active", state in ACTIVE)
-    return StateFacts("web1", state, reason, **more)
+from ansible_collections.fleet.virt.tests.unit.state.operation_cases import CASES, facts
 
 
 def kinds(now: StateFacts, wanted: StateRequest) -> list[str]:
@@ -189,25 +187,47 @@ def test_whatever_is_left_by_a_kill_leads_there_all_the_same(wanted: str) -> Non
     assert seen > 100
 
 
-def test_a_reset_is_for_what_runs() -> None:
-    assert kinds(facts("running"), StateRequest(reset=True)) == ["Reset"]
-    assert (
-        predict(facts("running"), plan(facts("running"), StateRequest(reset=True)).steps).resets
-        == 1
-    )
-    assert kinds(facts("shutoff"), StateRequest("running", reset=True)) == ["Start"]
-    assert kinds(facts("paused", "user"), StateRequest("running", reset=True)) == [
-        "Resume",
-        "Reset",
-    ]
-    saved = facts("shutoff", "saved", managed_save=True)
-    assert kinds(saved, StateRequest("running", reset=True)) == ["Restore", "Reset"]
-    assert "only a running domain can be reset" in refused(
-        facts("shutoff"), StateRequest(reset=True)
-    )
-    assert "in phase purging" in refused(
-        facts("running", phase="purging"), StateRequest(reset=True)
-    )
+def test_every_operation_has_its_cases() -> None:
+    assert set(CASES) == set(OPERATIONS)
+    for name, operation in OPERATIONS.items():
+        assert operation.action.operation == name
+
+
+@pytest.mark.parametrize(
+    ("name", "now", "state", "expected"),
+    [(name, *row) for name, case in CASES.items() for row in case.plans],
+)
+def test_operation_from_each_state_has_a_way_or_a_reason(
+    name: str, now: StateFacts, state: str | None, expected: list[str] | str
+) -> None:
+    asked = StateRequest(state, operations=(name,))
+    if isinstance(expected, str):
+        assert expected in refused(now, asked)
+        return
+    assert kinds(now, asked) == expected
+    steps = plan(now, asked).steps
+    done = type(steps[-1].action) is OPERATIONS[name].action
+    assert predict(now, steps).operations == ((name,) if done else ())
+    assert "in phase purging" in refused(replace(now, phase="purging"), asked)
+
+
+@pytest.mark.parametrize(
+    ("name", "now", "state"),
+    [
+        (name, now, state)
+        for name, case in CASES.items()
+        for now, state, expected in case.plans
+        if not isinstance(expected, str)
+    ],
+)
+def test_operation_killed_anywhere_is_finished(
+    name: str, now: StateFacts, state: str | None
+) -> None:
+    asked = StateRequest(state, operations=(name,))
+    for when, left in interrupted(now, plan(now, asked).steps):
+        again = plan(left, asked)
+        assert not again.refusals, when
+        assert is_reached(predict(left, again.steps), asked.end), when
 
 
 # state, reason, steps to paused, steps to saved; text: a part of why not
@@ -280,40 +300,29 @@ def test_what_is_saved_stays_so_and_a_transient_domain_is_not_saved() -> None:
     assert kinds(facts("running", persistent=False), StateRequest("paused")) == ["Suspend"]
 
 
-REBOOTS: list[tuple[StateFacts, list[str]]] = [
-    (facts("running", "booted"), ["Shutdown", "Boot"]),
-    (facts("paused", "user"), ["Resume", "Shutdown", "Boot"]),
-    (facts("paused", "shutting_down"), ["AwaitOff", "Boot"]),
-    (facts("shutoff", "shutdown"), ["Start"]),
-    (facts("shutoff", "saved", managed_save=True), ["Restore", "Shutdown", "Boot"]),
-    (facts("crashed", "panicked"), ["DestroyCrashed", "Boot"]),
-]
-
-
-@pytest.mark.parametrize(("now", "expected"), REBOOTS)
-def test_a_reboot_ends_running_from_wherever_it_was_cut_off(
-    now: StateFacts, expected: list[str]
-) -> None:
-    asked = StateRequest(reboot=True)
-    assert kinds(now, asked) == expected
-    for when, left in interrupted(now, plan(now, asked).steps):
-        again = plan(left, asked)
-        assert not again.refusals, when
-        assert is_reached(predict(left, again.steps), "running"), when
-
-
 @pytest.mark.parametrize(
     ("wanted", "part"),
     [
         (StateRequest(), "nothing is requested"),
-        (StateRequest("shutoff", reset=True), "reset: this restarts a domain"),
-        (StateRequest("saved", reboot=True), "reboot: this shuts a domain down"),
-        (StateRequest(reset=True, reboot=True), "and reset does not"),
+        (
+            StateRequest(operations=("reset", "reboot")),
+            "reboot: this shuts a domain down and starts it, and reset does not",
+        ),
+        *[
+            (StateRequest(state, operations=(name,)), f"{case.contradicts}, and state {state} does")
+            for name, case in CASES.items()
+            for state in GOALS
+            if state != "running"
+        ],
         (StateRequest("shutoff", shutdown_timeout=-1), "shutdown_timeout: -1 is no time to wait"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(wanted: StateRequest, part: str) -> None:
     with pytest.raises(PlanRefused, match=part):
         require_sound(wanted)
-    require_sound(StateRequest("running", reset=True))
-    require_sound(StateRequest("running", reboot=True))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_operation_single_or_with_running_is_sound(name: str) -> None:
+    require_sound(StateRequest(operations=(name,)))
+    require_sound(StateRequest("running", operations=(name,)))

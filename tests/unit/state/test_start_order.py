@@ -9,10 +9,9 @@ from __future__ import annotations
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import plan as state_plan
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import start_order
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.plan import (
-    StateFacts,
-    StateRequest,
-)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.actions import StateFacts
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.plan import StateRequest
+from ansible_collections.fleet.virt.tests.unit.state.operation_cases import CASES
 
 _ORDERS = {"web1": 20, "db1": 10, "any1": None, "web2": 20, "first": 0}
 _UP = [["first"], ["db1"], ["web1", "web2"], ["any1"]]
@@ -22,13 +21,15 @@ _UP = [["first"], ["db1"], ["web1", "web2"], ["any1"]]
     ("wanted", "rounds"),
     [
         (StateRequest("running"), _UP),
-        (StateRequest(reboot=True), _UP),
-        (StateRequest("running", reset=True), _UP),
         (StateRequest("shutoff"), _UP[::-1]),
         (StateRequest("saved"), _UP[::-1]),
         (StateRequest("paused"), _UP[::-1]),
         (StateRequest(autostart=True), [list(_ORDERS)]),
-        (StateRequest(reset=True), [list(_ORDERS)]),
+        *[(StateRequest("running", operations=(name,)), _UP) for name in CASES],
+        *[
+            (StateRequest(operations=(name,)), _UP if case.ordered else [list(_ORDERS)])
+            for name, case in CASES.items()
+        ],
     ],
 )
 def test_rounds(wanted: StateRequest, rounds: list[list[str]]) -> None:
@@ -42,7 +43,7 @@ def test_rounds(wanted: StateRequest, rounds: list[list[str]]) -> None:
         (StateFacts("a", "shutoff", delay=7), StateRequest("running"), 7),
         (StateFacts("a", "shutoff", managed_save=True, delay=7), StateRequest("running"), 7),
         (StateFacts("a", "crashed", active=True, delay=7), StateRequest("running"), 7),
-        (StateFacts("a", "running", active=True, delay=7), StateRequest(reboot=True), 7),
+        (StateFacts("a", "running", active=True, delay=7), StateRequest(operations=("reboot",)), 7),
         (StateFacts("a", "running", active=True, delay=7), StateRequest("running"), 0),
         (StateFacts("a", "paused", "user", active=True, delay=7), StateRequest("running"), 0),
         (StateFacts("a", "running", active=True, delay=7), StateRequest("shutoff"), 0),

@@ -32,7 +32,7 @@ from ..placement import demand
 from ..spec import difference, settings
 from ..spec.devices import Disk
 from ..spec.domain import Domain
-from ..state import plan as state_plan
+from ..state.actions import StateFacts
 from . import definition, power
 from . import plan as change_plan
 from . import read_schema as schema
@@ -217,7 +217,7 @@ def look(
 def _power(job: ChangeJob) -> Power:
     """Whether the VM is to be started once it is changed, and may be."""
     facts, domain = job.facts, job.domain
-    now = state_plan.StateFacts(
+    now = StateFacts(
         facts.name,
         facts.state,
         facts.reason,

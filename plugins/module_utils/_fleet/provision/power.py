@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from ..base.names import playbook_command
 from ..seed import first_boot
 from ..state import plan as state_plan
-from ..state.plan import StateFacts
+from ..state.actions import OFF, PAUSED, RUNNING, StateFacts
 
 if t.TYPE_CHECKING:
     from ..engine.steps import Plan
@@ -81,7 +81,7 @@ def says_start(domain: Domain) -> bool:
 
 def is_off(facts: StateFacts) -> bool:
     """Whether starting it is all that makes it run."""
-    return facts.state in state_plan.OFF
+    return facts.state in OFF
 
 
 def decide(
@@ -99,13 +99,13 @@ def decide(
     """
     state = facts.shown_state
     stays_off = not domain.start and _START in domain.written
-    if facts.state in state_plan.RUNNING:
+    if facts.state in RUNNING:
         note = ""
         if stays_off:
             note = f"running, and left so ({_remedy(facts.name, 'shutoff')} shuts it down)"
         return Power(state, note=note)
     note = word(state)
-    if facts.state in state_plan.PAUSED and facts.reason != "unknown":
+    if facts.state in PAUSED and facts.reason != "unknown":
         note = f"{note} ({facts.reason})"
     if stays_off and state == "shutoff":
         return Power(state)

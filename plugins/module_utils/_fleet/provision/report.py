@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from ..base.json_values import as_list
 from ..engine import outcomes
 from ..engine.outcomes import Answer
-from ..state.plan import RUNNING
+from ..state.actions import RUNNING
 
 Shares = Mapping[str, Sequence[str]]
 

@@ -30,8 +30,30 @@ from ..engine.effects_executor import Turns
 from ..engine.steps import Plan
 from . import plan as state_plan
 from . import start_order
+from .actions import (
+    OFF,
+    PAUSED,
+    RUNNING,
+    Autostart,
+    AwaitOff,
+    AwaitRunning,
+    Call,
+    DestroyCrashed,
+    NoAutostart,
+    Restore,
+    Resume,
+    Save,
+    SeedMedium,
+    Shutdown,
+    Start,
+    StateAction,
+    StateFacts,
+    Suspend,
+    Wake,
+)
 from .facts import StateLook, StateVm
-from .plan import StateFacts, StateRequest
+from .operations import OPERATIONS, Boot
+from .plan import StateRequest
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
@@ -55,12 +77,15 @@ class _StateJob(verb.ComparedJob[StateFacts]):
     dom: VirDomain
     asking: threading.Thread | None = field(default=None, init=False)  # that may not have returned
     refusal: str = field(default="", init=False)  # why the last request to shut down failed
-    resets: int = field(default=0, init=False)
-    reboots: int = field(default=0, init=False)
+    operations: tuple[str, ...] = field(default=(), init=False)  # that were completed
 
     def finish(self) -> None:
         facts = read_facts(self.connection, self.dom)
-        self.after = dataclasses.replace(facts, resets=self.resets, reboots=self.reboots)
+        self.after = dataclasses.replace(facts, operations=self.operations)
+
+    def count(self, action: StateAction) -> None:
+        """Take note of the operation that ``action`` completes, if it does."""
+        self.operations += (action.operation,) if action.operation else ()
 
     def entry(self) -> verb.Shown:
         return {
@@ -170,7 +195,7 @@ def read_facts(connection: Connection, dom: VirDomain, *, media: bool = False) -
         more["broken"] = "; ".join(metadata_problems(name, stored)) or None
         more.update(holder=owners.holder(stored.owner) if stored.phase else None)
         more.update(phase=stored.phase, order=stored.start_order, delay=stored.start_delay or 0)
-    if media and facts.state in state_plan.RUNNING and stored is not None and stored.host_key:
+    if media and facts.state in RUNNING and stored is not None and stored.host_key:
         from ..seeding import effects_waited as waited
 
         more["seed_medium"] = waited.consumed_medium(connection, dom, stored)
@@ -207,53 +232,44 @@ def _remove_medium(job: _StateJob) -> None:
     seed_medium.remove(job.connection, job.dom)
 
 
-def _call(
-    job: _StateJob,
-    action: str,
-    states: tuple[str, ...],
-    function: t.Callable[..., object],
-    *arguments: object,
-) -> Turns:
-    """A call of libvirt, and the wait for one of ``states``."""
-    job.connection.call(f"{action} {job.name}", function, *arguments, seconds=_CHANGE_SECONDS)
-    yield from _await(job, states, _SETTLE_SECONDS)
-
-
-def _reset(job: _StateJob) -> Turns:
-    job.connection.call(f"reset {job.name}", job.dom.reset, 0, seconds=_CHANGE_SECONDS)
-    job.resets += 1
-    yield from _await(job, state_plan.RUNNING, _SETTLE_SECONDS)
+def _call(job: _StateJob, action: Call) -> Turns:
+    """The call of libvirt that ``action`` is, and the wait for its outcome."""
+    method: t.Callable[..., object] = getattr(job.dom, action.method)
+    words = f"{action.text} {job.name}"
+    job.connection.call(words, method, *action.arguments, seconds=_CHANGE_SECONDS)
+    job.count(action)
+    yield from _await(job, action.until, _SETTLE_SECONDS)
 
 
 def _save(job: _StateJob) -> Turns:
     gib = job.connection.call(f"read the memory of {job.name}", job.dom.maxMemory) / 1024**2
     limit = _CHANGE_SECONDS + _SECONDS_PER_GIB * gib
     job.connection.call(f"save {job.name}", job.dom.managedSave, 0, seconds=limit)
-    yield from _await(job, state_plan.OFF, _SETTLE_SECONDS)
+    yield from _await(job, OFF, _SETTLE_SECONDS)
 
 
-def _boot(job: _StateJob) -> Turns:
-    yield from _start(job, "boot")
-    job.reboots += 1
+def _start(job: _StateJob, action: StateAction) -> Turns:
+    yield from _started(job, restored=isinstance(action, Restore))
+    job.count(action)
 
 
-def _start(job: _StateJob, kind: str) -> Turns:
+def _started(job: _StateJob, *, restored: bool) -> Turns:
     connection = job.connection
     name = job.name
     try:
         connection.call(f"start {name}", job.dom.create, seconds=_CHANGE_SECONDS)
     except LibvirtFailure as error:
-        if _state(job) in state_plan.RUNNING:
+        if _state(job) in RUNNING:
             return  # another program was faster
-        if kind == "restore":
+        if restored:
             raise PlanRefused(
                 f"{error}; its saved memory could not be restored. To boot it instead, which loses"
                 f" what was not written to its disks: virsh managedsave-remove {name}"
             ) from None
         raise
-    if kind == "restore" and _state(job) in state_plan.PAUSED:  # as when it was saved
+    if restored and _state(job) in PAUSED:  # as when it was saved
         connection.call(f"resume {name}", job.dom.resume, seconds=_CHANGE_SECONDS)
-    yield from _await(job, state_plan.RUNNING, _SETTLE_SECONDS)
+    yield from _await(job, RUNNING, _SETTLE_SECONDS)
 
 
 def _destroy(job: _StateJob) -> Turns:
@@ -263,7 +279,7 @@ def _destroy(job: _StateJob) -> Turns:
         # it shut down by itself meanwhile, as wanted
         if error.code != ERR_OPERATION_INVALID or _state(job) != "shutoff":
             raise
-    yield from _await(job, state_plan.OFF, _SETTLE_SECONDS)
+    yield from _await(job, OFF, _SETTLE_SECONDS)
 
 
 def _shut_down(job: _StateJob, *, ask: bool) -> Turns:
@@ -271,7 +287,7 @@ def _shut_down(job: _StateJob, *, ask: bool) -> Turns:
     name, wanted = job.name, job.wanted
     limit = time.monotonic() + wanted.shutdown_timeout
     asked, due = 0, 0.0 if ask else _NEVER
-    while _state(job) not in state_plan.OFF:
+    while _state(job) not in OFF:
         now = time.monotonic()
         if now >= limit:
             break
@@ -346,31 +362,28 @@ def _await(job: _StateJob, states: tuple[str, ...], seconds: float) -> Turns:
 
 def _shown(facts: StateFacts) -> dict[str, object]:
     shown: dict[str, object] = {"autostart": facts.autostart, "state": facts.state}
-    shown.update({"resets": facts.resets} if facts.resets else {})
-    shown.update({"reboots": facts.reboots} if facts.reboots else {})
+    shown.update({f"{name}s": facts.operations.count(name) for name in facts.operations})
     shown.update({"saved": True} if facts.managed_save else {})
     return {**shown, "seed_medium": facts.seed_medium} if facts.seed_medium else shown
 
 
-def _wake(job: _StateJob) -> Turns:
-    return _call(job, "wake", state_plan.RUNNING, job.dom.pMWakeup, 0)
-
-
 _ACTIONS = (
     verb.Actions[_StateJob]()
-    .simply(state_plan.Autostart, lambda job: _autostart(job, 1))
-    .simply(state_plan.NoAutostart, lambda job: _autostart(job, 0))
-    .simply(state_plan.SeedMedium, _remove_medium)
-    .simply(state_plan.Start, lambda job: _start(job, "start"))
-    .simply(state_plan.Restore, lambda job: _start(job, "restore"))
-    .simply(state_plan.Boot, _boot)
-    .simply(state_plan.Resume, lambda job: _call(job, "resume", state_plan.RUNNING, job.dom.resume))
-    .simply(state_plan.Wake, _wake)
-    .simply(state_plan.Reset, _reset)
-    .simply(state_plan.Suspend, lambda job: _call(job, "pause", state_plan.PAUSED, job.dom.suspend))
-    .simply(state_plan.Save, _save)
-    .simply(state_plan.AwaitRunning, lambda job: _await(job, state_plan.RUNNING, _CHANGE_SECONDS))
-    .simply(state_plan.DestroyCrashed, _destroy)
-    .simply(state_plan.Shutdown, lambda job: _shut_down(job, ask=True))
-    .simply(state_plan.AwaitOff, lambda job: _shut_down(job, ask=False))
+    .simply(Autostart, lambda job: _autostart(job, 1))
+    .simply(NoAutostart, lambda job: _autostart(job, 0))
+    .simply(SeedMedium, _remove_medium)
+    .on(Start, _start)
+    .on(Restore, _start)
+    .on(Boot, _start)
+    .on(Resume, _call)
+    .on(Wake, _call)
+    .on(Suspend, _call)
+    .simply(Save, _save)
+    .simply(AwaitRunning, lambda job: _await(job, RUNNING, _CHANGE_SECONDS))
+    .simply(DestroyCrashed, _destroy)
+    .simply(Shutdown, lambda job: _shut_down(job, ask=True))
+    .simply(AwaitOff, lambda job: _shut_down(job, ask=False))
 )
+for _operation in OPERATIONS.values():
+    if issubclass(_operation.action, Call):
+        _ACTIONS.on(_operation.action, _call)

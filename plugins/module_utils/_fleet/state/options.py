@@ -13,22 +13,22 @@ from ..._errors import PlanRefused
 from ..base.arguments import Spec
 from ..base.json_values import as_text
 from ..engine.envelope import Work
-from .plan import WANTED, StateRequest
+from .operations import GOALS, OPERATIONS, OperationOptions
+from .plan import StateRequest
 
 _LONGEST = 86400  # seconds
 
 ARGUMENTS: Spec = {
     "names": {"type": "list", "elements": "str", "required": True, "aliases": ["name"]},
-    "state": {"type": "str", "choices": list(WANTED)},
+    "state": {"type": "str", "choices": list(GOALS)},
     "shutdown_timeout": {"type": "float", "default": 120.0},
     "force": {"type": "bool", "default": False},
     "autostart": {"type": "bool"},
-    "reset": {"type": "bool", "default": False},
-    "reboot": {"type": "bool", "default": False},
+    **{name: {"type": "bool", "default": False} for name in OPERATIONS},
 }
 
 
-class StateOptions(t.TypedDict):
+class StateOptions(OperationOptions):
     """What :data:`ARGUMENTS` makes of a task's options."""
 
     names: list[str]
@@ -36,8 +36,6 @@ class StateOptions(t.TypedDict):
     shutdown_timeout: float
     force: bool
     autostart: bool | None
-    reset: bool
-    reboot: bool
 
 
 @dataclass(frozen=True)
@@ -71,31 +69,28 @@ def wanted_of(options: t.Mapping[str, object]) -> StateRequest:
         autostart=None if autostart is None else bool(autostart),
         force=bool(options["force"]),
         shutdown_timeout=timeout if isinstance(timeout, (int, float)) else 0.0,
-        reset=bool(options["reset"]),
-        reboot=bool(options["reboot"]),
+        operations=tuple(name for name in OPERATIONS if options[name]),
     )
 
 
 def require_sound(wanted: StateRequest) -> None:
     """Raise PlanRefused for options that contradict each other or make no sense."""
-    if (wanted.state, wanted.autostart, wanted.reset, wanted.reboot) == (None, None, False, False):
+    if (wanted.state, wanted.autostart, wanted.operations) == (None, None, ()):
+        options = ("state", "autostart", *OPERATIONS)
         raise PlanRefused(
-            "nothing is requested: give one of state, autostart, reset, reboot (in a playbook"
-            f" vm_state={'|'.join(WANTED)}, vm_autostart, vm_reset, vm_reboot)"
+            f"nothing is requested: give one of {', '.join(options)} (in a playbook"
+            f" vm_state={'|'.join(GOALS)}, {', '.join(f'vm_{name}' for name in options[1:])})"
         )
     if not 0 <= wanted.shutdown_timeout <= _LONGEST:
         raise PlanRefused(
             f"shutdown_timeout: {wanted.shutdown_timeout:g} is no time to wait; give a number"
             f" of seconds from 0 to {_LONGEST}"
         )
-    if wanted.reset and wanted.state not in (None, "running"):
-        raise PlanRefused(
-            f"reset: this restarts a domain, and state {wanted.state} stops it; leave one of them"
-            " out"
-        )
-    if wanted.reboot and (wanted.reset or wanted.state not in (None, "running")):
-        other = "reset" if wanted.reset else f"state {wanted.state}"
-        raise PlanRefused(
-            f"reboot: this shuts a domain down and starts it, and {other} does not; leave one of"
-            " them out"
-        )
+    others = [f"state {wanted.state}"] if wanted.state not in (None, "running") else []
+    for name in wanted.operations:
+        if others:
+            raise PlanRefused(
+                f"{name}: this {OPERATIONS[name].does}, and {others[0]} does not; leave one of"
+                " them out"
+            )
+        others.append(name)

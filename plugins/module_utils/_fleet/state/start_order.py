@@ -9,7 +9,8 @@ from __future__ import annotations
 import typing as t
 
 from ..engine.steps import Plan
-from .plan import StateFacts, StateRequest, starts
+from .actions import StateFacts
+from .plan import StateRequest, starts
 
 Vm = t.TypeVar("Vm")
 
