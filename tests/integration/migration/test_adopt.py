@@ -265,9 +265,10 @@ def _change(theirs: Movers, specifications: dict[str, Any]) -> None:
         "windows1": {"memory": 96, "watchdog": "poweroff"},
     }
     vms = [{**specifications[name], **wish} for name, wish in wishes.items()]
-    shown = theirs.fleet.provision(check=True, virt_vms=vms, vm_wait=False).succeeded()
+    fleet = theirs.fleet.alone("hv1")
+    shown = fleet.provision(check=True, virt_vms=vms, vm_wait=False).succeeded()
     assert "would be changed" in shown.stdout, str(shown)
-    theirs.fleet.provision(virt_vms=vms, vm_wait=False).succeeded()
+    fleet.provision(virt_vms=vms, vm_wait=False).succeeded()
     for words, shown_now in (
         (("vcpucount", "imported", "--live", "--current"), "2"),
         (("desc", "imported", "--title"), "Imported"),
@@ -277,13 +278,14 @@ def _change(theirs: Movers, specifications: dict[str, Any]) -> None:
     windows = theirs.guests.virsh("hv1", "dumpxml", "windows1")
     for words in ("<memory unit='KiB'>98304</memory>", "i6300esb", "localtime", "hypervclock"):
         assert words in windows, windows
-    again = theirs.fleet.provision(virt_vms=vms, vm_wait=False).succeeded()
+    again = fleet.provision(virt_vms=vms, vm_wait=False).succeeded()
     assert "changed=0" in again.stdout, str(again)
 
 
 def _purge(theirs: Movers) -> None:
     """Disks stay with whom they were not taken for; nobody's is taken that others have."""
-    purged = theirs.ansible.playbook("purge_vm", {"virt_names": "overlaid,legacy1"}).succeeded()
+    alone = theirs.ansible.alone("hv1")
+    purged = alone.playbook("purge_vm", {"virt_names": "overlaid,legacy1"}).succeeded()
     assert f"{IMAGES}/overlaid.qcow2" in purged.stdout
     there = theirs.fleet.host("hv1", f"ls {IMAGES}")
     assert "overlaid.qcow2" in there
@@ -321,9 +323,10 @@ def test_a_vm_gets_another_name(movers: Movers) -> None:
     movers.make("other", host="hv2", start=False)
     movers.fleet.host("hv1", f"echo a word > {_LOGS}/web1-console.log")
     before = movers.listed("hv1", "web1")
+    alone = movers.ansible.alone("hv1")
     program, *words = shlex.split(RENAME)
-    predicted = movers.ansible.run(program, [*words, "--check"], limit=120).succeeded()
-    done = movers.ansible.run(program, words, limit=120).succeeded()
+    predicted = alone.run(program, [*words, "--check"], limit=120).succeeded()
+    done = alone.run(program, words, limit=120).succeeded()
     (steps,) = re.findall(r"^web1 to web9 +hv1 +renamed +(.+)$", done.stdout, re.M)
     assert re.search(rf"web1 to web9 +hv1 +would be renamed +{re.escape(steps)}", predicted.stdout)
     after = movers.listed("hv1", "web9")
@@ -332,7 +335,7 @@ def test_a_vm_gets_another_name(movers: Movers) -> None:
     assert there.startswith("a word")
     assert "web1-console" not in there
     assert " web1 " not in there
-    again = movers.ansible.run(program, words, limit=120).succeeded()
+    again = alone.run(program, words, limit=120).succeeded()
     assert "changed=0" in again.stdout, str(again)
 
     # its volumes later, unless others lie on them
@@ -343,12 +346,12 @@ def test_a_vm_gets_another_name(movers: Movers) -> None:
         "hv1", f"cd {IMAGES}; qemu-img create -qf qcow2 -b {before[0]} -F qcow2 {copy}"
     )
     program, *words = shlex.split(RENAME_VOLUMES)
-    refused = movers.ansible.run(program, words, limit=120)
+    refused = alone.run(program, words, limit=120)
     assert refused.returncode != 0
     assert f"{before[0]}: backs {copy}" in refused.stdout, str(refused)
     movers.fleet.host("hv1", f"rm {copy}")
     for changed in (True, False):
-        done = movers.ansible.run(program, words, limit=120).succeeded()
+        done = alone.run(program, words, limit=120).succeeded()
         assert bool(re.search(r"web1 to web9 +hv1 +renamed", done.stdout)) == changed, str(done)
     there = movers.fleet.files("hv1")
     assert {one.replace("web1_", "web9_", 1) for one in before} <= set(there)
@@ -359,10 +362,10 @@ def test_a_vm_gets_another_name(movers: Movers) -> None:
     assert taken.returncode != 0
     assert "'other' is on hv2" in taken.stdout, str(taken)
     movers.ansible.module("hv1", "virt_state", {"name": "web9", "state": "running"})
-    runs = movers.ansible.playbook("rename", {"vm_name": "web9", "vm_new_name": "web1"})
+    runs = alone.playbook("rename", {"vm_name": "web9", "vm_new_name": "web1"})
     assert runs.returncode != 0
     assert "'web9' is running; libvirt renames only what is shut off" in runs.stdout, str(runs)
-    gone = movers.ansible.playbook("purge_vm", {"vm_name": "web9", "vm_force": True}).succeeded()
+    gone = alone.playbook("purge_vm", {"vm_name": "web9", "vm_force": True}).succeeded()
     assert f"{_LOGS}/web9-console.log" in gone.stdout
     movers.clean("hv1", "web1", "web9")
 
@@ -370,11 +373,13 @@ def test_a_vm_gets_another_name(movers: Movers) -> None:
 def test_the_variables_of_its_firmware_go_along(movers: Movers) -> None:
     movers.fleet.host("hv1", f"mkdir -p {_NVRAM}; echo variables > {_NVRAM}/efi1_VARS.fd")
     movers.guests.define_xml("hv1", "efi1", _EFI)
-    _adopt(movers, vm_name="efi1").succeeded()
-    movers.ansible.playbook("rename", {"vm_name": "efi1", "vm_new_name": "efi2"}).succeeded()
-    uuid = movers.listed("hv1", "efi2")["uuid"]
-    assert movers.listed("hv1", "efi2")["firmware"]["nvram"] == f"{_NVRAM}/{uuid}_VARS.fd"
+    alone = movers.ansible.alone("hv1")
+    alone.playbook("adopt", {"vm_name": "efi1"}).succeeded()
+    alone.playbook("rename", {"vm_name": "efi1", "vm_new_name": "efi2"}).succeeded()
+    listed = movers.listed("hv1", "efi2")
+    uuid = listed["uuid"]
+    assert listed["firmware"]["nvram"] == f"{_NVRAM}/{uuid}_VARS.fd"
     assert movers.fleet.host("hv1", f"cat {_NVRAM}/{uuid}_VARS.fd") == "variables\n"
     assert "efi1" not in movers.fleet.host("hv1", f"ls {_NVRAM}")
-    movers.ansible.playbook("purge_vm", {"vm_name": "efi2"}).succeeded()
+    alone.playbook("purge_vm", {"vm_name": "efi2"}).succeeded()
     assert uuid not in movers.fleet.host("hv1", f"ls {_NVRAM}")

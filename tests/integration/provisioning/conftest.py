@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import os
 import shutil
@@ -61,6 +62,12 @@ class Fleet:
         }
         (self.images / "tiny.qcow2").symlink_to(images.image("tiny"))
         blank.make(self.images / blank.NAME)
+
+    def alone(self, host: str) -> Fleet:
+        """The same where that hypervisor is the whole fleet: for tests of one hypervisor's VMs."""
+        fleet = copy.copy(self)
+        fleet.ansible = self.ansible.alone(host)
+        return fleet
 
     def raw_image(self, name: str, mib: int = 16, byte: bytes = b"") -> Path:
         """A raw image of ``mib`` MiB that begins with ``byte``, in the image folder."""

@@ -69,6 +69,7 @@ def _shown(start: str, names: str = "") -> Any:
 
 
 def test_commands_that_create_vms(fleet: Fleet) -> None:
+    fleet = fleet.alone("hv1")
     _have(fleet, "centos.img", "debian12.qcow2")
     copy = "install -m 644 /var/lib/libvirt/base/*-blank.qcow2 /var/lib/libvirt/images/centos.qcow2"
     fleet.init("hv1", name="first", memory=64, image=blank.NAME, start=False)
@@ -129,6 +130,7 @@ def test_commands_that_change_vms(fleet: Fleet) -> None:
         {"name": name, "memory": 96, "image": "tiny.qcow2", "host": "hv1", "start": name != "web1"}
         for name in ("web1", "web2", "db1")
     ]
+    fleet = fleet.alone("hv1")
     for vm in vms:
         vm["groups"] = ["shop"] if vm["name"] != "web2" else []
     vms[1]["image"] = blank.NAME  # nothing talks to web2

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import atexit
+import copy
 import json
 import os
 import shlex
@@ -17,6 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from .preloaded import Servers
 from .process import Process
@@ -84,6 +87,16 @@ class Ansible:
         self.home = home
         self.servers = servers
         self.ssh_args = SSH_ARGS
+
+    def alone(self, host: str) -> Ansible:
+        """The same where that hypervisor is the whole fleet, so that no other is asked."""
+        source = Path(str(self.inventory), "10-hypervisors.yml").read_text(encoding="utf-8")
+        hosts = yaml.safe_load(source)["hypervisors"]["hosts"]
+        fleet = copy.copy(self)
+        with tempfile.NamedTemporaryFile("w", dir=self.home, suffix=".yml", delete=False) as file:
+            json.dump({"hypervisors": {"hosts": {host: hosts[host]}}}, file)
+        fleet.inventory = file.name
+        return fleet
 
     def environment(self, **more: str) -> dict[str, str]:
         """The environment of every command."""
