@@ -67,6 +67,14 @@ def test_a_vm_boots_from_its_cd(fleet: Fleet, iso: str) -> None:
     assert changed["steps"] == [f"disks.cd.image {iso} -> more.iso, live"]
     assert not fleet.init("hv1", **vm)["changed"]
     assert "installer.iso" not in fleet.host("hv1", "virsh domblklist new")
+    vm["disks"][1] = {"name": "cd", "device": "cdrom", "image": "none"}
+    for check in (True, False):
+        (ejected,) = fleet.init("hv1", check=check, **vm)["vms"]
+        assert ejected["steps"] == ["disks.cd.image more.iso -> none, live"]
+    assert not fleet.init("hv1", **vm)["changed"]
+    for which in ("", "--inactive"):
+        blocks = fleet.host("hv1", f"virsh domblklist new {which}")
+        assert [line.split() for line in blocks.splitlines() if " sda" in line] == [["sda", "-"]]
     fleet.host("hv1", "virsh destroy new")
     purged = fleet.ansible.module("hv1", "virt_purge", {"name": "new"})["hv1"]
     assert not purged.get("failed"), purged

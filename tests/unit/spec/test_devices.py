@@ -53,6 +53,8 @@ DISKS: list[tuple[dict[str, t.Any], dict[str, t.Any]]] = [
     ({"device": "cdrom"}, {"bus": "scsi", "format": "raw", "readonly": True, "overlay": False}),
     ({"device": "cdrom", "image": "/x.iso"},
      {"overlay": False, "readonly": True, "image": ImageSource("path", "/x.iso")}),
+    ({"device": "cdrom", "image": "none"}, {"image": None}),
+    ({"image": "none"}, {"image": ImageSource("file", "none")}),
     ({"image": "/x.img"}, {"overlay": True, "size": None, "image": ImageSource("path", "/x.img")}),
 ]  # fmt: skip
 

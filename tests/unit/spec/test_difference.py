@@ -180,6 +180,9 @@ _ISO = f"/base/{'a' * 64}-a.iso.raw"
         # the same content, which a move brought under the name it has on another hypervisor
         ("a.iso", _ISO, {"a.iso": f"/base/{'a' * 64}-b.iso.raw"}, []),
         ("b.iso", _ISO, {}, ["disks.cd.image: requested b.iso, is a.iso"]),
+        ("none", None, {}, []),
+        ("none", _ISO, {}, ["disks.cd.image: requested none, is a.iso"]),
+        ("none", "/mine.iso", {}, ["disks.cd.image: requested none, is a.iso"]),
     ],
 )
 @pytest.mark.parametrize("device", ["cdrom", "floppy"])
@@ -199,6 +202,22 @@ def test_the_medium_in_its_drive(
         vm.edit(drive[0], f"{drive[0]}<source file='{medium}'/>")
     now = {"name": "web1", "disks": [{"cd": {"device": device, "image": asked}}]}
     assert vm.differences(now, bases) == expected
+
+
+def test_seed_medium_in_an_empty_drive_stays(make: Callable[..., Vm]) -> None:
+    vm = make(disks=[{"cd": {"device": "cdrom"}}])
+    vm.edit("<disk type='file' device='cdrom'>", r"\g<0><source file='/pool/web1_seed.iso'/>")
+    request = {"name": "web1", "disks": [{"cd": {"device": "cdrom", "image": "none"}}]}
+    assert vm.differences(request) == ["disks.cd.image: requested none, is /pool/web1_seed.iso"]
+    volume = "<fleet:volume pool='p' name='s' path='/pool/web1_seed.iso' target='s' role='seed'/>"
+    vm.edit("</fleet:fleet>", rf"{volume}\g<0>")
+    assert vm.differences(request) == []
+
+
+def test_drive_under_another_name_is_another_drive(make: Callable[..., Vm]) -> None:
+    vm = make(disks=[{"cd": {"device": "cdrom", "image": "a.iso"}}])
+    request = {"name": "web1", "disks": [{"late": {"device": "cdrom", "image": "b.iso"}}]}
+    assert vm.differences(request)[0] == "disks.late: requested a CD drive, is none"
 
 
 ASKED: list[tuple[dict[str, t.Any], list[str]]] = [

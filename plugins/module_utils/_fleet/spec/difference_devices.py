@@ -66,7 +66,10 @@ def disk_element(root: Element, domain: Domain, disk: Disk, stored: Metadata) ->
     known = own_disks(stored)
     target = None
     if disk.device in sources.DRIVES:
-        target = drive_targets(made_as(stored)).get(disk.name)
+        drives = drive_targets(made_as(stored))
+        target = drives.pop(disk.name, None)
+    else:
+        drives = {}
     if target is None:
         target = disk.name if stored.adopted else target_names(domain.disks)[disk.name]
     second = None
@@ -78,7 +81,7 @@ def disk_element(root: Element, domain: Domain, disk: Disk, stored: Metadata) ->
         same = element.get("device", "disk") == disk.device
         same = same and (bool(stored.adopted) or element.get("type", "file") == "file")
         if same and path not in known and place is not None and place.get("dev") == target:
-            second = element
+            second = None if target in drives.values() else element
     return second
 
 
@@ -143,16 +146,20 @@ def media(
     If the base image of the requested medium is unknown, the request is compared with the one that
     created the VM, and any base image in the drive is assumed to be that one.
     """
+    seeds = [one.path for one in existing.metadata.volumes if one.role == "seed"]
     for disk in domain.disks:
         path = f"disks.{disk.name}.image"
-        if disk.device not in sources.DRIVES or disk.image is None or not comparison.written(path):
+        if disk.device not in sources.DRIVES or not comparison.written(path):
             continue
         element = disk_element(root, domain, disk, existing.metadata)
         source = element.find("source") if element is not None else None
         real = source.get("file") if source is not None else None
-        asked, base = disk.image.value, existing.bases.get(disk.image.value)
+        asked = None if disk.image is None else disk.image.value
+        base = existing.bases.get(asked) if asked is not None else None
         made = (request.get("disks", {}).get(disk.name, {}).get("image") or {}).get("value")
-        if base is not None:
+        if asked is None:
+            same = real is None or real in seeds  # whose first boot ejects it
+        elif base is not None:
             same = have_same_content(real, base)
         elif real is None or BaseName.at(real) is None:
             same = False

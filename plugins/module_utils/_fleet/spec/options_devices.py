@@ -42,8 +42,9 @@ def disk_from(
     if reader.given("image"):
         image, image_path = reader.value("image"), reader.at("image")
     existing = sources.check(reader)
-    source = None if existing else _image(image, image_path, problems)
     drive = device in sources.DRIVES
+    empty = drive and image == sources.EMPTY
+    source = None if existing or empty else _image(image, image_path, problems)
     size = _size(reader, entry.name, device, needed=existing is None and image is None)
     disk_format = _format(reader, device, existing, source)
     overlaid = _overlaid(reader, disk_format, source, overlay)

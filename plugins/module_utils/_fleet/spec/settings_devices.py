@@ -110,8 +110,8 @@ class DiskSettings:
         "image",
         "Image that the disk is created from, in the form of the VM's own C(image). The first disk"
         " defaults to that one, others to none. The image of a drive stays among the base images,"
-        " where all VMs with it in a drive read it. A VM without a system on its first disk boots"
-        " from its V(cdrom).",
+        " where all VMs with it in a drive read it; V(none) ejects what is in the drive. A VM"
+        " without a system on its first disk boots from its V(cdrom).",
         default=None,
         change=never(MADE_ONCE),
     )

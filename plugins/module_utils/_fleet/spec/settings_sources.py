@@ -25,6 +25,8 @@ if t.TYPE_CHECKING:
 KEYS = ("volume", "dev", "protocol")
 # What a medium is put into, in words
 DRIVES = {"cdrom": "a CD drive", "floppy": "a floppy drive"}
+# The image of a drive that is to be empty
+EMPTY = "none"
 _KEPT = "the source of a disk is fixed; add another disk, and remove this one"
 _SECRETS = {"rbd": "ceph", "iscsi": "iscsi"}
 _BEGUN = ("size", "image", "overlay")
