@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import tables
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import columns, tables
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.arguments import Spec
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import (
     as_mapping,
@@ -100,6 +100,7 @@ _OPTIONS: Spec = {
     "patterns": {"type": "list", "elements": "str", "default": []},
     "managed": {"type": "bool"},
     "sort": {"type": "list", "elements": "str", "choices": selection.SORTS, "default": []},
+    "columns": {"type": "list", "elements": "str", "default": []},
     "output": {"type": "str", "choices": _output.FORMS, "default": "table"},
     "output_file": {"type": "path"},
 }
@@ -128,6 +129,7 @@ class VirtShowOptions(Connected):
     patterns: list[str]
     managed: bool | None
     sort: list[str]
+    columns: list[str]
     output: str
     output_file: str | None
     _direct: float | None
@@ -164,11 +166,12 @@ class ActionModule(StagedAction[ShowWork]):
                 failures = _damage(hypervisors)
         problems += failures
         hypervisors, count = _selected(hypervisors, options)
+        more = columns.named(options["columns"])
         text = _output.render(
             options["output"],
             {"hypervisors": hypervisors},
-            lambda: _table(hypervisors, options, count, check=check),
-            lambda: records.text(view, hypervisors, options["sort"], predicted=check),
+            lambda: _table(hypervisors, options, count, more, check=check),
+            lambda: records.text(view, hypervisors, options["sort"], more, predicted=check),
         )
         diff = bool(self._task.diff)
         delivered = _output.deliver(text, options["output_file"], check=check, diff=diff)
@@ -266,19 +269,27 @@ def _selected(hypervisors: list[Answer], options: VirtShowOptions) -> tuple[list
     )
     if options["view"] in ("list", "query"):
         return selection.select(hypervisors, chosen, options["sort"])
-    if chosen or options["sort"]:
+    if chosen or options["sort"] or options["columns"]:
         raise AnsibleActionFail(
-            f"view: {options['view']} shows no domains, so states, groups, patterns, managed and"
-            " sort do not apply; use them with list or query"
+            f"view: {options['view']} shows no domains, so states, groups, patterns, managed, sort"
+            " and columns do not apply; use them with list or query"
         )
     return hypervisors, ""
 
 
-def _table(hypervisors: list[Answer], options: VirtShowOptions, count: str, *, check: bool) -> str:
+def _table(
+    hypervisors: list[Answer],
+    options: VirtShowOptions,
+    count: str,
+    more: t.Sequence[columns.Column],
+    *,
+    check: bool,
+) -> str:
     if options["view"] == "list":
-        return tables.listing(hypervisors, selection.flat(hypervisors, options["sort"]), count)
+        domains = selection.flat(hypervisors, options["sort"])
+        return tables.listing(hypervisors, domains, count, more)
     if options["view"] == "query":
-        return tables.query(hypervisors, count)
+        return tables.query(hypervisors, count, more)
     return tables.render(options["view"], hypervisors, predicted=check)
 
 

@@ -134,6 +134,17 @@ options:
     elements: str
     default: []
     choices: [hypervisor, name, state, vcpus, memory]
+  columns:
+    description:
+      - Keys that the table shows of each domain beside the usual ones, in this order. Each key of
+        RV(fleet.virt.virt_query#module:domains) and of its C(metadata) with a single value or a
+        list can be one, for example V(autostart), V(groups) and V(snapshots). Of a list of
+        dictionaries the number is shown, of other lists what is in them.
+      - For O(view=list) and O(view=query). CSV has these columns too, unless it always has them.
+        JSON and YAML always have everything.
+    type: list
+    elements: str
+    default: []
   output:
     description:
       - Output format, a table for people, JSON, YAML or CSV.
@@ -172,6 +183,13 @@ EXAMPLES = r"""
     states: [running, paused]
     groups: [shop]
     sort: [memory, name]
+  run_once: true
+
+- name: Show which domains start with their hypervisor, and how many snapshots they have
+  fleet.virt.virt_show:
+    view: list
+    results: fleet
+    columns: [autostart, snapshots]
   run_once: true
 """
 

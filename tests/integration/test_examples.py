@@ -342,6 +342,12 @@ _COMMANDS: dict[str, str] = {
     f"{_PLAIN}host_info -e virt_output=csv | cut -d, -f1,6": r"^hypervisor,cpus\nhv1,\d+\nhv2,\d",
     f"{_PLAY}list -e virt_filter_state=running,paused -e virt_sort=memory": r"1 of 2 domains are",
     f"{_PLAY}list -e virt_group=shop -e 'virt_filter_name=web*'": r"0 of 2 domains are shown",
+    f"{_PLAY}list -e virt_columns=groups,autostart,snapshots": (
+        r"REASON +GROUPS +AUTOSTART +SNAPSHOTS\n *hv1 +web1 +running +\S+ +- +no +0"
+    ),
+    f"{_PLAY}query -e virt_names=web1 -e virt_columns=tags,start_order": (
+        r"State: running \(.*\)\n +Tags: -\n +Start order: -\n"
+    ),
     f"{_PLAY}query -e virt_filter_managed=false": _DB1,
     f"{_PLAY}list {_JSON_FILE}": r"changed: ",
     f"{_PLAY}query": rf"{_WEB1}(.*\n)*.*{_DB1}",

@@ -50,6 +50,7 @@ FLEET = frozenset(
 _OUTPUT = frozenset({"virt_output", "virt_output_file"})
 _SELECTION = frozenset(
     {
+        "virt_columns",
         "virt_filter_managed",
         "virt_filter_name",
         "virt_filter_state",

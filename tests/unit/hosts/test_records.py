@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import csv
 import io
+import sys
 
 import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import columns
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.tables import csv_text
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import domain_entry, records
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.domain_info import parse
@@ -41,6 +43,22 @@ def test_domains(view: str) -> None:
     if view == "query":
         assert (first["disks"], first["graphics"]) == ("vda=/p/a", "vnc=5900")
         assert (first["nics"], first["addresses"]) == ("52:54:00:00:00:01=br0", "")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 10), reason="3.9 cannot evaluate X | None")
+@pytest.mark.parametrize("view", ["list", "query"])
+def test_requested_columns_are_added_once(view: str) -> None:
+    entry = domain_entry.from_info(parse(DOMAIN, "domain"), "web1", "u")
+    entry.update(state="running", snapshots=[{}, {}])
+    hypervisor = {"name": "hv1", "answered": True, "error": None, "domains": [entry]}
+    requested = columns.named(["snapshots", "groups", "start_order"])
+    text = records.text(
+        view, [hypervisor, {**SILENT, "domains": []}], (), requested, predicted=False
+    )
+    heads = text.splitlines()[0].split(",")
+    assert (heads.count("groups"), heads[-3:]) == (1, ["snapshots", "start_order", "error"])
+    first, second = read(text)
+    assert (first["snapshots"], first["start_order"], second["snapshots"]) == ("2", "", "")
 
 
 def test_hypervisors() -> None:

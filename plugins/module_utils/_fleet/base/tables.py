@@ -15,6 +15,9 @@ from ..._errors import visible
 from ..._units import format_size
 from . import results
 
+if t.TYPE_CHECKING:
+    from .columns import Column
+
 Entry = t.Mapping[str, t.Any]
 
 # What a spreadsheet takes as the beginning of a formula, also where it uses a separator other than
@@ -165,27 +168,37 @@ def listing(
     hypervisors: t.Sequence[Entry],
     domains: t.Sequence[tuple[str, Entry]] | None = None,
     count: str = "",
+    columns: t.Sequence[Column] = (),
 ) -> str:
-    """Hypervisor, state, names: one line a domain.
+    """Hypervisor, state, names and the requested ``columns``: one line a domain.
 
     ``domains`` are those of ``hypervisors``, each with its hypervisor's name, if they have their
     own order; ``count`` tells how many are shown if there are more.
     """
     if domains is None:
         domains = [(entry["name"], domain) for entry in hypervisors for domain in entry["domains"]]
-    rows = [[host, domain["name"], domain["state"], _why(domain)] for host, domain in domains]
+    heads = ["HYPERVISOR", "NAME", "STATE", "REASON"]
+    heads += [column.name.upper().replace("_", " ") for column in columns]
+    rows = [
+        [
+            *(host, domain["name"], domain["state"], _why(domain)),
+            *(column.shown(domain) for column in columns),
+        ]
+        for host, domain in domains
+    ]
     empty = [
         f"{clean(entry['name'])}: no domains"
         for entry in hypervisors
         if entry["answered"] and not entry["domains"] and not count
     ]
-    lines = [table(["HYPERVISOR", "NAME", "STATE", "REASON"], rows)] if rows else []
+    lines = [table(heads, rows)] if rows else []
     lines += [*empty, *_broken(hypervisors), *_silent(hypervisors), *([count] if count else [])]
     return "\n".join([*lines, *_answered(hypervisors)]) + "\n"
 
 
-def query(hypervisors: t.Sequence[Entry], count: str = "") -> str:
-    """Every domain, with the fields administrators know from the predecessor's query.
+def query(hypervisors: t.Sequence[Entry], count: str = "", columns: t.Sequence[Column] = ()) -> str:
+    """Every domain, with the fields administrators know from the predecessor's query, and the
+    requested ``columns``.
 
     ``count`` tells how many are shown if there are more.
     """
@@ -197,17 +210,21 @@ def query(hypervisors: t.Sequence[Entry], count: str = "") -> str:
         if not entry["domains"]:
             lines.append("  no domains")
         for domain in entry["domains"]:
-            lines += _domain(str(entry["name"]), domain)
+            lines += _domain(str(entry["name"]), domain, columns)
     lines += [*_silent(hypervisors), *([count] if count else [])]
     return "\n".join([*lines, *_answered(hypervisors)]) + "\n"
 
 
-def _domain(hypervisor: str, domain: Entry) -> list[str]:
+def _domain(hypervisor: str, domain: Entry, columns: t.Sequence[Column]) -> list[str]:
     lines = [
         f"  {clean(domain['name'])}",
         f"    CPU: {clean(domain['vcpus'])}",
         f"    Memory: {clean(domain['memory_mib'])} MiB",
         f"    State: {clean(domain['state'])} ({clean(_why(domain))})",
+        *(
+            f"    {column.name.capitalize().replace('_', ' ')}: {clean(column.shown(domain))}"
+            for column in columns
+        ),
     ]
     for graphics in domain["graphics"]:
         lines.append(f"    Graphics: {clean(graphics['type'])} - {_where(hypervisor, graphics)}")

@@ -16,6 +16,9 @@ from ..base.json_values import as_list, as_mapping, as_mappings
 from ..base.tables import csv_text
 from . import selection
 
+if t.TYPE_CHECKING:
+    from ..base.columns import Column
+
 Entry = t.Mapping[str, object]
 Record = t.Mapping[str, object]
 
@@ -40,12 +43,25 @@ _VMS = [
 
 
 def text(
-    view: str, hypervisors: t.Sequence[Entry], sort: t.Sequence[str] = (), *, predicted: bool
+    view: str,
+    hypervisors: t.Sequence[Entry],
+    sort: t.Sequence[str] = (),
+    requested: t.Sequence[Column] = (),
+    *,
+    predicted: bool,
 ) -> str:
-    """CSV of the ``view``; ``predicted`` if its changes were not made (check mode)."""
+    """CSV of the ``view``; ``predicted`` if its changes were not made (check mode).
+
+    Of domains it has the ``requested`` columns too.
+    """
     if view in ("list", "query"):
         columns = _LIST if view == "list" else _QUERY
-        records = [_domain(host, domain) for host, domain in selection.flat(hypervisors, sort)]
+        more = [column for column in requested if column.name not in columns]
+        columns = [*columns[:-1], *(column.name for column in more), columns[-1]]
+        records: list[Record] = [
+            {**_domain(host, domain), **{column.name: column.value(domain) for column in more}}
+            for host, domain in selection.flat(hypervisors, sort)
+        ]
     elif view == "host_info":
         columns, records = (
             _HOST,
