@@ -200,10 +200,6 @@ uris: [test:///default]
 unmanaged: true
 """
 
-# Before all others, which it keeps compiled
-from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _compiled  # noqa: F401
-
-# isort: split
 import contextlib
 import tempfile
 import typing as t

@@ -51,10 +51,6 @@ _raw:
   elements: str
 """
 
-# Before all others, which it keeps compiled
-from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _compiled  # noqa: F401
-
-# isort: split
 import typing as t
 from pathlib import Path
 

@@ -4,10 +4,11 @@
 
 """Bytecode of the collection's files on the controller, kept as Python keeps that of any other.
 
-Ansible's importer of collections compiles every file in every process. From the import of this
-file on, those of this collection are loaded by Python's own loader, which keeps the bytecode in
-``__pycache__`` beside them, where Ansible itself keeps that of plugins: by whose rights the file
-could be written, for as long as its size and time stay, and not with PYTHONDONTWRITEBYTECODE.
+Ansible's importer of collections compiles every file in every process. From :func:`keep` on, those
+of this collection are loaded by Python's own loader, which keeps the bytecode in ``__pycache__``
+beside them, where Ansible itself keeps that of plugins: where the user may write, for as long as
+the size and time of a file stay, and not with PYTHONDONTWRITEBYTECODE. The packages of plugins that
+run on the controller call it, which Ansible imports before the first plugin of a kind.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ import typing as t
 from ansible.utils.collection_loader import _collection_finder
 
 _OURS = "ansible_collections.fleet.virt.plugins."
+_LOADER: t.Any = getattr(_collection_finder, "_AnsibleCollectionPkgLoaderBase", None)
 
 
-def keep(loader: t.Any) -> None:
+def keep(loader: t.Any = _LOADER) -> None:
     """Have the ``get_code`` of that class of Ansible's ask Python's loader; again does nothing.
 
     A version of Ansible without one, or one that keeps the path of its source elsewhere, goes on as
@@ -42,6 +44,3 @@ def keep(loader: t.Any) -> None:
         return code
 
     loader.get_code = get_code
-
-
-keep(getattr(_collection_finder, "_AnsibleCollectionPkgLoaderBase", None))

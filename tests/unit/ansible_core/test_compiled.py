@@ -24,7 +24,9 @@ Load = Callable[..., object]
 def load(tmp_path: Path) -> Load:
     """What Ansible's loader makes of ``sample.py``; nothing is replaced for other tests."""
     base = _collection_finder._AnsibleCollectionPkgLoaderBase
-    own: t.Any = type("Own", (base,), {"get_code": base.get_code.__wrapped__})
+    own: t.Any = type(
+        "Own", (base,), {"get_code": getattr(base.get_code, "__wrapped__", base.get_code)}
+    )
     _compiled.keep(own)
 
     def value(name: str = OURS) -> object:
