@@ -20,6 +20,7 @@ from ansible_collections.fleet.virt.tests.integration.support import images
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
 from ansible_collections.fleet.virt.tests.integration.support.images import (
     FOLDER,
+    HERE,
     MIB,
     MODULE,
     POOL,
@@ -57,14 +58,14 @@ def site(ansible: Ansible, lab: Laboratory, tmp_path: Path) -> Iterator[Site]:
     """Two images in the base pool, ``used`` by a VM that is off, ``spare`` by nobody."""
     with images.site(ansible, lab, tmp_path) as made:
         lab.ssh("hv1", _CLEAN)
-        for name in ("used", "spare"):
-            made.convert(f"{name}.qcow2", os.urandom(MIB), 8 * MIB)
-        wanted = {"name": VM, "image": "used.qcow2", "seed": False, "start": False, "nics": []}
+        # of the hypervisor's own files, which are there without being asked for and sent
+        used, spare = (
+            made.put("hv1", made.convert(name, os.urandom(MIB), 8 * MIB), name)
+            for name in ("used.qcow2", "spare.qcow2")
+        )
+        wanted = {"name": VM, "image": used, "seed": False, "start": False, "nics": []}
         tasks = [
-            {
-                "name": "Ensure the image is present",
-                MODULE: {"image": "spare.qcow2", **made.options},
-            },
+            {"name": "Ensure the image is present", MODULE: {"image": spare, **made.options}},
             {"name": "Have the VM", "fleet.virt.virt_init": wanted},
         ]
         made.ansible.play(tasks, "hv1", become=True, vars=_variables(made)).succeeded()
@@ -128,7 +129,8 @@ def test_pruned_is_what_nobody_uses(site: Site) -> None:
     site.lab.ssh("hv1", f"qemu-img create -q -f qcow2 -F qcow2 -b {spare} {STRAY}")
     assert listed(site)["spare"]["users"] == [f"{STRAY}, which no VM uses"]
     wanted = {**PLACE, "state": "pruned"}
-    harness.verify(site.ansible, site.lab, "hv1", MODULE, wanted, expect_changed=False)
+    assert not site.ansible.module("hv1", MODULE, wanted)["hv1"]["changed"]
+    assert len(site.files("hv1")) == 2
     site.lab.ssh("hv1", ["rm", STRAY])
     done = harness.verify(site.ansible, site.lab, "hv1", MODULE, wanted)
     assert [image["path"] for image in done.real["hv1"]["images"]] == [spare]
@@ -141,7 +143,7 @@ def test_pruned_is_what_nobody_uses(site: Site) -> None:
 def test_a_vm_that_is_being_made_keeps_its_image(site: Site) -> None:
     """Between its claim and its volumes nothing lies on the image yet."""
     site.lab.ssh("hv1", _CLEAN)
-    wanted = {"name": VM, "image": "used.qcow2", "seed": False, "nics": []}
+    wanted = {"name": VM, "image": f"{HERE}/used.qcow2", "seed": False, "nics": []}
     wanted["_work"] = {"stage": "claim", "claimed_by": "r1"}
     claimed = site.ansible.module("hv1", "virt_init", wanted, extra=_variables(site))["hv1"]
     assert not claimed["_work"]["end"], claimed
@@ -231,7 +233,7 @@ def test_killed_while_it_removes(site: Site) -> None:
     assert len(site.volumes("hv1")) == 2
     site.ansible.module("hv1", MODULE, {**PLACE, "state": "pruned"})
     assert list(listed(site)) == ["used"]
-    again = site.run("spare.qcow2")["hv1"]
+    again = site.run(f"{HERE}/spare.qcow2")["hv1"]
     assert again["changed"], again
     assert site.files("hv1") == site.volumes("hv1")
 
