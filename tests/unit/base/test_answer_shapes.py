@@ -38,7 +38,11 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.console import (
     report as screens_report,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.daemon import packages
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import records, selection
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
+    domain_entry,
+    records,
+    selection,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images import entries
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys import facts as keys_facts
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
@@ -156,23 +160,16 @@ DISK = {
     "allocation_mib": 3,
 }
 DOMAIN = {
-    "name": "web1",
-    "uuid": "1111",
+    **domain_entry.unreadable("web1", "1111", "cannot be read"),  # has every key there is
     "state": "running",
     "reason": "booted",
     "autostart": True,
     "persistent": True,
     "managed_save": False,
-    "agent": None,
-    "error": "cannot be read",
-    "title": None,
-    "description": None,
     "domain_type": "kvm",
     "arch": "x86_64",
     "machine": "q35",
     "firmware": {"type": "bios", "loader": None, "nvram": None},
-    "cpu_mode": None,
-    "cpu_model": None,
     "vcpus": 2,
     "vcpus_max": 2,
     "memory_mib": 512,
