@@ -71,6 +71,7 @@ class VirtMigrateOptions(Connected):
     state: str
     source: str | None
     keep_volumes: bool
+    eject_media: bool
     parallel: int
     bandwidth: int | None
     max_downtime: int | None
@@ -190,6 +191,9 @@ class ActionModule(StagedAction[MigrateWork]):
                 decision = migration_decision.decide(
                     work.names, wanted, answered, hosts, silent, policy
                 )
+        lacking = migration_bases.lacking(
+            decision.shares, answered, media=not options["eject_media"]
+        )
         # the mark is removed before they arrive, which check mode does not do
         marked = {"marked": True} if work.home else {}
         shares = {
@@ -216,7 +220,7 @@ class ActionModule(StagedAction[MigrateWork]):
                 {"volume": volume, "peers": [_peers.address(name, task_vars) for name in have]}
                 for volume, have in sorted(wanted.items())
             ]
-            for to, wanted in migration_bases.lacking(decision.shares, answered).items()
+            for to, wanted in lacking.items()
         }
         return {
             "changed": False,

@@ -152,6 +152,13 @@ options:
       - Leave the volumes here after the VM has moved. They then belong to no VM.
     type: bool
     default: false
+  eject_media:
+    description:
+      - Eject what is in the VM's drives before it moves, instead of taking it along. A medium goes
+        along if it is a base image, which the playbooks bring to the destination, or on storage
+        that both share; otherwise the VM is not moved.
+    type: bool
+    default: false
   parallel:
     description:
       - Number of VMs that are moved from here at the same time.

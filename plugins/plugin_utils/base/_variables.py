@@ -76,6 +76,7 @@ _MOVE = frozenset(
     {
         "virt_auto_converge",
         "virt_bandwidth",
+        "virt_eject_media",
         "virt_keep_volumes",
         "virt_max_downtime",
         "virt_on_timeout",
@@ -178,6 +179,7 @@ BOOLEANS_AMONG = frozenset(
         "virt_auto_converge",
         "virt_become",
         "virt_converge",
+        "virt_eject_media",
         "virt_filter_managed",
         "virt_images_prune",
         "virt_images_verify",

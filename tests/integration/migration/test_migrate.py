@@ -83,10 +83,14 @@ def _tiny(bases: list[str]) -> str:
 
 
 def test_a_base_image_that_is_lacking_comes_first(movers: Movers) -> None:
-    """From the hypervisor that the VM leaves, under its digest; check mode only says so."""
-    movers.make("lacks")
+    """From the hypervisor that the VM leaves, under its digest; check mode only says so. So does
+    the medium of its CD drive, which the guest goes on reading, until a move ejects it."""
+    medium = movers.fleet.images / "tools.iso"
+    medium.write_bytes(bytes(0x8000) + b"\x01CD001\x01".ljust(2048, b"\0") + b"TOOLS".ljust(2048))
+    movers.make("lacks", disks=[{"name": "cd", "device": "cdrom", "image": medium.name}])
     movers.count("lacks")
     bases = movers.fleet.files("hv2", BASES)
+    (cd,) = [name for name in movers.fleet.files("hv1", BASES) if name.endswith("-tools.iso.raw")]
     before = _tiny(bases)
     gone = {"image": before, "state": "absent"}
     assert movers.ansible.module("hv2", "virt_image", gone)["hv2"]["changed"]
@@ -94,12 +98,22 @@ def test_a_base_image_that_is_lacking_comes_first(movers: Movers) -> None:
     assert re.search(r"lacks +hv1 +hv2 +would move", checked.stdout), str(checked)
     assert before not in movers.fleet.files("hv2", BASES)
     moved = movers.playbook(vm_name="lacks").succeeded()
-    assert f"hv2: base image {before}: " in moved.stdout, str(moved)
-    assert movers.fleet.files("hv2", BASES) == bases
+    for volume in (before, cd):
+        assert f"hv2: base image {volume}: " in moved.stdout, str(moved)
+    assert sorted(movers.fleet.files("hv2", BASES)) == sorted({*bases, cd})
     found = movers.fleet.host("hv2", f"sha256sum < {BASES}/{before}").split()[0]
     assert before.startswith(f"{found}-")
     movers.clean("hv1", "lacks")
     movers.guests.wait_agent("hv2", "lacks")
+    movers.guests.execute("hv2", "lacks", "dd if=/dev/sr0 bs=2048 skip=17 count=1 | grep -q TOOLS")
+    step = f"eject {BASES}/{cd} from sda"
+    eject = {"vm_name": "lacks", "virt_eject_media": "true"}
+    for check in (True, False):
+        back = movers.ansible.playbook("migrate_vm", eject, ["-v"], check=check, limit=300)
+        assert step in back.succeeded().stdout
+    for which in ("", "--inactive"):
+        assert cd not in movers.fleet.host("hv1", f"virsh domblklist lacks {which}")
+    movers.clean("hv2", "lacks")
 
 
 def test_move_base_under_another_name_is_copied(movers: Movers) -> None:

@@ -297,6 +297,7 @@ MOVING = {
     "domain_type": "kvm",
     "arch": "x86_64",
     "nwfilters": [],
+    "media": ["/base/tools.iso"],
     "vsock": False,
     "error": None,
     "evacuated_from": ["hv1"],

@@ -168,7 +168,7 @@ def _moving(name: str, **more: object) -> dict[str, t.Any]:
     lists: dict[str, t.Any] = {
         key: [] for key in ("groups", "anti_affinity", "tags", "evacuated_from")
     }
-    lists.update({key: [] for key in ("bridges", "networks", "nwfilters", "disks")})
+    lists.update({key: [] for key in ("bridges", "networks", "nwfilters", "disks", "media")})
     flags = dict.fromkeys(("persistent", "active", "vsock"), True)
     return {**_vm(name), **texts, **lists, **flags, "vcpus": 1, "memory_mib": 512, **more}
 

@@ -17,7 +17,7 @@ TWIN = f"{'a' * 64}-bookworm.qcow2"  # the same content as A
 
 
 def _vm(name: str, *backing: str | None) -> dict[str, Any]:
-    return {"name": name, "disks": [{"backing": one} for one in backing]}
+    return {"name": name, "disks": [{"backing": one} for one in backing], "media": []}
 
 
 def _host(images: list[str] | None, *vms: dict[str, Any]) -> dict[str, Any]:
@@ -73,6 +73,12 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         | {"hv2": _host([])},
         {},
     ),
+    "the medium of a drive": (
+        {"hv1": [("web1", "hv2")]},
+        {"hv1": _host([A, B], _vm("web1", f"/base/{A}") | {"media": [f"/base/{B}", "/x.iso"]})}
+        | {"hv2": _host([A])},
+        {"hv2": {B: ["hv1"]}},
+    ),
     "it has arrived, and one end that is silent": (
         {"hv1": [("web1", "hv2"), ("web2", "hv9")], "hv9": [("web3", "hv1")]},
         {"hv1": _host([A], _vm("web2", f"/base/{A}")), "hv2": _host([], _vm("web1", f"/b/{A}"))},
@@ -81,11 +87,21 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
 }
 
 
+def _emptied(vm: dict[str, Any]) -> dict[str, Any]:
+    return {**vm, "media": []}
+
+
 @pytest.mark.parametrize(("shares", "answers", "expected"), CASES.values(), ids=CASES.keys())
 def test_what_is_lacking(
     shares: dict[str, Any], answers: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     assert migration_bases.lacking(shares, answers) == expected
+    emptied = {
+        host: {**answer, "vms": [_emptied(vm) for vm in answer["vms"]]}
+        for host, answer in answers.items()
+    }
+    without = migration_bases.lacking(shares, answers, media=False)
+    assert without == migration_bases.lacking(shares, emptied)
 
 
 def test_what_virt_image_is_told() -> None:

@@ -354,6 +354,7 @@ def test_a_vm_that_left_and_arrived_while_hypervisors_were_read_is_in_a_move() -
 def test_options_and_moves() -> None:
     given: dict[str, t.Any] = {
         "keep_volumes": False,
+        "eject_media": False,
         "parallel": 1,
         "bandwidth": 0,
         "max_downtime": -1,

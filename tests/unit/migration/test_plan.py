@@ -93,6 +93,11 @@ CLAIM = DestinationDomain(
 SOMEBODY = DestinationDomain("db1", "u2", True, "running", files=frozenset([PATH]))
 
 
+MEDIUM = MigrationDisk("sda", "cdrom", "file", BASE, "raw")
+OTHER = f"/base/{'2' * 64}-tools.iso.raw"
+COMING = Destination("hv2", "192.0.2.12", incoming=(OTHER,))
+
+
 def source(**changes: t.Any) -> Source:
     return dataclasses.replace(SOURCE, **changes)
 
@@ -271,6 +276,36 @@ def test_the_drive_that_keeps_a_purged_vm_from_starting_is_not_to_be_ejected() -
     )
 
 
+@pytest.mark.parametrize("device", ["cdrom", "floppy"])
+@pytest.mark.parametrize(
+    ("path", "host", "eject", "ejected"),
+    [
+        (BASE, TARGET, False, []),  # there already
+        (OTHER, target(destination=COMING), False, []),  # or once it is brought
+        ("/iso/i.iso", target(shared={"/iso/i.iso": ""}), False, []),
+        (BASE, TARGET, True, ["sda"]),
+        ("/iso/i.iso", TARGET, True, ["sda"]),
+        (None, TARGET, True, []),
+    ],
+)
+def test_medium_that_the_destination_has_goes_along_unless_ejected(
+    device: str, path: str | None, host: Target, eject: bool, ejected: list[str]
+) -> None:
+    drive = dataclasses.replace(MEDIUM, device=device, path=path)
+    move = plan(source(disks=(DISK, drive)), host, MigrationOptions(eject_media=eject))
+    assert (move.findings, move.flow, move.shared) == ([], "copy", [])
+    assert [drive.target for drive in move.ejected] == ejected
+    assert [volume.target for volume in move.volumes] == ["vda"]
+
+
+def test_seed_medium_of_an_unfinished_first_boot_is_not_ejected() -> None:
+    seed = OwnVolume("default", "s.iso", "/pool/s.iso", "seed", "seed")
+    drive = dataclasses.replace(MEDIUM, path=seed.path, own=seed)
+    vm = source(disks=(DISK, drive), metadata=Metadata(volumes=(OWN, seed), request="{}"))
+    move = plan(vm, TARGET, MigrationOptions(eject_media=True))
+    assert "seed medium /pool/s.iso is still in the drive sda" in move.findings[0]
+
+
 def test_what_an_earlier_attempt_left_is_made_anew() -> None:
     found = plan(SOURCE, with_file(CLAIM), MigrationOptions())
     assert found.findings == []
@@ -302,8 +337,17 @@ VM_REFUSED: dict[str, tuple[Source, str]] = {
     "block job": (disk(block_job=True), "has a block job running"),
     "medium": (
         source(disks=(MigrationDisk("sda", "cdrom", "file", "/iso/i.iso", "raw"),)),
-        "the medium in the drive sda .*eject it",
+        "the medium in the drive sda .*migrate_vm -e vm_name=web1 -e virt_eject_media=true",
     ),
+    "medium that is not there": (
+        source(disks=(dataclasses.replace(MEDIUM, path=f"/base/{'1' * 64}-i.iso.raw"),)),
+        "base image 1+ of drive sda is not on hv2 as /base/1+-i.iso.raw; the playbooks",
+    ),
+    "medium under another name": (
+        source(disks=(dataclasses.replace(MEDIUM, path=f"/other/{'0' * 64}-tiny.qcow2"),)),
+        "is on hv2 as /base/0+-tiny.qcow2, and the drive names /other/",
+    ),
+    "SCSI device": (disk(device="lun", type="block", path="/dev/sdx"), "is of type block"),
     "seed": (
         source(
             disks=(

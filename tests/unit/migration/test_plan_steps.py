@@ -49,6 +49,7 @@ DATA = OwnVolume("default", "web1_data.qcow2", "/pool/web1_data.qcow2", "data", 
 DETACHED = OwnVolume("default", "web1_old.qcow2", "/pool/web1_old.qcow2", "old", "disk")
 SHARED = OwnVolume("nfs", "web1_nfs.qcow2", "/nfs/web1_nfs.qcow2", "nfs", "disk")
 SEED = OwnVolume("default", "web1_seed.iso", "/pool/web1_seed.iso", "seed", "seed")
+DRIVE = MigrationDisk("sdb", "cdrom", "file", "/base/tools.iso", "raw")
 OWN = (SYSTEM, DATA, DETACHED, SHARED)
 KEPT = Metadata(volumes=OWN, request="{}", evacuated_from=("hv3",))
 
@@ -58,18 +59,22 @@ def source(state: str = "running", *, autostart: bool = True) -> Source:
         MigrationDisk(f"vd{letter}", "disk", "file", one.path, "qcow2", own=one)
         for letter, one in zip("abc", (SYSTEM, DATA, SHARED))
     )
+    disks += (DRIVE,)
     return Source(
         *("web1", "5a8c", "hv1", state, state != "shutoff", True, autostart, KEPT),
         *("kvm", "x86_64", "pc-q35-7.2", 512, 1, disks),
     )
 
 
-def plan(*, again: bool = False) -> MigrationPlan:
+def plan(*, again: bool = False, eject: bool = False) -> MigrationPlan:
     volumes = [
         NewVolume("vda", "images", SYSTEM.name, SYSTEM.path, "qcow2", 8, 4, again=again),
         NewVolume("vdb", "images", DATA.name, DATA.path, "qcow2", 8, 4, ("/base/b", "qcow2")),
     ]
-    return MigrationPlan("overlay", incremental=True, volumes=volumes, shared=[SHARED.path])
+    ejected = [DRIVE] if eject else []
+    return MigrationPlan(
+        "overlay", incremental=True, volumes=volumes, shared=[SHARED.path], ejected=ejected
+    )
 
 
 @dataclasses.dataclass
@@ -133,7 +138,11 @@ class Case:
 
 
 CASES = [
-    Case(source(state, autostart=autostart), plan(again=again), seed, evacuating, keep)
+    Case(
+        source(state, autostart=autostart),
+        plan(again=again, eject=seed is not None),
+        *(seed, evacuating, keep),
+    )
     for state, autostart, again, seed, evacuating, keep in itertools.product(
         ("running", "shutoff"),
         (True, False),
@@ -158,9 +167,10 @@ def ended(case: Case, seen: MoveState) -> t.Iterator[MoveState]:
 
 
 def is_as_before(case: Case, seen: MoveState) -> bool:
-    """It is where it was, but for what is gone of earlier attempts, and for its seed medium."""
+    """It is where it was, but for what is gone of earlier attempts, and its media."""
     before = case.before
-    rest = dataclasses.replace(before, seed=seen.seed, old=seen.old)
+    rest = dataclasses.replace(before, seed=seen.seed, old=seen.old, media=seen.media)
+    assert case.found.ejected or seen.media == before.media
     cleaned = dataclasses.replace(rest, claim=None, new=frozenset())
     gone = before.old - seen.old
     return seen in (rest, cleaned) and gone <= ({case.seed} if case.seed else set())
@@ -173,7 +183,8 @@ def has_moved(case: Case, seen: MoveState) -> bool:
     held = EndpointState(state, case.vm.autostart, evacuated_from=names)
     copied = frozenset(one.path for one in case.found.volumes)
     stays = {one.path for one in OWN} if case.keep else {DETACHED.path, SHARED.path}
-    return seen == MoveState(None, held, None, frozenset(stays), copied, None)
+    media = frozenset({DRIVE.target}) - {drive.target for drive in case.found.ejected}
+    return seen == MoveState(None, held, None, frozenset(stays), copied, None, media)
 
 
 @pytest.mark.parametrize("number", range(len(CASES)))
@@ -234,10 +245,11 @@ def _whole(seen: MoveState) -> None:
 
 
 def test_what_is_said_and_in_which_order() -> None:
-    case = Case(source(), plan(), SEED.path)
+    case = Case(source(), plan(eject=True), SEED.path)
     settled = moving.predicted(case.vm, case.found, "hv2", keep_volumes=False)
     assert [step.text for step in (*case.steps, *settled.steps)] == [
         "remove the seed medium /pool/web1_seed.iso",
+        "eject /base/tools.iso from sdb",
         "mark web1 as moving to hv2",
         "autostart off",
         "claim web1 on hv2",

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Base images that back VMs' disks and are missing on the VMs' destinations."""
+"""Base images of VMs' disks and drives that are missing on the VMs' destinations."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from ..storage.base_name import BaseName, Digest
 def lacking(
     shares: t.Mapping[str, t.Sequence[tuple[str, str]]],
     answers: t.Mapping[str, t.Mapping[str, t.Any]],
+    *,
+    media: bool = True,
 ) -> dict[str, dict[str, list[str]]]:
     """By destination: the volumes of base images that it lacks, each with the hypervisors that have
     its content under any name, the source of the VM first.
@@ -23,7 +25,8 @@ def lacking(
     The overlay's header names the volume, so the destination lacks it even if it has the same
     content under another name: it is copied there from that.
 
-    ``shares`` are those of a decision, ``answers`` the results of reading each hypervisor.
+    ``shares`` are those of a decision, ``answers`` the results of reading each hypervisor. Without
+    ``media``, drives are emptied before.
     """
     images = {host: set(answer["host"].get("images") or ()) for host, answer in answers.items()}
     volumes: dict[str, dict[str, list[str]]] = {}
@@ -32,8 +35,9 @@ def lacking(
         for name, to in moves:
             if name not in vms or to not in images:
                 continue  # it has arrived, or the other end is unknown
-            for disk in vms[name]["disks"]:
-                volume = posixpath.basename(disk["backing"] or "")
+            paths = [disk["backing"] or "" for disk in vms[name]["disks"]]
+            paths += vms[name]["media"] if media else []
+            for volume in map(posixpath.basename, paths):
                 # an image elsewhere, such as on shared storage, is not among those of the source
                 if volume not in images[source] or volume in images[to]:
                     continue

@@ -89,7 +89,7 @@ class Moving(verb.Work):
         self.settler.job.done.append(self.step)
 
     def finish(self) -> None:
-        """Finish or undo the move, if anything but the seed medium was changed."""
+        """Finish or undo the move, if anything but what is in its drives was changed."""
         if self.marked:
             told = self.watched.error or "" if self.watched is not None else ""
             error = told if self.error is None else error_message(self.error)
@@ -100,6 +100,10 @@ class Moving(verb.Work):
 def _remove_seed(moves: Moving) -> None:
     if seed_medium.remove(moves.connection, moves.dom):
         moves.source = moves.read()
+
+
+def _eject(moves: Moving, step: moving.EjectMedium) -> None:
+    seed_medium.eject_from(moves.connection, moves.dom, step.target, active=moves.source.active)
 
 
 def _mark(moves: Moving) -> None:
@@ -143,6 +147,7 @@ def _move(moves: Moving) -> None:
 ACTIONS = (
     verb.Actions[Moving]()
     .simply(moving.RemoveSeed, _remove_seed)
+    .on(moving.EjectMedium, _eject)
     .simply(moving.MarkMoving, _mark)
     .simply(moving.SwitchAutostartOff, _no_autostart)
     .simply(moving.ClaimDestination, _claim)

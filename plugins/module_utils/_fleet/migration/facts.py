@@ -30,7 +30,10 @@ class MovingDisk(t.TypedDict):
 
 
 class MovingDemand(t.TypedDict):
-    """What a VM needs on its new hypervisor; nothing is known of one that could not be read."""
+    """What a VM needs on its new hypervisor; nothing is known of one that could not be read.
+
+    ``media`` are the paths of what is in its drives.
+    """
 
     active: bool
     vcpus: int
@@ -42,6 +45,7 @@ class MovingDemand(t.TypedDict):
     nwfilters: list[str]
     vsock: bool
     disks: list[MovingDisk]
+    media: list[str]
 
 
 class _Unsound(t.TypedDict, total=False):

@@ -49,6 +49,7 @@ ARGUMENTS: Spec = {
     "state": {"type": "str", "choices": ["moved", "repaired"], "default": "moved"},
     "source": {"type": "str"},
     "keep_volumes": {"type": "bool", "default": False},
+    "eject_media": {"type": "bool", "default": False},
     "parallel": {"type": "int", "default": 2},
     "bandwidth": {"type": "int"},
     "max_downtime": {"type": "int"},
@@ -117,6 +118,7 @@ def options(given: t.Mapping[str, t.Any]) -> MigrationOptions:
         raise SpecError(problems)
     return MigrationOptions(
         keep_volumes=given["keep_volumes"],
+        eject_media=given["eject_media"],
         bandwidth=given["bandwidth"],
         max_downtime=given["max_downtime"],
         auto_converge=given["auto_converge"],

@@ -14,7 +14,7 @@ from ..base.metadata import Metadata, Owner, metadata_problems
 from ..base.names import CLAIM, playbook_command, snapshot_removal
 from ..engine import leases
 from ..placement.offers import DEFINE_NWFILTER
-from .plan_disks import is_seed, lacking_space, volume_of
+from .plan_disks import ejects, is_seed, lacking_space, volume_of
 from .types import DEPLOY, RENEW, DestinationDomain, MigrationOptions, MigrationPlan, Source, Target
 
 DETACHED = "made for it, but no longer one of its disks"
@@ -42,10 +42,13 @@ def plan(
         claim = None
     overlay = False
     for disk in source.disks:
+        if options.eject_media and ejects(disk, source):
+            move_plan.ejected.append(disk)
+            continue
         problem, volume = volume_of(disk, source, target, claim)
         if problem:
             move_plan.findings.append(problem)
-        elif disk.path is not None and disk.path in target.shared:
+        elif not disk.is_drive and disk.path is not None and disk.path in target.shared:
             move_plan.shared.append(disk.path)
         if volume is None:
             continue

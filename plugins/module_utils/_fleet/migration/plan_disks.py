@@ -24,19 +24,8 @@ def volume_of(
 ) -> tuple[str | None, NewVolume | None]:
     """The reason against moving one disk, and the volume it becomes."""
     what, where = f"disk {disk.target}", target.destination.name
-    if disk.device != "disk":
-        if disk.path is None or _is_in_other_work(source):
-            return None, None
-        if is_seed(disk):
-            return (
-                f"the seed medium {disk.path} is still in the drive {disk.target}: wait for the end"
-                f" of the first boot and eject it (virsh change-media {source.name} {disk.target}"
-                " --eject --live --config)"
-            ), None
-        return (
-            f"the medium in the drive {disk.target} ({disk.path}) is not on {where}; eject it"
-            f" (virsh change-media {source.name} {disk.target} --eject --live --config)"
-        ), None
+    if disk.is_drive:
+        return _medium(disk, source, target), None
     if disk.type != "file" or disk.path is None:
         return f"{what} is of type {disk.type}; only disks that are files are moved", None
     if disk.shareable or disk.readonly:
@@ -80,6 +69,37 @@ def volume_of(
     )
 
 
+def _medium(disk: MigrationDisk, source: Source, target: Target) -> str | None:
+    """The reason against moving a VM with what is in this drive, which goes along."""
+    if disk.path is None or _is_in_other_work(source):
+        return None
+    if is_seed(disk):
+        return (
+            f"the seed medium {disk.path} is still in the drive {disk.target}: wait for the end"
+            f" of the first boot and eject it (virsh change-media {source.name} {disk.target}"
+            " --eject --live --config)"
+        )
+    shared = target.shared.get(disk.path)
+    if shared is not None:
+        return _other_storage(disk.path, target, shared) if shared else None
+    base = BaseName.at(disk.path)
+    if base is not None:
+        return _base_image(disk, disk.path, base, source.name, target)
+    where = target.destination.name
+    return (
+        f"the medium in the drive {disk.target} ({disk.path}) is no base image named by its digest,"
+        f" so it is unknown whether {where} has the same; insert it as the image of its drive"
+        f" ({playbook_command('provision_vm')}), or have the move eject it"
+        f" ({playbook_command('migrate_vm', vm_name=source.name, virt_eject_media='true')})"
+    )
+
+
+def ejects(disk: MigrationDisk, source: Source) -> bool:
+    """Whether a move that ejects media empties this drive first."""
+    has_medium = disk.is_drive and disk.path is not None and not is_seed(disk)
+    return has_medium and not _is_in_other_work(source)
+
+
 def is_seed(disk: MigrationDisk) -> bool:
     """Whether it is the seed medium of the VM's first boot."""
     return disk.own is not None and disk.own.role == "seed"
@@ -105,30 +125,45 @@ def _backing(
             f" digest, so it is unknown whether {where} has the same; flatten it while the VM runs"
             f" (virsh blockpull DOMAIN {disk.target} --wait)"
         ), None
+    problem = _base_image(disk, path, base, vm, target)
+    return problem, None if problem else (path, kind)
+
+
+def _base_image(
+    disk: MigrationDisk, path: str, base: BaseName, vm: str, target: Target
+) -> str | None:
+    """Why the base image of a disk or drive is not proven to be the same on the destination."""
+    where = target.destination.name
+    kind = "drive" if disk.is_drive else "disk"
     there = [*(one for pool in target.pools if pool.active for one in pool.volumes)]
     there += target.destination.incoming
     if path in there:
-        return None, (path, kind)
+        return None
     other = next((file for file in there if BaseName.at(file) == base), None)
     if other is not None:
         return (
-            f"base image {base.digest} of disk {disk.target} is on {where} as {other}, and the disk"
-            f" names {path}; give {where} the same folder of base images (virt_base_path)"
-        ), None
+            f"base image {base.digest} of {kind} {disk.target} is on {where} as {other}, and the"
+            f" {kind} names {path}; give {where} the same folder of base images (virt_base_path)"
+        )
     return (
-        f"base image {base.digest} of disk {disk.target} is not on {where} as {path}; the playbooks"
-        " that move VMs bring it there and report what prevents that: run"
+        f"base image {base.digest} of {kind} {disk.target} is not on {where} as {path}; the"
+        " playbooks that move VMs bring it there and report what prevents that: run"
         f" {playbook_command('migrate_vm', vm_name=vm)}"
-    ), None
+    )
 
 
 def _shared(path: str, target: Target) -> str | None:
     """Why a disk in a pool that both share cannot stay in place."""
     where, reason = target.destination.name, target.shared[path]
     if reason:
-        return f"{path} on {where}: {reason}; make sure both have the same storage there"
+        return _other_storage(path, target, reason)
     users = [one.name for one in target.domains if path in one.files]
     return f"{path} is used by {', '.join(users)} on {where}" if users else None
+
+
+def _other_storage(path: str, target: Target, reason: str) -> str:
+    where = target.destination.name
+    return f"{path} on {where}: {reason}; make sure both have the same storage there"
 
 
 def _left_over(path: str, target: Target, claim: DestinationDomain | None) -> str | None:

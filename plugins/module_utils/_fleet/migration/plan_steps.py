@@ -31,6 +31,13 @@ class RemoveSeed(Action):
     """Remove a seed medium that is no longer needed."""
 
 
+@dataclass(frozen=True)
+class EjectMedium(Action):
+    """Empty the drive at this target."""
+
+    target: str
+
+
 class MarkMoving(Action):
     """Record the move with the VM, so that it is known from now on."""
 
@@ -122,7 +129,8 @@ class MoveState:
 
     ``claim`` are the volumes of its claim on the destination, by their paths with the progress of
     their creation; None if there is no claim. ``old`` and ``new`` are paths of its volumes that
-    exist on the source, and on the destination. ``seed`` is a medium that is no longer needed;
+    exist on the source, and on the destination. ``seed`` is a medium that is no longer needed,
+    ``media`` are the targets of drives that hold any other;
     ``moving``: libvirt moves it.
     """
 
@@ -132,6 +140,7 @@ class MoveState:
     old: frozenset[str] = frozenset()
     new: frozenset[str] = frozenset()
     seed: str | None = None
+    media: frozenset[str] = frozenset()
     moving: bool = False
 
 
@@ -142,7 +151,9 @@ def move_state(source: Source, seed: str | None = None) -> MoveState:
     held = EndpointState(
         state, source.autostart, stored.phase, evacuated_from=stored.evacuated_from
     )
-    return MoveState(held, old=frozenset(one.path for one in stored.volumes), seed=seed)
+    media = frozenset(disk.target for disk in source.disks if disk.is_drive and disk.path)
+    old = frozenset(one.path for one in stored.volumes)
+    return MoveState(held, old=old, seed=seed, media=media)
 
 
 def begin(
@@ -159,6 +170,9 @@ def begin(
     steps: list[Step[MoveState]] = []
     if seed is not None:
         steps.append(Step(RemoveSeed(), f"remove the seed medium {seed}", _without_seed))
+    for drive in plan.ejected:
+        text = f"eject {drive.path} from {drive.target}"
+        steps.append(Step(EjectMedium(drive.target), text, _ejected(drive.target)))
     steps.append(
         Step(
             MarkMoving(),
@@ -355,6 +369,10 @@ def _there(**changes: t.Any) -> Effect[MoveState]:
 
 def _without_seed(seen: MoveState) -> MoveState:
     return replace(seen, seed=None, old=seen.old - {seen.seed or ""})
+
+
+def _ejected(target: str) -> Effect[MoveState]:
+    return lambda seen: replace(seen, media=seen.media - {target})
 
 
 def _marked(source: Source, *, evacuating: bool) -> Effect[MoveState]:

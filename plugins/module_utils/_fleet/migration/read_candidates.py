@@ -143,6 +143,7 @@ def _entry(connection: Connection, vm: _Seen, hanging: t.Collection[str]) -> Mov
         "nwfilters": [],
         "vsock": False,
         "disks": [],
+        "media": [],
         "error": None,
     }
     silent = [file for file in vm.files if file in hanging]
@@ -176,4 +177,5 @@ def _demand(source: Source) -> MovingDemand:
             for disk in source.disks
             if disk.capacity
         ],
+        "media": [disk.path for disk in source.disks if disk.is_drive and disk.path is not None],
     }

@@ -55,7 +55,7 @@ def proofs(
     folders: dict[str, str | None] = {}
     problems = {}
     for disk in source.disks:
-        if disk.device != "disk" or disk.type != "file" or not disk.path:
+        if disk.type != "file" or not disk.path:
             continue
         folder = posixpath.dirname(disk.path)
         if folder not in folders:

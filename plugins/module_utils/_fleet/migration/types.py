@@ -61,6 +61,7 @@ class MigrationOptions:
     for each GiB."""
 
     keep_volumes: bool = False
+    eject_media: bool = False
     bandwidth: int | None = None
     max_downtime: int | None = None
     auto_converge: bool = True
@@ -91,6 +92,11 @@ class MigrationDisk:
     chain: tuple[tuple[str, str], ...] = ()
     own: OwnVolume | None = None
     block_job: bool = False
+
+    @property
+    def is_drive(self) -> bool:
+        """Whether it is a drive, for CDs or floppies."""
+        return self.device in ("cdrom", "floppy")
 
 
 @dataclass(frozen=True)
@@ -214,6 +220,7 @@ class MigrationPlan:
     incremental: bool = False  # a disk has a base image, which is not copied
     volumes: list[NewVolume] = field(default_factory=list)
     shared: list[str] = field(default_factory=list)  # paths of disks that stay in place
+    ejected: list[MigrationDisk] = field(default_factory=list)  # drives that are emptied first
     old: list[OwnVolume] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)

@@ -77,24 +77,43 @@ def write(connection: Connection, dom: VirDomain, stored: Metadata, *, active: b
 
 def eject(connection: Connection, dom: VirDomain, path: str, *, active: bool) -> None:
     """Eject the medium ``path`` from the running domain, then from its definition."""
+    _eject_both(connection, dom, "source", ("file", path), active=active)
+
+
+def eject_from(connection: Connection, dom: VirDomain, target: str, *, active: bool) -> None:
+    """Empty the drive at ``target`` of the running domain, then of its definition."""
+    _eject_both(connection, dom, "target", ("dev", target), active=active)
+
+
+def _eject_both(
+    connection: Connection, dom: VirDomain, tag: str, attribute: tuple[str, str], *, active: bool
+) -> None:
     if active:
-        _eject(connection, dom, path, 0, DOMAIN_AFFECT_LIVE | DOMAIN_DEVICE_MODIFY_FORCE)
+        flags = DOMAIN_AFFECT_LIVE | DOMAIN_DEVICE_MODIFY_FORCE
+        _eject(connection, dom, tag, attribute, 0, flags)
     if connection.call(f"read {dom.name()}", dom.isPersistent):
-        _eject(connection, dom, path, DOMAIN_XML_INACTIVE, DOMAIN_AFFECT_CONFIG)
+        _eject(connection, dom, tag, attribute, DOMAIN_XML_INACTIVE, DOMAIN_AFFECT_CONFIG)
 
 
-def _eject(connection: Connection, dom: VirDomain, path: str, which: int, flags: int) -> None:
-    """Eject the file ``path`` from its drive; the drive stays."""
+def _eject(
+    connection: Connection,
+    dom: VirDomain,
+    tag: str,
+    attribute: tuple[str, str],
+    which: int,
+    flags: int,
+) -> None:
+    """Eject the medium of the drive with this attribute of its ``tag``; the drive stays."""
     name = dom.name()
     text = connection.call(f"read {name}", dom.XMLDesc, which)
     for disk in _lxml.parse(text, f"domain {name}").findall("devices/disk"):
-        source = disk.find("source")
-        if source is None or source.get("file") != path:
+        element = disk.find(tag)
+        if disk.find("source") is None or element is None or attribute not in element.items():
             continue
         for child in list(disk):
             if child.tag in ("source", "backingStore", "mirror"):
                 disk.remove(child)
         xml = _lxml.tostring(disk)
         connection.call(
-            f"eject the seed medium of {name}", dom.updateDeviceFlags, xml, flags, seconds=60.0
+            f"eject the medium of {name}", dom.updateDeviceFlags, xml, flags, seconds=60.0
         )
