@@ -147,6 +147,16 @@ def verify(vms: Vms, name: str, **options: t.Any) -> dict[str, t.Any]:
     return t.cast("dict[str, t.Any]", vm)
 
 
+def purged(vms: Vms, name: str, **options: t.Any) -> dict[str, t.Any]:
+    """The real run alone, whose plan is the one of check mode; the entry of the VM."""
+    done = vms.purge(name, **options)
+    assert not done["failed"], done
+    assert done["changed"]
+    (vm,) = done["vms"]
+    assert vms.gone(name)
+    return t.cast("dict[str, t.Any]", vm)
+
+
 def test_b21_exactly_its_own_goes(vms: Vms) -> None:
     """Every other file of the folder stays; what its own disks lie on and what is in its CD drives
     too. What others need of its disks is an obstacle until they do not."""
@@ -238,7 +248,7 @@ def test_b22_snapshots_and_nvram_go_completely(vms: Vms) -> None:
         f"virsh -q dumpxml b22 | sed 's|</os>|{firmware}|' > /run/b22.xml\n"
         "virsh -q define /run/b22.xml",
     )
-    vm = verify(vms, "b22")
+    vm = purged(vms, "b22")
     assert [(item["kind"], item["name"]) for item in vm["removed"]] == [
         ("volume", "default/b22.qcow2"),
         ("snapshot", "one"),
@@ -281,7 +291,7 @@ def test_a_running_vm_goes_by_force(vms: Vms) -> None:
 def test_saved_memory_goes(vms: Vms) -> None:
     vms.make("saved1", start=True)
     vms.guests.virsh("hv1", "managedsave", "saved1")
-    vm = verify(vms, "saved1")
+    vm = purged(vms, "saved1")
     assert [item["kind"] for item in vm["removed"]] == ["managed_save", "volume", "domain"]
 
 
@@ -299,7 +309,7 @@ def test_a_volume_that_a_program_has_open_is_refused(vms: Vms) -> None:
         harness.refuse(vms.ansible, vms.lab, "hv1", PURGE, {"name": "locked1"}, match=match)
     finally:
         vms.guests.script("hv1", f"systemctl stop {unit}")
-    verify(vms, "locked1")
+    purged(vms, "locked1")
 
 
 # Holds a lock where QEMU has its own, but on a byte that no QEMU looks at
@@ -341,7 +351,7 @@ def test_what_a_dead_run_left_is_removed(vms: Vms, phase: str) -> None:
     """Some of its volumes are not there yet, or not any more."""
     paths = vms.make("half1", disks=("data",), seed=True, phase=phase, owner=DEAD)
     vms.guests.script("hv1", f"rm {paths[1]}; virsh -q pool-refresh default")
-    vm = verify(vms, "half1")
+    vm = purged(vms, "half1")
     assert [item["path"] for item in vm["removed"]] == [paths[0], paths[2], None]
 
 
@@ -370,7 +380,7 @@ def test_stopped_halfway_it_cannot_be_started_and_is_finished_by_the_next(vms: V
     state = vms.ansible.module("hv1", "virt_state", {"name": "stuck1", "state": "running"})["hv1"]
     assert "'stuck1' is in phase purging" in state["msg"]
     vms.guests.script("hv1", f"rm {paths[0]}; chattr -i {paths[1]}")
-    vm = verify(vms, "stuck1")
+    vm = purged(vms, "stuck1")
     assert [item["path"] for item in vm["removed"]] == [paths[1], None]
 
 
@@ -448,7 +458,7 @@ def test_hostile_metadata_removes_nothing_of_others(vms: Vms) -> None:
     names = ["victim1.qcow2", "spare.qcow2", "../../../../etc/passwd", "..", "."]
     guests.define("hv1", "hostile1", top=metadata([(name, "disk") for name in names]))
     before = vms.files()
-    verify(vms, "hostile1")
+    purged(vms, "hostile1")
     assert before - vms.files() == {"domain hostile1"}
     # what its own disk lies on is not removed either, and that is said
     guests.define("hv1", "hostile1", top=metadata([("tiny.qcow2", "disk")]))
