@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import tables
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.answers import unsound
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import outcomes
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope, outcomes
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight import decide as preflight
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight import (
     facts as preflight_facts,
@@ -18,23 +19,20 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight import
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight.decide_host import Limits
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight.facts import (
     CommonCpu,
-    ComparableFacts,
     Preflight,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight.options import (
     ARGUMENTS,
-    INTERNAL,
+    PreflightWork,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec import profiles
 from ansible_collections.fleet.virt.plugins.module_utils._units import parse_mib
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _clock, _output, _peers
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._fleet_variables import Variables
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, plain
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import (
-    read,
-    registered,
-)
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import read
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
 
 
 class Peer(t.TypedDict):
@@ -52,23 +50,18 @@ class VirtPreflightOptions(Connected):
     clock_seconds: float
     output: str
     output_file: str | None
-    _stage: str
-    _cpus: list[str] | None
-    _results: str | None
-    _compared: str | None
 
 
-class ActionModule(FleetAction):
+class ActionModule(StagedAction[PreflightWork]):
     """The module runs the stages of a hypervisor; this runs those that compare hypervisors."""
 
-    def work(self, task_vars: Values) -> Answer:
-        options = self.options(VirtPreflightOptions, ARGUMENTS, INTERNAL)
-        stages = {"read": self._read, "compare": self._compare, "report": self._report}
-        return stages.get(options["_stage"], self._single)(options, task_vars)
+    WORK = PreflightWork
+    CONTROLLER = ("report",)
 
-    def _single(self, options: VirtPreflightOptions, variables: Values) -> Answer:
+    def alone(self, task_vars: Values) -> Answer:
         """The findings about this hypervisor, as far as they need no other."""
-        result = self._read(options, variables)
+        options, variables = self._options, task_vars
+        result = self._read(PreflightWork(stage="read"), variables)
         if result.get("failed") or result.get("unreachable"):
             return result
         own = str(variables["inventory_hostname"])
@@ -78,9 +71,18 @@ class ActionModule(FleetAction):
         own_answer = preflight.Answer(own, _complete(facts) if facts else None, reason)
         return {**result, **self._findings([own_answer], [own], options)}
 
-    def _read(self, options: VirtPreflightOptions, variables: Values) -> Answer:
+    @property
+    def _options(self) -> VirtPreflightOptions:
+        return self.options(VirtPreflightOptions, ARGUMENTS)
+
+    def asked(self, work: PreflightWork, task_vars: Values) -> Answer:
+        stages = {"read": self._read, "compare": self._compare}
+        return stages[work.stage](work, task_vars)
+
+    def _read(self, work: PreflightWork, variables: Values) -> Answer:
+        options = self._options
         own = str(variables.get("inventory_hostname"))
-        arguments = {**self.given, "_stage": "read"}
+        arguments = {**self.given, envelope.OPTION: envelope.plain(work)}
         if options["peers"] is None:
             arguments["peers"] = [
                 {"name": name, "address": _peers.address(name, variables)}
@@ -99,36 +101,37 @@ class ActionModule(FleetAction):
     def _date(self) -> str:
         return str(self._low_level_execute_command(_clock.COMMAND, sudoable=False)["stdout"])
 
-    def _compare(self, options: VirtPreflightOptions, variables: Values) -> Answer:
-        arguments = self.given
-        if options["_cpus"] is None and options["_results"]:
-            own = _facts(variables, options["_results"]).get(str(variables["inventory_hostname"]))
-            models = {
-                (facts.get("cpu") or {}).get("xml")
-                for facts in _facts(variables, options["_results"]).values()
-                if own is not None and facts.get("arch") == own.get("arch")
-            }
-            arguments["_cpus"] = sorted(xml for xml in models if xml)
-        return self.module(variables, arguments)
+    def _compare(self, work: PreflightWork, variables: Values) -> Answer:
+        facts_by_host = {
+            host: facts for host, answer in self._seen().items() if (facts := answer.get("facts"))
+        }
+        own = facts_by_host.get(str(variables["inventory_hostname"]))
+        models = {
+            (facts.get("cpu") or {}).get("xml")
+            for facts in facts_by_host.values()
+            if own is not None and facts.get("arch") == own.get("arch")
+        }
+        work = dataclasses.replace(work, cpus=sorted(xml for xml in models if xml))
+        return self.module(variables, {**self.given, envelope.OPTION: envelope.plain(work)})
 
-    def _report(self, options: VirtPreflightOptions, variables: Values) -> Answer:
-        if not options["_results"]:
-            raise AnsibleActionFail(
-                "_results: missing; name the variable that _stage: read registered"
-            )
-        answers = []
-        compared = registered(variables, options["_compared"], CommonCpu)
-        for name, answer in _answers(variables, options["_results"]).items():
+    def _seen(self) -> dict[str, Preflight]:
+        """What every host answered; facts that cannot be judged by themselves count as failed."""
+        return _judged(self.answers("hypervisor_looked", Preflight, "read"))
+
+    def decided(self, _work: PreflightWork) -> Answer:
+        options, answers = self._options, []
+        compared = self.answers("hypervisor_compared", CommonCpu, "compare")
+        for name, answer in self._seen().items():
             seen = answer.get("facts")
             if seen is None:
                 answers.append(preflight.Answer(name, None, outcomes.reason(answer)))
                 continue
             baseline = compared[name].get("baseline")
             facts: Answer = {**seen, "baseline": baseline}
-            if options["_compared"] and baseline is None:
+            if baseline is None:
                 facts["not_compared"] = outcomes.reason(compared[name])
             answers.append(preflight.Answer(name, _complete(facts)))
-        return self._findings(answers, _expected(options, variables), options)
+        return self._findings(answers, _expected(options, self._values), options)
 
     def _findings(
         self,
@@ -173,11 +176,6 @@ def _expected(options: VirtPreflightOptions, variables: Values) -> list[str]:
     return options["expected"] or _peers.names("hypervisors", variables)
 
 
-def _answers(variables: Values, name: str) -> dict[str, Preflight]:
-    """The registered results; facts that cannot be judged by themselves count as failed."""
-    return _judged(registered(variables, name, Preflight))
-
-
 def _judged(answers: dict[str, Preflight]) -> dict[str, Preflight]:
     for host, answer in answers.items():
         facts = answer.get("facts")
@@ -192,8 +190,3 @@ def _judged(answers: dict[str, Preflight]) -> dict[str, Preflight]:
 def _complete(facts: t.Mapping[str, object]) -> preflight_facts.PreflightFacts:
     """Facts in the type that judging needs; each host's are tried separately before use."""
     return t.cast("preflight_facts.PreflightFacts", facts)
-
-
-def _facts(variables: Values, name: str) -> dict[str, ComparableFacts]:
-    answers = _answers(variables, name)
-    return {host: facts for host, answer in answers.items() if (facts := answer.get("facts"))}

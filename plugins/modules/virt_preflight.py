@@ -163,20 +163,22 @@ output:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight import read as preflight
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight.options import (
     ARGUMENTS,
-    INTERNAL,
+    PreflightWork,
 )
 
 
 def main() -> None:
-    module = create_module(ARGUMENTS, INTERNAL)
+    module = create_module(ARGUMENTS, envelope.SPEC)
     params = module.options
 
     def work() -> dict[str, object]:
-        if params["_stage"] == "compare":
-            baseline = preflight.compare(params["uri"], params["timeout"], params["_cpus"] or [])
+        stage = envelope.read(PreflightWork, params)
+        if stage.stage == "compare":
+            baseline = preflight.compare(params["uri"], params["timeout"], stage.cpus)
             return {"changed": False, "baseline": baseline}
         settings = preflight.PreflightRequest(
             uri=params["uri"],

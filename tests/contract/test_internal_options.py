@@ -117,7 +117,10 @@ def test_stages_of_tasks_exist() -> None:
     """And each says which it is: of a module that is used alone, no task waits for an answer."""
     stages = [
         (path, module.rpartition(".")[2], str(options["_work"]["stage"]))
-        for path in (_tools.CHECKOUT / "playbooks").rglob("*.yml")
+        for path in [
+            *(_tools.CHECKOUT / "playbooks").rglob("*.yml"),
+            *(_tools.CHECKOUT / "roles").glob("*/tasks/*.yml"),
+        ]
         for task in tasks_of(yaml.safe_load(path.read_text()))
         for module, options in task.items()
         if isinstance(options, dict) and "_work" in options

@@ -437,6 +437,15 @@ def test_stage_on_hypervisor_suppresses_no_failure() -> None:
     assert not [f"{path}: {task['name']}" for path, task in staged if suppressed & set(task)]
 
 
+def test_task_never_suppresses_all_failures() -> None:
+    """Where a play has to go on, the task is a stage, and its end an answer."""
+    assert not [
+        f"{path}: {task['name']}"
+        for path, task in tasks_of_playbooks_and_roles()
+        if task.get("failed_when") is False or "ignore_errors" in task
+    ]
+
+
 def test_every_answer_of_a_hypervisor_passes_an_action_of_ours() -> None:
     """To Ansible a result is more than data, also that of its own modules: facts are set for the
     host, and crafted statistics end the play for all."""

@@ -6,11 +6,10 @@
 
 from __future__ import annotations
 
-import typing as t
+from dataclasses import dataclass, field
 
-if t.TYPE_CHECKING:
-    from ..base.arguments import Spec
-
+from ..base.arguments import Spec
+from ..engine.envelope import Work
 
 ARGUMENTS: Spec = {
     "expected": {"type": "list", "elements": "str"},
@@ -30,9 +29,12 @@ ARGUMENTS: Spec = {
     "output": {"type": "str", "choices": ["table", "json", "yaml", "csv"], "default": "table"},
     "output_file": {"type": "path"},
 }
-INTERNAL: Spec = {
-    "_stage": {"type": "str", "choices": ["all", "read", "compare", "report"], "default": "all"},
-    "_cpus": {"type": "list", "elements": "str"},
-    "_results": {"type": "str"},
-    "_compared": {"type": "str"},
-}
+
+
+@dataclass(frozen=True)
+class PreflightWork(Work):
+    """A stage of checking a fleet; ``cpus`` are those of the others, as libvirt describes them."""
+
+    STAGES = ("all", "read", "compare", "report")
+
+    cpus: list[str] = field(default_factory=list)
