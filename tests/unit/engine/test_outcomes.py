@@ -86,6 +86,55 @@ REASONS = [
 ]
 
 
+_DATA = "Data could not be sent to remote host {}. Make sure this host can be reached over {}: "
+_VIA = "Failed to connect to the host via ssh: "
+_TO = "ssh: connect to host 198.18.2.13 port {}: "
+UNREACHED = [
+    (_VIA + _TO.format(22) + "No route to host", "no route to host"),
+    (
+        _DATA.format('"hv3"', "ssh") + _TO.format(22) + "Connection timed out",
+        "connection timed out",
+    ),
+    ("Task failed: " + _VIA + _TO.format(22) + "Connection refused", "connection refused"),
+    (_VIA + _TO.format(2222) + "Connection refused", "connection refused (port 2222)"),
+    (_DATA.format("'hv3'", "SSH") + "[Errno 32] Broken pipe", "its connection broke off"),
+    (_VIA + "root@hv3: Permission denied (publickey).", "root@hv3: Permission denied (publickey)."),
+    (_VIA + "ssh: Could not resolve hostname hv3: Unknown", None),
+    (_VIA, _VIA),
+    ("hv3 is declared lost", "hv3 is declared lost"),
+    (f"it said: {_VIA}x", f"it said: {_VIA}x"),
+]
+
+
+def test_failures_of_several_hypervisors_are_sorted_by_them() -> None:
+    both = [outcomes.Failure(host, "there is no pool") for host in ("hv2", "hv3")]
+    gone, general = outcomes.Failure("hv9", "vm1 on hv9: killed"), "vm2 is on no hypervisor"
+    sorted_failures = outcomes.by_host([*both, gone, general, both[0]], ["hv1", "hv2", "hv3"])
+    assert sorted_failures == {
+        "hv2": ["there is no pool"],
+        "hv3": ["there is no pool"],
+        "hv1": ["vm1 on hv9: killed", "vm2 is on no hypervisor"],
+    }
+    assert {type(message) for those in sorted_failures.values() for message in those} == {str}
+
+
+def test_failed_name_knows_its_hypervisor() -> None:
+    requested = {"hv1": ["a"], "hv2": ["b", "c"]}
+    answers = {"hv2": {"vms": [{"name": "b", "error": "no"}, {"name": "c"}]}}
+    problems = [outcome.problem for outcome in outcomes.outcomes(requested, answers)]
+    hosts = [getattr(problem, "host", None) for problem in problems]
+    assert hosts == ["hv1", "hv2", None]
+
+
+@pytest.mark.parametrize(("message", "reason"), UNREACHED)
+def test_silent_hypervisor_reason_is_without_ansibles_preface(
+    message: str, reason: str | None
+) -> None:
+    expected = message.removeprefix(_VIA) if reason is None else reason
+    assert outcomes.unreached(message) == expected
+    assert outcomes.reason({"unreachable": True, "msg": message}) == expected.strip()
+
+
 @pytest.mark.parametrize(("answer", "reason"), REASONS)
 def test_each_result_that_is_none_has_a_reason(answer: dict[str, t.Any], reason: str) -> None:
     assert outcomes.reason(answer) == reason

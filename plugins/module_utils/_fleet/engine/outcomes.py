@@ -10,6 +10,7 @@ the content of a result counts: a name without an outcome in it has failed.
 
 from __future__ import annotations
 
+import re
 import typing as t
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,8 +31,33 @@ _SIGNALS = {1: "SIGHUP", 2: "SIGINT", 6: "SIGABRT", 9: "SIGKILL", 11: "SIGSEGV",
 _LAST_SIGNAL = 64  # of Linux
 # Ansible's messages about a module that printed no result, whatever the reason
 _NO_RESULT = ("MODULE FAILURE", "Module result deserialization failed")
+# What Ansible, of every version, and ssh write before the reason why a hypervisor is silent
+_UNREACHED = re.compile(
+    r"^(?:Task failed: )?"
+    r"(?:Failed to connect to the host via \w+: "
+    r"|Data could not be sent to remote host .+?\. Make sure this host can be reached over \w+: ?)"
+    r"(?:ssh: connect to host \S+ port (?P<port>\d+): )?"
+)
+_PORT = "22"  # where everybody expects ssh
+_BROKEN = "[Errno 32] Broken pipe"
 # Messages of a shell and of ssh, whatever ended the module
 _NO_NEWS = ("(traceback", "Killed", "Shared connection to ", "Connection to ", *_NO_RESULT)
+
+
+class Failure(str):
+    """A message about what failed, which knows the ``host`` that was to do it.
+
+    Reports add messages up as text, and the last task of a playbook says on which host each is.
+    """
+
+    __slots__ = ("host",)
+
+    def __new__(cls, host: str, text: str) -> Failure:  # Python 3.9 has no Self
+        failure = super().__new__(cls, text)
+        failure.host = host
+        return failure
+
+    host: str
 
 
 Entry = t.TypeVar("Entry", bound=Answer)
@@ -88,11 +114,12 @@ def outcomes(
 
 def _of(host: str, name: str, entry: Answer | None, answer: Answer) -> Outcome[Answer]:
     if entry is None:
-        return Outcome(host, name, None, f"{name} on {host}: {error_message(answer)}")
+        failure = Failure(host, f"{name} on {host}: {error_message(answer)}")
+        return Outcome(host, name, None, failure)
     problem, why = None, entry.get("error")
     if why or entry.get("failed"):
         why = why or entry.get("msg") or reason({**answer, "msg": None})
-        problem = f"{name} on {host}: {clean(str(why).strip())}"
+        problem = Failure(host, f"{name} on {host}: {clean(str(why).strip())}")
     return Outcome(host, name, entry, problem)
 
 
@@ -144,7 +171,32 @@ def reason(answer: Answer) -> str:
         return _line(f"its module returned no result{_ended(status)}{_last_words(answer)}")
     if not message:
         message = (_text(answer, "exception").strip().splitlines() or [""])[-1]
+    message = unreached(message)
     return _line(message) if message else "its answer does not mention it"
+
+
+def unreached(message: str) -> str:
+    """Why a hypervisor could not be reached, without what Ansible says of each; another message as
+    it is."""
+    said = _UNREACHED.match(message)
+    if said is None:
+        return message
+    why = message[said.end() :].strip().replace(_BROKEN, "its connection broke off")
+    port = said["port"]
+    if not why or port is None:
+        return why or message
+    return f"{why[0].lower()}{why[1:]}" + ("" if port == _PORT else f" (port {port})")
+
+
+def by_host(failures: Sequence[str], hosts: Sequence[str]) -> dict[str, list[str]]:
+    """The messages by host. Those of no host of ``hosts`` are the first one's, which is there."""
+    sorted_failures: dict[str, list[str]] = {}
+    for failure in failures:
+        host = failure.host if isinstance(failure, Failure) else ""
+        messages = sorted_failures.setdefault(host if host in hosts else hosts[0], [])
+        if failure not in messages:
+            messages.append("".join(failure))  # plain text
+    return sorted_failures
 
 
 def _ended(status: object) -> str:

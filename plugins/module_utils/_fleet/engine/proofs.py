@@ -189,7 +189,8 @@ def silences(
             outcomes.reason(answer)
             if outcomes.was_killed(answer)
             else str(
-                answer.get("msg") or (_SHAPELESS if _responded(answer) else "it did not answer")
+                outcomes.unreached(str(answer.get("msg") or ""))
+                or (_SHAPELESS if _responded(answer) else "it did not answer")
             ),
             reached=bool(answer)
             and (not answer.get("unreachable") or answers(str(answer.get("msg")))),
