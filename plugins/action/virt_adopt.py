@@ -85,6 +85,4 @@ class ActionModule(StagedAction[AdoptWork]):
                 _vms_file.require_nothing_lost(path, report.vms)
             diff = bool(self._task.diff)
             result.update(_output.deliver(text, path, check=self.check, diff=diff))
-        if report.failures:
-            result.update(failed=True, msg="\n".join(report.failures))
-        return result
+        return self.concluded(result, report.failures)

@@ -20,11 +20,13 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.facts 
     Compared,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.fleet_plan import Place
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.work import ShowWork
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Domain
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _batch, _placing
 
 _ARGUMENTS: Spec = {
@@ -48,10 +50,15 @@ class VirtPlanOptions(Connected):
     output_file: str | None
 
 
-class ActionModule(FleetAction):
+class ActionModule(StagedAction[ShowWork]):
+    WORK = ShowWork
+    CONTROLLER = ("report",)
     _requires_connection = False
 
-    def work(self, task_vars: Values) -> Answer:
+    def decided(self, _work: ShowWork) -> Answer:
+        return self.alone(self._values)
+
+    def alone(self, task_vars: Values) -> Answer:
         options = self.options(VirtPlanOptions, _ARGUMENTS)
         variables = _batch.Variables(task_vars, self._templar)
         domains = _batch.validated(
@@ -159,9 +166,8 @@ class ActionModule(FleetAction):
         if options["strict"] and not empty and not problems:
             problems = [f"the fleet does not match the request: {fleet_plan.summary(entries)}"]
             problems += [f"not all hypervisors answered: {proofs.named(silent)}"] if silent else []
-        if problems:
-            result.update(failed=True, msg="\n".join(problems))
-        return result
+        apart = options["output"] != "table" or bool(options["output_file"])
+        return self.concluded(result, problems, apart=apart)
 
 
 def _image_problem(domain: Domain, variables: _batch.Variables) -> str | None:

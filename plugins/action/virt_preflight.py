@@ -11,6 +11,7 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import tables
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.answers import unsound
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.findings import Finding
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope, outcomes
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight import decide as preflight
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight import (
@@ -57,6 +58,7 @@ class ActionModule(StagedAction[PreflightWork]):
 
     WORK = PreflightWork
     CONTROLLER = ("report",)
+    _errors: t.Sequence[Finding] = ()
 
     def alone(self, task_vars: Values) -> Answer:
         """The findings about this hypervisor, as far as they need no other."""
@@ -133,6 +135,15 @@ class ActionModule(StagedAction[PreflightWork]):
             answers.append(preflight.Answer(name, _complete(facts)))
         return self._findings(answers, _expected(options, self._values), options)
 
+    def _by_host(self) -> dict[str, list[str]]:
+        """The errors by host: one of several hypervisors is each one's."""
+        failures = [
+            outcomes.Failure(host, f"{finding.id}: {finding.message}")
+            for finding in self._errors
+            for host in finding.hosts
+        ]
+        return self._sorted(failures)
+
     def _findings(
         self,
         answers: list[preflight.Answer],
@@ -164,11 +175,13 @@ class ActionModule(StagedAction[PreflightWork]):
         result = {**report, "output": text, **delivered}
         if summary["error"]:
             errors = [finding for finding in findings if finding.severity == "error"]
-            message = "; ".join(
+            self._errors = errors
+            failures = [
                 f"{finding.id} ({', '.join(finding.hosts)}): {finding.message}"
                 for finding in errors
-            )
-            result.update(failed=True, msg=message)
+            ]
+            apart = options["output"] != "table" or bool(options["output_file"])
+            return self.concluded(result, failures, apart=apart, shown=True, separator="; ")
         return result
 
 

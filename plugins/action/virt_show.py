@@ -176,9 +176,8 @@ class ActionModule(StagedAction[ShowWork]):
         diff = bool(self._task.diff)
         delivered = _output.deliver(text, options["output_file"], check=check, diff=diff)
         result: Answer = {"hypervisors": hypervisors, "output": text, **delivered}
-        if problems:
-            result.update(failed=True, msg="\n".join(dict.fromkeys(problems)))
-        return result
+        apart = options["output"] != "table" or bool(options["output_file"])
+        return self.concluded(result, problems, apart=apart)
 
     def _read_here(
         self,

@@ -35,6 +35,7 @@ class ActionModule(StagedAction[SnapshotWork]):
 
     WORK = SnapshotWork
     CONTROLLER = ("decide", "report", "list")
+    REPORTS = ("report", "list")
 
     def decided(self, work: SnapshotWork) -> t.Mapping[str, object]:
         options = self.options(VirtSnapshotOptions, ARGUMENTS)

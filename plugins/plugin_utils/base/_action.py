@@ -62,6 +62,9 @@ class FleetAction(ActionBase):
     """
 
     _values: Values = types.MappingProxyType({})
+    _failures: Sequence[str] = ()  # what made a report fail
+    _apart = False  # whether what was shown is for programs, and has no room for messages
+    _said = False  # whether what was shown has them
 
     def run(self, tmp: str | None = None, task_vars: Answer | None = None) -> Answer:
         result: Answer = super().run(tmp, task_vars)
@@ -90,9 +93,22 @@ class FleetAction(ActionBase):
     def shown(self, text: str, failures: Sequence[str], *, changed: bool = False) -> Answer:
         """Display the outcome; returns the result, failed if there are failures."""
         _output.say(text)
-        result: Answer = {"changed": changed, "output": text}
+        return self.concluded({"changed": changed, "output": text}, failures)
+
+    def concluded(
+        self,
+        result: Answer,
+        failures: Sequence[str],
+        *,
+        apart: bool = False,
+        shown: bool = False,
+        separator: str = "\n",
+    ) -> Answer:
+        """``result``, failed if there are failures. ``apart``: what was shown is data only;
+        ``shown``: it has the failures, in other words."""
         if failures:
-            result.update(failed=True, msg="\n".join(failures))
+            self._failures, self._apart, self._said = [*dict.fromkeys(failures)], apart, shown
+            result.update(failed=True, msg=separator.join(self._failures))
         return result
 
     def options(

@@ -6,8 +6,9 @@
 
 Each task says in its ``_work`` which stage it is; the rest of the header is derived here, and what
 a stage on the controller needs it reads from what earlier ones registered. Every end of a stage on
-a hypervisor is an answer, so that the play goes on and the last task reports it. A module used
-alone has no ``_work``, and fails as Ansible's do.
+a hypervisor is an answer, so that the play goes on and the report says it. So is a report of what
+failed: after it the last stage, ``end``, fails each host for what failed there, so that the recap
+names it. A module used alone has no ``_work``, and fails as Ansible's do.
 """
 
 from __future__ import annotations
@@ -23,17 +24,21 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.answers import A
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import as_mapping
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope, outcomes
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.envelope import AnyWork, Work
 from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _alive
-from ansible_collections.fleet.virt.plugins.plugin_utils.base import _registered
+from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core._once import FailedStage
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _registered
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import (
     Answer,
     Values,
     shares,
+    texts,
     to_plain,
 )
+
+_ABOVE = "something failed here; the messages above say what"
 
 
 class StagedAction(FleetAction, t.Generic[AnyWork]):
@@ -41,6 +46,7 @@ class StagedAction(FleetAction, t.Generic[AnyWork]):
 
     WORK: type[AnyWork]
     CONTROLLER: t.ClassVar[t.Sequence[str]] = ("decide", "report")
+    REPORTS: t.ClassVar[t.Sequence[str]] = ("report",)
 
     @property
     def staged(self) -> bool:
@@ -85,11 +91,54 @@ class StagedAction(FleetAction, t.Generic[AnyWork]):
         if not self.staged:
             return super()._worked(values)
         work = self.given_work
+        if work.stage == envelope.END:
+            return self._conclude()
+        if work.stage in self.REPORTS:
+            return self._reported(work, values)
         if work.stage in self.CONTROLLER:
-            decision = super()._worked(values)
+            try:
+                decision = super()._worked(values)
+            except FleetVirtError as error:
+                raise FailedStage(str(error), {"error": type(error).__name__}) from None
             # What failed is no decision, and Ansible shows it
             return decision if decision.get("failed") else {**decision, **envelope.echo(work)}
         return envelope.answered(work, self._ending(values))
+
+    def _reported(self, work: AnyWork, values: Values) -> Answer:
+        """The report; what failed stands in its header, by host, for the last stage."""
+        try:
+            report = super()._worked(values)
+        except FleetVirtError as error:
+            raise FailedStage(str(error), {"error": type(error).__name__}) from None
+        failing = self._by_host() if report.get("failed") else {}
+        if failing and not (self._apart or self._said):
+            text = str(report.get("output"))
+            unsaid = [message for message in self._failures if message not in text]
+            _output.say("\n".join(unsaid))
+        header = envelope.echo(work, failing=failing, shown=not self._apart)
+        return {**report, "failed": False, **header}
+
+    def _by_host(self) -> dict[str, list[str]]:
+        """The failures by host."""
+        return self._sorted(self._failures)
+
+    def _sorted(self, failures: t.Sequence[str]) -> dict[str, list[str]]:
+        """Messages by host; Ansible has no longer in the play who failed before."""
+        own = str(self._values.get("inventory_hostname"))
+        present = texts(self._values.get("ansible_play_hosts"))
+        return outcomes.by_host(failures, list(dict.fromkeys([own, *present])))
+
+    def _conclude(self) -> Answer:
+        """Fail this host for what the report says of it. Ansible names it in its recap."""
+        registered = as_mapping(to_plain(self._values.get("virt_reported")))
+        header, own = as_mapping(registered.get(envelope.OPTION)), self.header
+        if (header.get("run"), header.get("verb")) != (own.run, own.verb):
+            raise PlanRefused("virt_reported is no report of this run; run the playbook again")
+        failing = as_mapping(header.get("failing"))
+        failures = texts(failing.get(str(self._values.get("inventory_hostname"))))
+        if not failures:
+            return {"changed": False}
+        raise FailedStage(_ABOVE if header.get("shown") else "\n".join(failures), {})
 
     def _ending(self, values: Values) -> Answer:
         """How the stage ended on this hypervisor, as a module's or a task's result has it."""

@@ -138,7 +138,8 @@ def _run(movers: Movers, kill: Kill, interpreter: str) -> tuple[Run, str]:
     failed = [
         (one.host, result)
         for one in run.events
-        if one.status == "failed" and not one.ignored
+        if (one.status == "failed" and not one.ignored)
+        or one.result.get("_work", {}).get("failing")  # a report of what failed
         # of a loop, each item says why
         for result in (one.result, *one.result.get("results", ()))
     ]

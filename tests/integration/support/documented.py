@@ -23,6 +23,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 # Ansible's own keys of every result
 COMMON = {"changed", "failed", "unreachable", "msg", "diff", "invocation", "warnings", "exception"}
+COMMON |= {"_work"}  # the header of a stage of a playbook
 
 
 def section(module: str, name: str) -> Any:

@@ -122,6 +122,17 @@ def test_end_of_module_is_answer_that_says_so(end: str) -> None:
     assert envelope.opened(answer, WORK) == {end: True, "msg": "no such host", "rc": 1}
 
 
+def test_exception_of_module_is_kept_where_ansible_does_not_show_it() -> None:
+    answer = envelope.answered(WORK, {"failed": True, "exception": "Traceback\nValueError: boo"})
+    assert "exception" not in answer
+    assert envelope.opened(answer, WORK) == {
+        "failed": True,
+        "exception": "Traceback\nValueError: boo",
+    }
+    summary = envelope.answered(WORK, {"failed": True, "exception": object(), "msg": "boo"})
+    assert envelope.opened(summary, WORK) == {"failed": True, "msg": "boo"}
+
+
 @pytest.mark.parametrize(
     "other", [{"run": "r0"}, {"verb": "virt_state"}, {"stage": "act"}, {"round": 0}]
 )

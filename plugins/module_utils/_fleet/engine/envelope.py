@@ -28,9 +28,11 @@ if t.TYPE_CHECKING:
 
 OPTION = "_work"
 SPEC: Spec = {OPTION: {"type": "dict", "default": {}}}  # read by :func:`read`, which knows types
+END = "end"  # the last stage of every verb: each host fails for what failed there
 FAILED, UNREACHABLE = "failed", "unreachable"
 # What Ansible itself says of a task that it ended before or after the action
-_OF_ANSIBLE = (FAILED, UNREACHABLE, "msg", "exception", "timedout")
+_EXCEPTION = "exception"
+_OF_ANSIBLE = (FAILED, UNREACHABLE, "msg", _EXCEPTION, "timedout")
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ def read(kind: type[AnyWork], options: Mapping[str, object]) -> AnyWork:
     """The typed work in the options of a module or an action; raises SpecError for any other."""
     problems: list[Problem] = []
     work: AnyWork = _fields(kind, as_mapping(options.get(OPTION)), OPTION, problems)
-    if not problems and work.stage not in kind.STAGES:
+    if not problems and work.stage not in (*kind.STAGES, END):
         choices = ", ".join(kind.STAGES)
         problems.append(
             Problem(f"{OPTION}.stage", f"{show(work.stage)} is none of {choices}; use one of them")
@@ -125,8 +127,11 @@ def answered(work: Work, answer: Mapping[str, object]) -> dict[str, object]:
     The header replaces any that the hypervisor gave: it does not say itself what it answers.
     """
     end = next((end for end in (UNREACHABLE, FAILED) if answer.get(end)), "")
-    rest = {key: value for key, value in answer.items() if key != UNREACHABLE}
-    return {**rest, FAILED: False, **echo(work, end=end)}
+    rest = {key: value for key, value in answer.items() if key not in (UNREACHABLE, _EXCEPTION)}
+    # Ansible would show an error, which the report shows
+    raised = answer.get(_EXCEPTION)
+    more = {_EXCEPTION: raised} if isinstance(raised, str) else {}
+    return {**rest, FAILED: False, **echo(work, end=end, **more)}
 
 
 def opened(answer: Mapping[str, object], expected: Work) -> dict[str, object]:
@@ -143,6 +148,8 @@ def opened(answer: Mapping[str, object], expected: Work) -> dict[str, object]:
         if told.get(name) != wanted:
             return _stale(f"its {name} is {show(told.get(name))}", expected)
     rest = {key: value for key, value in answer.items() if key not in (OPTION, FAILED, UNREACHABLE)}
+    if _EXCEPTION in told:
+        rest[_EXCEPTION] = told[_EXCEPTION]
     end = told.get("end")
     return {**rest, str(end): True} if end in (FAILED, UNREACHABLE) else rest
 
