@@ -150,7 +150,8 @@ class _PlacedBatch:
         leftovers = as_text(as_mapping(self.cloned.get("leftovers")).get("carried"))
         placements = _placing.place(self.domains, self.images, seen, self.policy, leftovers)
         every = Display().verbosity > 0
-        table = tables.placements([placed.as_dict() for placed in placements], every=every)
+        rows = [{**placed.as_dict(), "why": placed.why} for placed in placements]
+        table = tables.placements(rows, every=every)
         if not placements:
             table = "nothing to do: virt_vms is empty"
         _output.say(table)

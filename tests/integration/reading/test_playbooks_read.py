@@ -115,7 +115,7 @@ def test_b14_query(ansible: Ansible, fleet: Fleet) -> None:
         "      File Format: qcow2",
         "    Disk - vdd:\n      Size: 8.0M\n      File: nbd://127.0.0.1:10809/test\n"
         "      File Format: raw",
-        "    Disk - sda:\n      Size: -\n      File: -\n      File Format: -",
+        "    CD drive - sda: empty",
         "      Source: br0\n      Type: bridge",
         "      Source: -\n      Type: ethernet",
     ):

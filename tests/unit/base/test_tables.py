@@ -138,7 +138,10 @@ def test_graphics(graphics: dict[str, t.Any], line: str) -> None:
 def test_query_has_the_known_fields() -> None:
     disk = {"target": "vda", "size_mib": 2048, "source": "/x.qcow2", "format": "qcow2"}
     nic = {"mac": "52:54:00:00:00:01", "source": "br0", "type": "bridge", "addresses": ["a", "b"]}
-    text = tables.query([hypervisor(domain(disks=[disk], nics=[nic], error="odd")), hypervisor()])
+    drive = {"device": "cdrom", "target": "sda", "size_mib": None, "source": None, "format": None}
+    text = tables.query(
+        [hypervisor(domain(disks=[disk, drive], nics=[nic], error="odd")), hypervisor()]
+    )
     assert text.splitlines() == [
         "hv1:",
         "  web1",
@@ -149,6 +152,7 @@ def test_query_has_the_known_fields() -> None:
         "      Size: 2.0G",
         "      File: /x.qcow2",
         "      File Format: qcow2",
+        "    CD drive - sda: empty",
         "    Nic - 52:54:00:00:00:01:",
         "      Source: br0",
         "      Type: bridge",
@@ -214,7 +218,8 @@ def test_maintenance() -> None:
 def placed(name: str, *hosts: str, existing: t.Sequence[str] = ()) -> dict[str, t.Any]:
     ranking = [{"host": host, "score": 1.5, "notes": ["odd"]} for host in hosts]
     rejected = [{"host": f"hv{i}", "filter": "memory", "reason": "full"} for i in range(30)]
-    return {"name": name, "existing": existing, "ranking": ranking, "rejected": rejected}
+    outcome = {"ranking": ranking, "rejected": rejected, "why": "most free memory" if hosts else ""}
+    return {"name": name, "existing": existing, **outcome}
 
 
 def test_placements_have_a_line_for_each_vm_and_all_hypervisors_only_if_asked() -> None:
@@ -222,11 +227,12 @@ def test_placements_have_a_line_for_each_vm_and_all_hypervisors_only_if_asked() 
     lines = [re.sub(r" +", " ", line) for line in tables.placements(found).splitlines()]
     assert lines == [
         "VM HYPERVISOR PLACE WHY",
-        "a x chosen, 1.500 odd",
+        "a x chosen most free memory; odd",
         "b - nowhere -",
         "c z exists already -",
     ]
     every = tables.placements(found, every=True)
     assert len(every.splitlines()) == 1 + 2 + 30 + 1 + 30 + 1
+    assert "chosen, 1.500" in every
     assert "possible, 1.500" in every
     assert "no: memory" in every

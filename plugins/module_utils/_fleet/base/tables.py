@@ -229,6 +229,9 @@ def _domain(hypervisor: str, domain: Entry, columns: t.Sequence[Column]) -> list
     for graphics in domain["graphics"]:
         lines.append(f"    Graphics: {clean(graphics['type'])} - {_where(hypervisor, graphics)}")
     for disk in domain["disks"]:
+        if disk.get("device") == "cdrom" and disk["source"] is None:
+            lines.append(f"    CD drive - {clean(disk['target'])}: empty")
+            continue
         lines += [
             f"    Disk - {clean(disk['target'])}:",
             f"      Size: {format_size(disk['size_mib'])}",
@@ -265,9 +268,9 @@ def _broken(hypervisors: t.Sequence[Entry]) -> list[str]:
 
 
 def placements(vms: t.Sequence[Entry], *, every: bool = False) -> str:
-    """Where each VM goes, with its score.
+    """Where each VM goes, and why.
 
-    With ``every``, each other hypervisor follows, with its score or its reason.
+    With ``every``, each other hypervisor follows, and all have their score or their reason.
     """
     rows: list[list[object]] = []
     for vm in vms:
@@ -278,8 +281,9 @@ def placements(vms: t.Sequence[Entry], *, every: bool = False) -> str:
             rows.append([vm["name"], None, "nowhere", None])
         for position, ranked in enumerate(vm["ranking"] if every else vm["ranking"][:1]):
             word = "chosen" if position == 0 else "possible"
-            notes = "; ".join(ranked["notes"])
-            rows.append([vm["name"], ranked["host"], f"{word}, {ranked['score']:.3f}", notes])
+            word += f", {ranked['score']:.3f}" if every else ""
+            reasons = [vm["why"]] if position == 0 and vm["why"] else []
+            rows.append([vm["name"], ranked["host"], word, "; ".join([*reasons, *ranked["notes"]])])
         rows += [
             [vm["name"], entry["host"], f"no: {entry['filter']}", entry["reason"]]
             for entry in (vm["rejected"] if every else ())

@@ -37,6 +37,7 @@ from collections import Counter
 from operator import itemgetter
 
 from ..._errors import Problem, SpecError
+from . import why
 from .filters import (
     Wishes,
     excess,
@@ -166,6 +167,7 @@ def rank(fleet: FleetLoad, request: Request, static: _Static | None = None) -> P
         host=ranking[0].host if ranking else None,
         ranking=tuple(ranking),
         rejected=tuple(rejected),
+        why=why.words(fleet, request, ranking),
     )
 
 

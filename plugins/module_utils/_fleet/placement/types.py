@@ -129,7 +129,7 @@ class Placement:
     """Where one VM goes: ``host`` is the best of ``ranking``, or None if that is empty.
 
     ``existing`` are the hypervisors that have a VM of this name already; then nothing is ranked,
-    because creating it anywhere would make a second one.
+    because creating it anywhere would make a second one. ``why`` it is the best, for people.
     """
 
     name: str
@@ -137,6 +137,7 @@ class Placement:
     ranking: tuple[Ranked, ...]
     rejected: tuple[Rejection, ...]
     existing: tuple[str, ...] = ()
+    why: str = field(default="", compare=False)
 
     def as_dict(self) -> dict[str, object]:
         """Plain data, as ``virt_place`` returns it."""
