@@ -19,6 +19,7 @@ import functools
 import typing as t
 from collections.abc import Mapping
 
+from ansible import constants as C  # as everywhere in Ansible
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
@@ -39,6 +40,9 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import (
 )
 
 _ABOVE = "something failed here; the messages above say what"
+
+
+_OUTPUT = "fleet.virt.output"  # the callback that prints what failed for itself
 
 
 class StagedAction(FleetAction, t.Generic[AnyWork]):
@@ -111,11 +115,12 @@ class StagedAction(FleetAction, t.Generic[AnyWork]):
         except FleetVirtError as error:
             raise FailedStage(str(error), {"error": type(error).__name__}) from None
         failing = self._by_host() if report.get("failed") else {}
-        if failing and not (self._apart or self._said):
+        apart = self._apart or C.DEFAULT_STDOUT_CALLBACK == _OUTPUT  # type: ignore[attr-defined]
+        if failing and not (apart or self._said):
             text = str(report.get("output"))
             unsaid = [message for message in self._failures if message not in text]
             _output.say("\n".join(unsaid))
-        header = envelope.echo(work, failing=failing, shown=not self._apart)
+        header = envelope.echo(work, failing=failing, shown=not apart)
         return {**report, "failed": False, **header}
 
     def _by_host(self) -> dict[str, list[str]]:

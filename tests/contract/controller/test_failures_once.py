@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -62,6 +64,21 @@ def test_refused_request_is_shown_once(hosts: Path, programs: _tools.Preloaded) 
     assert status == 2, text
     assert text.count("nosuch") == 1, text
     assert "Origin:" not in text
+
+
+def test_failure_goes_to_standard_error_with_the_callback_for_programs(hosts: Path) -> None:
+    words = ("-i", str(hosts), "fleet.virt.query", "-e", "virt_names=nosuch")
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / "ansible-playbook"), *words],
+        env={**os.environ, "ANSIBLE_STDOUT_CALLBACK": "fleet.virt.output"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "nosuch" not in done.stdout
+    assert done.stderr.count("not found on any hypervisor: nosuch") == 1
 
 
 def test_failure_beside_data_is_reported_only_at_end(
