@@ -23,6 +23,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.results imp
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope, outcomes
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.envelope import Work
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import fleet_seen
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_neighbours import (
+    own_addresses,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import decide as placement
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import demand
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.facts import (
@@ -158,7 +161,9 @@ class _PlacedBatch:
         nowhere = [placed for placed in placements if placed.host is None and not placed.existing]
         if nowhere:
             raise PlanRefused("\n".join(placement.describe(placed) for placed in nowhere))
-        _placing.require_own_macs(self.domains, placements, self.answers)
+        own = own_addresses()
+        for remark in _placing.require_unique(self.domains, placements, self.answers, own):
+            _output.warn(remark)
         up_to_date = self._up_to_date(placements)
         done = {entry["name"] for entries in up_to_date.values() for entry in entries}
         shares: dict[str, list[str]] = {}

@@ -14,6 +14,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import (
     outcomes,
     proofs,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_neighbours import (
+    own_addresses,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import decide as placement
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import fleet_plan
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.facts import (
@@ -122,6 +125,7 @@ class ActionModule(StagedAction[ShowWork]):
             images = {name: image.facts for name, image in local.items()}
             hosts = _placing.hosts_of(answers, limits, lost)
             placements = _placing.place(domains, images, hosts, policy)
+            _placing.require_unique(domains, placements, answers, own_addresses())
         except FleetVirtError as error:
             return {domain.name: Place(None, str(error)) for domain in domains}
         return {

@@ -17,6 +17,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import proofs
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.facts import ImageFacts
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import decide as placement
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import unique
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.demand import (
     request_of,
 )
@@ -116,29 +117,27 @@ def place(
     return placements
 
 
-def require_own_macs(
-    domains: t.Iterable[Domain], placements: t.Iterable[placement.Placement], answers: Answers
-) -> None:
-    """Raise PlanRefused if a new VM has the MAC address of an existing one.
+def require_unique(
+    domains: t.Iterable[Domain],
+    placements: t.Iterable[placement.Placement],
+    answers: Answers,
+    controller: t.Collection[str] = (),
+) -> list[str]:
+    """Raise PlanRefused if a new VM has the name, ignoring case, the MAC address or the static
+    address of an existing one. Returns remarks about addresses.
 
-    ``placements`` are those of ``domains``.
+    ``placements`` are those of ``domains``, ``controller`` are its addresses.
     """
-    owners = {
-        str(mac).lower(): f"{vm['name']!r} on {name}"
-        for name, answer in answers.items()
-        for vm in vms_of(answer)
-        for mac in vm["macs"]
-    }
-    problems = [
-        f"{domain.name}: MAC address {nic.mac} of {nic.name!r} is already used by"
-        f" {owners[nic.mac]}; give the NIC another"
-        for domain, result in zip(domains, placements)
-        if not result.existing
-        for nic in domain.nics
-        if nic.mac in owners
-    ]
+    problems: list[str] = []
+    remarks: list[str] = []
+    for domain, result in zip(domains, placements):
+        if not result.existing:
+            findings = unique.compare(domain, result.host or "", answers, controller)
+            problems += findings.problems
+            remarks += findings.remarks
     if problems:
         raise PlanRefused("; ".join(problems))
+    return remarks
 
 
 def common_machine(answers: Answers) -> str | None:
@@ -193,6 +192,8 @@ def conflicts(
                 problems.append(
                     f"{vm['name']} on {name} has the MAC address {', '.join(sorted(taken))}"
                 )
+    if not problems:
+        problems += unique.compare(domain, host, answers).problems
     if not problems:
         rejected = placement.claim_conflicts(hosts, host, request_of(domain, images), policy)
         problems += [entry.reason for entry in rejected]

@@ -51,7 +51,7 @@ def _answers(*macs: str) -> dict[str, dict[str, Any]]:
 def test_a_mac_address_of_the_fleet(mac: str) -> None:
     placed = [Placement("new", "hv1", (), ())]
     with pytest.raises(PlanRefused) as raised:
-        _placing.require_own_macs([_domain("new", mac)], placed, _answers("52:54:00:00:00:01", mac))
+        _placing.require_unique([_domain("new", mac)], placed, _answers("52:54:00:00:00:01", mac))
     assert str(raised.value) == (
         f"new: MAC address {_MAC} of 'lan' is already used by 'old' on hv2; give the NIC another"
     )
@@ -60,7 +60,7 @@ def test_a_mac_address_of_the_fleet(mac: str) -> None:
 def test_mac_addresses_that_are_free_or_its_own() -> None:
     domains = [_domain("new", _MAC), _domain("old", "52:54:00:00:00:01")]
     placed = [Placement("new", "hv1", (), ()), Placement("old", None, (), (), ("hv2",))]
-    _placing.require_own_macs(domains, placed, _answers("52:54:00:00:00:01"))
+    _placing.require_unique(domains, placed, _answers("52:54:00:00:00:01"))
 
 
 @pytest.mark.parametrize(

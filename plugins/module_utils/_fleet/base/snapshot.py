@@ -468,9 +468,12 @@ class DefinedEntry(t.TypedDict):
 
 class PlacedEntry(DefinedEntry):
     """The same, whether it runs, and which disks its definition has: ``disks`` are the names of
-    its own, ``targets`` those of the others, which a request names by their places."""
+    its own, ``targets`` those of the others, which a request names by their places. ``addresses``
+    are the static ones that it was seeded with, ``segments`` where its NICs are."""
 
     active: bool
+    addresses: list[str]
+    segments: list[str]
     disks: list[str]
     targets: list[str]
 
@@ -502,7 +505,8 @@ class OffersEntry(t.TypedDict):
 
 
 class PlacementEntry(HostEntry):
-    """A hypervisor with all that placement needs; ``images`` are names in the base pool."""
+    """A hypervisor with all that placement needs; ``images`` are names in the base pool,
+    ``addresses`` its own, None from elsewhere."""
 
     vms: list[PlacedEntry]
     machines: list[str]
@@ -512,6 +516,7 @@ class PlacementEntry(HostEntry):
     tagging_networks: list[str]
     offers: OffersEntry
     images: list[str]
+    addresses: list[str] | None
 
 
 # --- what a hypervisor answers -------------------------------------------------------------------

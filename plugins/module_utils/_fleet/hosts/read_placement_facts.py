@@ -21,12 +21,13 @@ from ..base.json_values import disk_sizes
 from ..base.metadata import Metadata
 from ..storage import read_paths as paths
 from ..storage.read_pools import describe_volume, list_handles, list_pools
-from . import host_info, network_info
+from . import host_info, network_info, segments
 from . import read_description as description
 from . import read_nwfilters as nwfilters
 from . import read_placement_devices as placement_devices
 from . import read_secrets as secrets
 from .read_host import read_host
+from .read_neighbours import own_addresses
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain, VirNetwork
@@ -70,6 +71,8 @@ def read(
             {
                 **_entry(domain),
                 "active": domain.uuid in active,
+                "addresses": [*domain.stored.addresses] if domain.stored else [],
+                "segments": segments.of_nics(domain.nics, networks),
                 "disks": domain.disks,
                 "targets": domain.targets,
             }
@@ -89,6 +92,7 @@ def read(
             "portgroups": {name: info["portgroups"] for name, info in networks.items()},
         },
         "images": [],
+        "addresses": _addresses(networks) if connection.local else None,
     }
     listed: set[str] = set()
     for handle in list_pools(connection, active_only=True):
@@ -196,6 +200,14 @@ def _networks(connection: Connection, host: HostEntry) -> dict[str, NetworkInfo]
     }
 
 
+def _addresses(networks: t.Mapping[str, NetworkInfo]) -> list[str]:
+    """This machine's addresses, without those on libvirt's networks, which each machine has."""
+    theirs = {
+        address.partition("/")[0] for info in networks.values() for address in info["addresses"]
+    }
+    return [address for address in own_addresses() if address not in theirs]
+
+
 def defined(connection: Connection) -> list[DefinedEntry]:
     """``vms`` of :func:`read`, but not which of them are ``active``."""
     return [_entry(domain) for domain in _domains(connection)]
@@ -210,6 +222,7 @@ class _Defined(t.NamedTuple):
     stored: Metadata | None
     disks: list[str]
     targets: list[str]
+    nics: list[segments.NicPlace]
 
 
 def _domains(connection: Connection) -> list[_Defined]:
@@ -227,7 +240,9 @@ def _domains(connection: Connection) -> list[_Defined]:
             # it gets another at its next start, or one was detached: the definition is decisive
             kept = parse(domain.XMLDesc(DOMAIN_XML_INACTIVE), f"domain {domain.name()}")
             disks, targets = _disks(kept, stored)
-        return _Defined(str(domain.name()), str(domain.UUIDString()), macs, stored, disks, targets)
+        nics = segments.nics(root)
+        name, uuid = str(domain.name()), str(domain.UUIDString())
+        return _Defined(name, uuid, macs, stored, disks, targets, nics)
 
     domains = connection.call("list domains", connection.conn.listAllDomains, 0)
     entries = connection.each_there(

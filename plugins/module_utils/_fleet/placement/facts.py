@@ -22,6 +22,8 @@ class _DefinedMore(t.TypedDict, total=False):
     anti_affinity: list[str] | None
     disks: list[str] | None
     targets: list[str] | None
+    addresses: list[str] | None
+    segments: list[str] | None
 
 
 class DefinedVm(_DefinedMore):
@@ -40,6 +42,7 @@ class SeenNetwork(t.TypedDict, total=False):
     name: str | None
     active: bool | None
     bridge: str | None
+    forward: str | None
 
 
 class _PoolMore(t.TypedDict, total=False):
@@ -54,6 +57,7 @@ class SeenPool(_PoolMore):
 
 class _HostMore(t.TypedDict, total=False):
     uuid: str | None
+    addresses: list[str] | None
     machines: list[str] | None
     images: list[str] | None
     bridges: list[str] | None
