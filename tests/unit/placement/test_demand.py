@@ -11,7 +11,10 @@ import typing as t
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.facts import ImageFacts
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import demand
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Domain
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import from_options
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import (
+    Defaults,
+    from_options,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.base_name import Digest
 
 _MIB = 1024 * 1024
@@ -37,6 +40,23 @@ def test_b04_a_larger_disk_has_the_size_that_was_asked_for() -> None:
     domain = _domain(image="small.img", disks=[{"name": "system", "size": 128}])
     sizes, problems = demand.disk_sizes(domain, {"small.img": _IMAGE})
     assert (sizes, problems) == ({"system": 128 * _MIB}, [])
+
+
+def test_unwritten_size_is_a_minimum() -> None:
+    large = dataclasses.replace(_IMAGE, virtual_bytes=10240 * _MIB)
+    profiles = {"small": [{"system": {"size": 100}}]}
+    for options, size in (({}, 10240), ({"image": None}, 8192), ({"disks": []}, 10240)):
+        domain = _domain(**{"image": "small.img", **options})
+        sizes, problems = demand.disk_sizes(domain, {"small.img": large})
+        assert (sizes, problems) == ({"system": size * _MIB}, [])
+        assert demand.request_of(domain, {"small.img": large}).disks[0].size_mib == size
+    for named, refused in (({"disk_profile": "small"}, 1), ({}, 0)):
+        domain, mistakes = from_options(
+            {"name": "web1", "seed": False, "image": "small.img", **named},
+            defaults=Defaults(disk_profiles=profiles),
+        )
+        assert domain is not None, mistakes
+        assert len(demand.disk_sizes(domain, {"small.img": large})[1]) == refused
 
 
 def test_a_disk_without_size_has_its_images() -> None:

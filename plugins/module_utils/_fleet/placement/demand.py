@@ -24,7 +24,8 @@ def disk_sizes(
 ) -> tuple[dict[str, int], list[Problem]]:
     """Bytes of each disk by name, and a problem for each that is smaller than its image.
 
-    ``images`` maps the image as the user wrote it. A disk without a size gets its image's.
+    ``images`` maps the image as the user wrote it. A disk without a size gets its image's, and so
+    does a smaller one whose size nobody wrote for this VM.
     """
     sizes: dict[str, int] = {}
     problems = []
@@ -44,7 +45,10 @@ def disk_sizes(
                 )
             continue
         wanted = None if disk.size is None else disk.size * MIB
-        if image is not None and wanted is not None and wanted < image.virtual_bytes:
+        small = image is not None and wanted is not None and wanted < image.virtual_bytes
+        if small and f"disks.{disk.name}.size" not in domain.written:
+            wanted = None
+        elif image is not None and small:
             where = f"{path}.disks[{index}].size" if path else f"disks[{index}].size"
             problems.append(
                 Problem(
