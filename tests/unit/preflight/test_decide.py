@@ -237,6 +237,11 @@ def test_a_cpu_that_libvirt_does_not_describe_is_not_compared() -> None:
     assert [(entry.id, entry.hosts) for entry in two({}, silent)] == [("libvirt_silent", ("hv2",))]
 
 
+def test_tls_to_a_silent_hypervisor_is_no_finding_of_its_own() -> None:
+    answers = (Answer("hv1", facts(**peer("no route to host"))), Answer("hv2", None, "off"))
+    assert [(entry.id, entry.hosts) for entry in found(*answers)] == [("host_silent", ("hv2",))]
+
+
 def test_silent_and_not_asked() -> None:
     got = found(Answer("hv1", None, "unreachable"), expected=["hv1", "hv2", "hv3"])
     assert [(entry.id, entry.hosts) for entry in got] == [

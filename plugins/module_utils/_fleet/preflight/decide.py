@@ -44,8 +44,9 @@ def judge(answers: t.Sequence[Answer], expected: t.Sequence[str], limits: Limits
         text = f"not checked, so what they can reach is unknown: {', '.join(absent)}"
         findings.append(Finding("host_not_asked", tuple(absent), text))
     facts = {answer.name: answer.facts for answer in answers if answer.facts is not None}
+    silent = asked - set(facts)
     for name, host_facts in facts.items():
-        findings += preflight_host.find(name, host_facts, limits, asked)
+        findings += preflight_host.find(name, host_facts, limits, asked, silent)
     findings += _uuids(facts)
     findings += _clocks(facts, limits.clock_seconds)
     findings += _arches(facts)

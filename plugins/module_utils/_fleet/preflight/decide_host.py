@@ -32,9 +32,14 @@ class Limits:
 
 
 def find(
-    name: str, facts: PreflightFacts, limits: Limits, asked: t.Collection[str]
+    name: str,
+    facts: PreflightFacts,
+    limits: Limits,
+    asked: t.Collection[str],
+    silent: t.Collection[str] = (),
 ) -> list[Finding]:
-    """The findings about hypervisor ``name``; ``asked`` are the hosts of this run."""
+    """The findings about hypervisor ``name``; ``asked`` are the hosts of this run, ``silent`` those
+    of them that did not answer."""
     findings: list[Finding] = []
     for check, error in sorted((facts.get("errors") or {}).items()):
         kind = "libvirt_silent" if check == "libvirt" else "check_failed"
@@ -43,7 +48,7 @@ def find(
         )
     for judge in (_kvm, _iommu, _bridges, _bridge_filter, _listeners):
         findings += judge(name, facts)
-    findings += _tls(name, facts, asked)
+    findings += _tls(name, facts, asked, silent)
     findings += _pools(name, facts, limits)
     findings += _keys(name, facts, limits)
     return findings
@@ -118,7 +123,9 @@ def _listeners(name: str, facts: PreflightFacts) -> list[Finding]:
     return findings
 
 
-def _tls(name: str, facts: PreflightFacts, asked: t.Collection[str]) -> list[Finding]:
+def _tls(
+    name: str, facts: PreflightFacts, asked: t.Collection[str], silent: t.Collection[str]
+) -> list[Finding]:
     tls = facts.get("tls")
     if tls is None:
         return []
@@ -128,7 +135,8 @@ def _tls(name: str, facts: PreflightFacts, asked: t.Collection[str]) -> list[Fin
     findings = []
     unknown = []
     for peer in tls["peers"]:
-        if peer["error"] is None:
+        # that one which does not even answer Ansible is not reached is no finding of its own
+        if peer["error"] is None or peer["name"] in silent:
             continue
         text = f"TLS to {peer['name']} ({peer['address']}:{listeners.TLS_PORT}): {peer['error']}"
         if peer["name"] not in asked:
