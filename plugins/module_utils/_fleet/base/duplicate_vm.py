@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import shlex
 import typing as t
 
 
@@ -34,7 +35,10 @@ def duplicate_vm_message(
             f" finished{also}; run this again when it has. If that run died, remove its leftovers"
             " with virt_purge"
         )
+    word, other = shlex.quote(name), shlex.quote(f"{name}-2")
     return (
         f"{name!r} is defined on {' and '.join(others)}; a VM may exist only once: find out which"
-        " one is right, and remove the other from its hypervisor with virt_purge"
+        " one is right, and on the hypervisor of the other rename that while it is shut off (virsh"
+        f" domrename {word} {other}), or remove it there, if this collection made it (ansible"
+        f" {others[-1]} -b -m fleet.virt.virt_purge -a name={word})"
     )
