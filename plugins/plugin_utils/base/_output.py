@@ -12,6 +12,7 @@ import typing as t
 import yaml
 from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._errors import visible
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import outcomes
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._files import write_if_changed
 
 # Choices of the option ``output``
@@ -50,11 +51,13 @@ _SHOWN = ("msg", "error", "errors", "reason", "warnings", "steps")
 
 def shown(result: object, *, is_text: bool = False) -> object:
     """A result with all texts for people as they may be shown; names and other data stay exact."""
+    if isinstance(result, outcomes.Failure):
+        result = result.plain
     if isinstance(result, str):
         return visible(result) if is_text else result
     if isinstance(result, dict):
         return {key: shown(value, is_text=key in _SHOWN) for key, value in result.items()}
-    if isinstance(result, list):
+    if isinstance(result, (list, tuple)):
         return [shown(item, is_text=is_text) for item in result]
     return result
 

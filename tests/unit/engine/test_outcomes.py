@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import typing as t
 from types import SimpleNamespace
 
@@ -116,6 +118,13 @@ def test_failures_of_several_hypervisors_are_sorted_by_them() -> None:
         "hv1": ["vm1 on hv9: killed", "vm2 is on no hypervisor"],
     }
     assert {type(message) for those in sorted_failures.values() for message in those} == {str}
+
+
+def test_failure_can_be_copied_and_sent() -> None:
+    failure = outcomes.Failure("hv2", "there is no pool")
+    for copied in (copy.deepcopy(failure), pickle.loads(pickle.dumps(failure))):  # noqa: S301
+        assert (copied, copied.host) == (failure, "hv2")
+    assert type(failure.plain) is str
 
 
 def test_failed_name_knows_its_hypervisor() -> None:

@@ -59,6 +59,15 @@ class Failure(str):
 
     host: str
 
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
+        """For copies: without them a copy would be made from the text alone."""
+        return self.host, self.plain
+
+    @property
+    def plain(self) -> str:
+        """The text alone, which is what results have: Ansible takes no other type."""
+        return "".join(self)
+
 
 Entry = t.TypeVar("Entry", bound=Answer)
 
@@ -195,7 +204,7 @@ def by_host(failures: Sequence[str], hosts: Sequence[str]) -> dict[str, list[str
         host = failure.host if isinstance(failure, Failure) else ""
         messages = sorted_failures.setdefault(host if host in hosts else hosts[0], [])
         if failure not in messages:
-            messages.append("".join(failure))  # plain text
+            messages.append("".join(failure))
     return sorted_failures
 
 
