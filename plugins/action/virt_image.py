@@ -30,6 +30,10 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import (
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.images import _images
+from ansible_collections.fleet.virt.plugins.plugin_utils.images._catalogue import (
+    VARIABLE,
+    Catalogue,
+)
 
 # Of a role, whose own variables say which hypervisors there are
 _STATED = ("_expected", "_lost")
@@ -55,6 +59,9 @@ class ActionModule(StagedAction[Work]):
         variables = Variables(task_vars, self._templar)
         folder = options.pop("image_dir", None) or variables.get("virt_image_dir")
         by = options.pop("download_by", None) or variables.get("virt_image_download_by")
+        named = Catalogue(folder, variables.get(VARIABLE)).image(options.get("image"))
+        if named is not None and options.get("checksum") is None:
+            options["image"] = named.image
         local = self._local(options, folder, by)
         if local is None:
             return self.module(task_vars, options)

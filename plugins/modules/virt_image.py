@@ -50,6 +50,8 @@ options:
     description:
       - Name of a file in O(image_dir), the absolute path of a file on the hypervisor, an https URL
         with its checksum, or a volume of a pool of files as C(pool/volume).
+      - A name of the catalogue, such as V(debian12), is the URL and checksum that stand there; more
+        are in the variable C(virt_image_catalogue). A file of that name comes first.
       - The checksum is given in O(checksum), or appended to the URL as in
         C(https://host/file.qcow2#sha256:...). A mapping with C(url) and C(checksum) is also
         accepted.

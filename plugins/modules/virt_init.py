@@ -230,9 +230,10 @@ options:
   image:
     description:
       - Image that the first disk is created from. A file name in C(virt_image_dir) on the
-        controller, an absolute path on the hypervisor, a volume as C(pool/volume), or an https URL
-        with its checksum as C(https://host/file.qcow2#sha256:...), which the hypervisor downloads.
-        The format is detected from the content.
+        controller, a name of the catalogue as V(debian12), an absolute path on the hypervisor, a
+        volume as C(pool/volume), or an https URL with its checksum as
+        C(https://host/file.qcow2#sha256:...), which the hypervisor downloads. The format is
+        detected from the content.
       - Cannot be changed in an existing VM (a disk is created from its image once; create another
         VM, or another disk).
     type: str

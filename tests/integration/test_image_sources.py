@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import lzma
 import os
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -141,6 +142,31 @@ def test_downloaded_by_each_hypervisor(site: Site, server: _https.Server) -> Non
         assert site.sha256(host, f"{FOLDER}/{volume}") == digest(path)
     # for each hypervisor its beginning in check mode, then the whole; nothing once it is there
     assert len(server.asked) == 4
+    _by_a_name_of_the_catalogue(site, url, f"{digest(path)}-small.qcow2")
+    assert len(server.asked) == 4
+
+
+def _by_a_name_of_the_catalogue(site: Site, url: str, volume: str) -> None:
+    """The same image, for the module and for a VM, which has the system that is written there."""
+    address, _hash, checksum = url.partition("#")
+    entry = {"url": address, "checksum": checksum, "os": "debian12"}
+    catalogue = {"virt_image_catalogue": {"small": entry}}
+    again = site.run("small", extra=catalogue)["hv1"]
+    assert not again["changed"], again
+    assert again["image"]["volume"] == volume
+    own = {"vm_name": "named", "vm_image": "small", "vm_host": "hv1", "vm_start": False}
+    pools = {"virt_base_pool": POOL, "virt_base_path": FOLDER, "vm_seed": False, "vm_memory": 64}
+    disks = {"vm_disks": [{"name": "system", "size": 64}], "vm_wait": False}
+    given = {**catalogue, **own, **pools, **disks, "virt_hosts": "hv1"}
+    for result in ("created", "unchanged"):
+        done = site.ansible.playbook("provision_vm", given).succeeded()
+        assert re.search(rf"named +hv1 .*{result}", done.stdout), done.stdout
+    told = site.lab.ssh(
+        "hv1", "virsh dumpxml named; qemu-img info -U /var/lib/libvirt/images/named*"
+    )
+    assert "http://debian.org/debian/12" in told.stdout
+    assert f"{FOLDER}/{volume}" in told.stdout
+    site.ansible.playbook("purge_vm", {"vm_name": "named", "virt_hosts": "hv1"}).succeeded()
 
 
 def test_a_compressed_download(site: Site, server: _https.Server) -> None:

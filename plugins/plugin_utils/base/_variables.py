@@ -30,6 +30,7 @@ FLEET = frozenset(
         "virt_fleet",
         "virt_hosts",
         "virt_hypervisors_lost",
+        "virt_image_catalogue",
         "virt_image_dir",
         "virt_image_download_by",
         "virt_images_path",

@@ -41,8 +41,11 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
 from ansible_collections.fleet.virt.plugins.plugin_utils.images import _image_spread
+from ansible_collections.fleet.virt.plugins.plugin_utils.images._catalogue import (
+    DEFAULT_IMAGE_DIR,
+    Catalogue,
+)
 
-DEFAULT_IMAGE_DIR = "~/images"
 MODULE = "fleet.virt.virt_image"
 OPTIONS = (
     "base_pool",
@@ -135,7 +138,7 @@ def _what_exists(folder: Path) -> str:
     listed = f"has {', '.join(names[:_LISTED])}{more}" if names else "has no files"
     return (
         f"no such file in {folder} (virt_image_dir), which {listed}; copy the image there, or name"
-        " one of these"
+        f" one of these, or of the catalogue: {', '.join(Catalogue(folder, None).names())}"
     )
 
 

@@ -40,6 +40,10 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._fleet_variables i
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import to_plain
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._variables import FOR_ALL
 from ansible_collections.fleet.virt.plugins.plugin_utils.images import _images
+from ansible_collections.fleet.virt.plugins.plugin_utils.images._catalogue import (
+    VARIABLE,
+    Catalogue,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _seeds
 
 # For callers that request VMs, so that they need only this file
@@ -55,13 +59,18 @@ _CONNECTION = ("uri", "timeout")
 def defaults(variables: Variables) -> Defaults:
     """The defaults for every VM from the fleet's variables."""
     return Defaults(
-        disk_profiles=variables.get("virt_disk_profiles"),
+        disk_profiles=_catalogue(variables).in_disks(to_plain(variables.get("virt_disk_profiles"))),
         nic_profiles=variables.get("virt_nic_profiles"),
         pool=str(variables.get("virt_pool", "default")),
         ssh_public_keys=tuple(_public_keys(variables)),
         fleet=str(variables.get("virt_fleet", "")),
         read_yaml=_seeds.read_yaml,
     )
+
+
+def _catalogue(variables: Variables) -> Catalogue:
+    """The images that have a short name."""
+    return Catalogue(variables.get("virt_image_dir"), variables.get(VARIABLE))
 
 
 def _public_keys(variables: Variables) -> list[str]:
@@ -119,7 +128,8 @@ def requested(
 ) -> list[Json]:
     """The VMs as plain data: option ``vms``, else ``virt_vms``, else the ``vm_*`` variables.
 
-    ``only`` (names) leaves out the rest. Raises SpecError if no VM is requested, or in both ways.
+    ``only`` (names) leaves out the rest. Names of the catalogue of images are replaced by what they
+    stand for. Raises SpecError if no VM is requested, or in both ways.
     """
     vms = options.get("vms")
     if vms is None:
@@ -129,9 +139,10 @@ def requested(
         raise SpecError(
             [Problem("virt_vms", "it is not a list of VMs; write - name: ... for each")]
         )
-    if only is None:
-        return vms
-    return [vm for vm in vms if isinstance(vm, dict) and str(vm.get("name")) in only]
+    chosen: list[Json] = vms
+    if only is not None:
+        chosen = [vm for vm in vms if isinstance(vm, dict) and str(vm.get("name")) in only]
+    return _catalogue(variables).in_vms(chosen, _disks)
 
 
 def image_paths(

@@ -17,7 +17,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.images import (
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.facts import ImageFacts
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.base_name import Digest
-from ansible_collections.fleet.virt.plugins.plugin_utils.images import _images
+from ansible_collections.fleet.virt.plugins.plugin_utils.images import _catalogue, _images
 from ansible_collections.fleet.virt.plugins.plugin_utils.images._images import (
     LocalImage,
     local_image,
@@ -106,7 +106,8 @@ def test_what_exists_is_listed(home: Path) -> None:
         local_image(None, "centos.img")
     assert str(caught.value) == (
         f"image 'centos.img': no such file in {home}/images (virt_image_dir), which has"
-        " centos7.img, debian12.qcow2; copy the image there, or name one of these"
+        " centos7.img, debian12.qcow2; copy the image there, or name one of these, or of the"
+        f" catalogue: {', '.join(_catalogue.Catalogue(None, None).names())}"
     )
     for number in range(30):
         (home / "images" / f"z{number:02}").write_bytes(b"")

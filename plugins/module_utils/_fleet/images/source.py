@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The source of a disk's content, as the user writes it: one string, four kinds."""
+"""The source of a disk's content, as the user writes it: one string, four kinds.
+
+Names of the catalogue are replaced by their URLs on the controller before this reads them.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,8 @@ from ..base.options import show
 from ..storage.base_name import Checksum
 
 FORMS = (
-    "write a file name in virt_image_dir, an absolute path on the hypervisor, an https URL with "
-    "its checksum, or pool/volume"
+    "write a file name in virt_image_dir, a name of the catalogue, an absolute path on the "
+    "hypervisor, an https URL with its checksum, or pool/volume"
 )
 _CHECKSUM_FORMS = (
     "write https://host/path/file.qcow2#sha256:... or {url: ..., checksum: 'sha256:...'}"

@@ -249,8 +249,9 @@ NAME = Value("name", "Name of the VM, and its host name unless O(seed) has anoth
 IMAGE = Value(
     "image",
     "Image that the first disk is created from. A file name in C(virt_image_dir) on the"
-    " controller, an absolute path on the hypervisor, a volume as C(pool/volume), or an https URL"
-    " with its checksum as C(https://host/file.qcow2#sha256:...), which the hypervisor downloads."
+    " controller, a name of the catalogue as V(debian12), an absolute path on the hypervisor, a"
+    " volume as C(pool/volume), or an https URL with its checksum as"
+    " C(https://host/file.qcow2#sha256:...), which the hypervisor downloads."
     " The format is detected from the content.",
     default=None,
     change=never(MADE_ONCE),
