@@ -99,14 +99,14 @@ def test_starting(name: str, connection: Connection, monkeypatch: pytest.MonkeyP
         "<domain type='test'><name>bad</name><memory>131072</memory><os><type>hvm</type></os>"
         "</domain>"
     )
-    real = state._start
+    real = state._started
 
-    def start(job: t.Any, kind: str) -> t.Any:
+    def started(job: t.Any, *, restored: bool) -> t.Any:
         if job.dom.name() == "bad":
             raise error
-        yield from real(job, kind)
+        yield from real(job, restored=restored)
 
-    monkeypatch.setattr(state, "_start", start)
+    monkeypatch.setattr(state, "_started", started)
     connection.conn.lookupByName("test").destroy()
     result = state.run(connection, ["bad", "test"], StateRequest(state="running"), check=False)
     assert [(one["failed"], one["msg"]) for one in result["vms"]] == [(True, text), (False, None)]
