@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,23 @@ from ansible_collections.fleet.virt.tests.lab.images_disk import run
 
 from .conftest import Fleet
 
-_RUNNING = {"memory": 64, "image": blank.NAME, "seed": False}
-_BOOTS = {**_RUNNING, "image": "tiny.qcow2"}  # where the guest itself is asked
+_IMAGES = "/srv/fv-settings"
+_RUNNING = {"memory": 64, "image": f"{_IMAGES}/{blank.NAME}", "seed": False}
+_BOOTS = {**_RUNNING, "image": f"{_IMAGES}/tiny.qcow2"}  # where the guest itself is asked
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _images(_swept: Fleet) -> Iterator[None]:
+    """Images as the hypervisors' own files, which the controller neither asks for nor sends."""
+    for host in ("hv1", "hv2"):
+        _swept.host(host, f"mkdir -p {_IMAGES}")
+        for name in (blank.NAME, "tiny.qcow2"):
+            with (_swept.images / name).open("rb") as stream:
+                command = [*_swept.lab.login(host), "--", f"sudo tee {_IMAGES}/{name} > /dev/null"]
+                subprocess.run(command, stdin=stream, check=True, timeout=60)
+    yield
+    for host in ("hv1", "hv2"):
+        _swept.host(host, f"rm -r {_IMAGES}")
 
 
 def _runs(fleet: Fleet, host: str = "hv1", **options: Any) -> None:
@@ -60,7 +76,7 @@ def test_tpm_without_emulator_is_refused(fleet: Fleet) -> None:
         assert refused["failed"]
         assert reason in refused["msg"]
     vm = {"name": "sealed", "memory": 64, "start": False, "seed": False, "tpm": True}
-    run = fleet.provision(check=True, virt_vms=[{**vm, "host": "hv1"}])
+    run = fleet.alone("hv1").provision(check=True, virt_vms=[{**vm, "host": "hv1"}])
     assert run.returncode != 0
     assert re.search(rf"hv1: [^;]*{reason}", run.stdout), run
 
