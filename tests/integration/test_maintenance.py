@@ -53,14 +53,13 @@ def test_a_mark_that_libvirt_has_not_seen_is_taken_over(
     assert _marked(ansible, "hv1")
 
 
-@pytest.mark.usefixtures("unmarked")
-def test_commands_of_the_guide(ansible: Ansible) -> None:
+def test_commands_of_the_guide(ansible: Ansible, unmarked: Laboratory) -> None:
     """No VM is placed on a marked hypervisor, not even one that names it; the reason is told."""
     image = images.image("tiny")
     for command, marked in COMMANDS.items():
         program, *words = shlex.split(command)
         ansible.run(program, words).succeeded()
-        assert _marked(ansible, "hv1") is marked
+        assert (MARK in unmarked.ssh("hv1", "virsh -q vol-list base").stdout) is marked
         options = {
             "vm_name": "kept1",
             "vm_memory": 64,
@@ -72,7 +71,7 @@ def test_commands_of_the_guide(ansible: Ansible) -> None:
             placed = ansible.playbook("fleet.virt.provision_vm", options, check=True).succeeded()
             assert list(placed.of("Choose the hypervisors")["hv1"]["shares"]) == ["hv2"]
         options["vm_host"] = "hv1"
-        named = ansible.playbook("fleet.virt.provision_vm", options, check=True)
+        named = ansible.alone("hv1").playbook("fleet.virt.provision_vm", options, check=True)
         assert (named.returncode != 0) is marked, str(named)
         assert ("it is in maintenance" in str(named)) is marked, str(named)
 

@@ -102,7 +102,8 @@ def source(fleet: Fleet) -> Iterator[Fleet]:
     fleet.lab.ssh("hv1", "virsh -q net-define /dev/stdin", input=_NETWORK)
     fleet.host("hv1", "virsh -q net-start lan")
     disk = {"name": "system", "size": 64, "bus": "scsi"}
-    fleet.provision(vm_name="web1", vm_disks=[disk], vm_memory="96", **_OFF).succeeded()
+    alone = fleet.alone("hv1")
+    alone.provision(vm_name="web1", vm_disks=[disk], vm_memory="96", **_OFF).succeeded()
     yield fleet
     fleet.sweep()
     fleet.host("hv1", "virsh -q net-destroy lan; virsh -q net-undefine lan")
@@ -127,7 +128,7 @@ _MADE = ("uuid", "genid", "devices/interface/mac", "devices/vsock/cid", "devices
 
 
 def test_clone_has_what_no_setting_describes(source: Fleet) -> None:
-    fleet = source
+    fleet = source.alone("hv1")
     _define(fleet, "hv1", "web1", _DOMAIN, _DEVICES)
     _clone(fleet, "web2", check=True).succeeded()
     assert fleet.domains()["hv1"] == ["web1"]
@@ -147,7 +148,7 @@ def test_clone_has_what_no_setting_describes(source: Fleet) -> None:
 
 
 def test_clone_of_what_two_vms_cannot_have_is_refused_by_its_path(source: Fleet) -> None:
-    fleet = source
+    fleet = source.alone("hv1")
     _define(fleet, "hv1", "web1", _ARGUMENTS, "")
     for check in (True, False):
         refused = _clone(fleet, "web2", check=check)

@@ -184,7 +184,7 @@ def test_a_stranger_cannot_start_what_is_in_creation(fleet: Fleet) -> None:
         [*login, _STRANGER], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
     )
     try:
-        fleet.provision(virt_vms=[{**vm, "host": "hv1"}]).succeeded()
+        fleet.alone("hv1").provision(virt_vms=[{**vm, "host": "hv1"}]).succeeded()
     finally:
         output, _ = stranger.communicate(timeout=90)
     assert "theft" not in output

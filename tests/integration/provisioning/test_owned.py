@@ -110,6 +110,7 @@ def test_a_copy_for_which_there_is_no_room_leaves_nothing(fleet: Fleet) -> None:
 def test_a_base_image_that_libvirt_lists_and_that_is_gone_is_brought_again(fleet: Fleet) -> None:
     fleet.raw_image("small.img", 4, b"content")
     first = {**_VM, "name": "first", "host": "hv1", "overlay": False}
+    fleet = fleet.alone("hv1")
     fleet.provision(virt_vms=[first]).succeeded()
     fleet.host("hv1", f"chattr -i {_BASE}/*-small.* 2>/dev/null; rm {_BASE}/*-small.*")
     assert "-small." in fleet.host("hv1", "virsh vol-list base")

@@ -46,6 +46,7 @@ def test_one_vm_by_plain_variables_answers_at_the_end(fleet: Fleet) -> None:
     (line,) = [line for line in run.stdout.splitlines() if line.startswith("centos1 ")][-1:]
     assert re.search(r"198\.1[89]\.\d+\.\d+ +created", line), run.stdout
     (host,) = [name for name, domains in fleet.domains().items() if domains == ["centos1"]]
+    fleet = fleet.alone(host)
     again = fleet.provision(**variables).succeeded()
     assert all(not event.result.get("changed") for event in again.events), str(again)
     assert fleet.domains()[host] == ["centos1"]
