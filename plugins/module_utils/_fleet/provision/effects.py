@@ -204,9 +204,9 @@ def _may_stay(
         return True
     if facts is None or any(job.problem or not _is_clear(job) for job in jobs):
         return False
-    from . import read_creation_fleet as creation_fleet  # needed only where what was seen is told
+    from . import read_others as others  # needed only where what was seen is told
 
-    return creation_fleet.unchanged(settings.seen, settings.home, facts, settings.run)
+    return others.unchanged(settings.seen, settings.home, facts, settings.run)
 
 
 def _is_clear(job: AnyJob) -> bool:

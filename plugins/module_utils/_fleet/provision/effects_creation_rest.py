@@ -73,9 +73,9 @@ def _look(
 
 
 def _is_unused(host: Host, files: t.Collection[str]) -> bool:
-    from . import read_creation_shared as creation_shared  # few pools are shared
+    from . import read_others as others  # few pools are shared
 
-    return creation_shared.unused(host.settings.seen, host.settings.home, files)
+    return others.unused(host.settings.seen, host.settings.home, files)
 
 
 def _texts(stay: t.Sequence[owned.Stays | None]) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from ..spec.difference import Difference, Existing
 from ..spec.difference import differences as compare
 from . import actions, definition, merged
 from .definition import DefinitionRequest, Device, change_of, device_of
-from .obstacles import Obstacles
+from .hotplug import Obstacles
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
