@@ -41,6 +41,14 @@ def test_the_sites_settings_come_besides_and_instead() -> None:
     assert list(lines) == sorted(lines)
 
 
+@pytest.mark.parametrize("key", ["vnc_password", "spice_password"])
+def test_empty_password_of_screens_is_no_secret(key: str) -> None:
+    known = None if key == "spice_password" else KNOWN | {key}
+    assert f'{key} = ""' in daemon_files.qemu({key: ""}, known, None)
+    with pytest.raises(SpecError, match=f"qemu_conf.{key}: a secret"):
+        daemon_files.qemu({key: " "}, known, None)
+
+
 @pytest.mark.parametrize(
     ("site", "verified"),
     [

@@ -47,6 +47,8 @@ _REFUSED = {
     "migrate_tls_x509_verify": _FORCED,
     "lock_manager": "use the option lockspace, which sets it with all that belongs to it",
 }
+# Empty they are no secrets: a screen admits no client until a console gives it a password
+_EMPTY = ("spice_password", "vnc_password")
 _KEY = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -63,7 +65,7 @@ def qemu(
         where = f"qemu_conf.{key}"
         if not _KEY.fullmatch(str(key)):
             problems.append(Problem(where, "is not a valid name of a qemu.conf setting"))
-        elif key in _REFUSED:
+        elif key in _REFUSED and not (key in _EMPTY and value == ""):
             problems.append(Problem(where, _REFUSED[key]))
         elif known is not None and key not in known:
             near = difflib.get_close_matches(key, sorted(known), 1)
