@@ -204,6 +204,22 @@ def test_images() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("cell", "shown"),
+    [
+        ("0123456789abcdef" * 4, "0123456789ab"),
+        ("0123456789abcdef" * 8, "0123456789ab"),
+        ("/base/" + "ab" * 32 + "-debian12.qcow2", "/base/abababababab-debian12.qcow2"),
+        ("ab" * 31, "ab" * 31),
+        ("ab" * 33, "ab" * 33),
+        ("AB" * 32, "AB" * 32),
+    ],
+)
+def test_digest_in_table_is_cut_to_twelve_digits(cell: str, shown: str) -> None:
+    assert tables.table(["WHAT"], [[cell]]).splitlines() == ["WHAT", shown]
+    assert cell in tables.csv_text(["what"], [[cell]])
+
+
 def test_maintenance() -> None:
     marks = {"hv1": True, "hv2": False, "hv3": None}
     found = [{"name": name, "maintenance": mark} for name, mark in marks.items()]

@@ -24,6 +24,10 @@ Entry = t.Mapping[str, t.Any]
 # the comma
 _FORMULA = re.compile(r"(^|[,;])( *)(?=[-=+@\uff0d\uff1d\uff0b\uff20])")
 
+# Digests of SHA-256 and SHA-512, also within the names of base images; a dozen digits tell them
+# apart, and the whole is in JSON, YAML and CSV
+_DIGEST = re.compile(r"(?<![0-9a-f])([0-9a-f]{12})(?:[0-9a-f]{52}|[0-9a-f]{116})(?![0-9a-f])")
+
 
 def clean(value: object) -> str:
     """Text for a terminal: names and titles belong to guests, so control characters are shown."""
@@ -37,11 +41,11 @@ def table(
     rows: t.Sequence[t.Sequence[object]],
     groups: t.Mapping[int, str] | None = None,
 ) -> str:
-    """Columns as wide as their widest cell; numbers are right-aligned.
+    """Columns as wide as their widest cell; numbers are right-aligned, digests are cut.
 
     ``groups`` are headings on a line of their own, each above the columns from its number on.
     """
-    cells = [[clean(cell) for cell in row] for row in rows]
+    cells = [[_DIGEST.sub(r"\1", clean(cell)) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in [list(heads), *cells]) for i in range(len(heads))]
     numeric = [
         all(isinstance(row[i], (int, type(None))) for row in rows) for i in range(len(heads))
