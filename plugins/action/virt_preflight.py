@@ -58,6 +58,7 @@ class ActionModule(StagedAction[PreflightWork]):
 
     WORK = PreflightWork
     CONTROLLER = ("report",)
+    REPORTED = "hypervisor_reported"
     _errors: t.Sequence[Finding] = ()
 
     def alone(self, task_vars: Values) -> Answer:

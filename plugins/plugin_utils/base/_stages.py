@@ -51,6 +51,7 @@ class StagedAction(FleetAction, t.Generic[AnyWork]):
     WORK: type[AnyWork]
     CONTROLLER: t.ClassVar[t.Sequence[str]] = ("decide", "report")
     REPORTS: t.ClassVar[t.Sequence[str]] = ("report",)
+    REPORTED = "virt_reported"  # the variable as which tasks register a report
 
     @property
     def staged(self) -> bool:
@@ -135,10 +136,10 @@ class StagedAction(FleetAction, t.Generic[AnyWork]):
 
     def _conclude(self) -> Answer:
         """Fail this host for what the report says of it. Ansible names it in its recap."""
-        registered = as_mapping(to_plain(self._values.get("virt_reported")))
+        registered = as_mapping(to_plain(self._values.get(self.REPORTED)))
         header, own = as_mapping(registered.get(envelope.OPTION)), self.header
         if (header.get("run"), header.get("verb")) != (own.run, own.verb):
-            raise PlanRefused("virt_reported is no report of this run; run the playbook again")
+            raise PlanRefused(f"{self.REPORTED} is no report of this run; run the playbook again")
         failing = as_mapping(header.get("failing"))
         failures = texts(failing.get(str(self._values.get("inventory_hostname"))))
         if not failures:
