@@ -25,13 +25,13 @@ def test_everything_that_speaks_against_it_at_once(movers: Movers) -> None:
     movers.fleet.host("hv1", "ip link show br9 >/dev/null 2>&1 || ip link add br9 type bridge")
     nics = [{"name": "eth0", "type": "bridge", "source": "br9"}]
     bring(movers.fleet, blank.NAME)
-    movers.make("bad", image=blank.NAME, nics=nics)
+    movers.make("bad", image=blank.NAME, nics=nics, start=False)
     movers.fleet.host(
         "hv1",
         f"truncate -s 1M {IMAGES}/i.iso; virsh -q attach-disk bad {IMAGES}/i.iso sdy --type cdrom"
         " --mode readonly --targetbus scsi --config",
     )
-    movers.fleet.host("hv1", "virsh -q destroy bad; virsh -q start bad")
+    movers.fleet.host("hv1", "virsh -q start bad")
     movers.lab.ssh("hv2", "virsh -q define /dev/stdin", input=_TWIN)
     movers.fleet.host(
         "hv2",

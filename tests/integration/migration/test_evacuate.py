@@ -24,6 +24,7 @@ _STUCK = "stuck"
 # The first to leave boots, so that its move takes long enough to be interrupted
 _IMAGE = dict.fromkeys(_NAMES[2:], blank.NAME)
 _HOST = {"virt_host": "hv1"}
+_UNMARK = "virsh -q vol-delete fleet-virt.maintenance base"
 
 
 _ILL = (
@@ -44,7 +45,8 @@ def _made_on(movers: Movers, name: str, host: str, home: str) -> None:
 
 
 def _mark(movers: Movers) -> bool:
-    return bool(movers.ansible.module("hv1", "virt_host_info")["hv1"]["host"]["maintenance"])
+    listed = movers.fleet.host("hv1", "virsh -q vol-list base")
+    return "fleet-virt.maintenance" in listed
 
 
 def _domains(movers: Movers) -> dict[str, list[str]]:
@@ -118,7 +120,7 @@ def test_emptied_and_filled_again(movers: Movers) -> None:
         assert movers.state("hv1", _OFF) == "shut off"
     finally:
         movers.lab.ssh("hv1", f"virsh -q snapshot-delete {_STUCK} before", check=False)
-        movers.ansible.module("hv1", "virt_maintenance", {"state": "absent"})
+        movers.lab.ssh("hv1", _UNMARK, check=False)
 
 
 def test_two_at_once(movers: Movers) -> None:
@@ -138,7 +140,7 @@ def test_two_at_once(movers: Movers) -> None:
             assert movers.state("hv2", name) == state
             assert "migrating" not in movers.metadata("hv2", name)
     finally:
-        movers.ansible.module("hv1", "virt_maintenance", {"state": "absent"})
+        movers.lab.ssh("hv1", _UNMARK, check=False)
 
 
 def test_bad_input(movers: Movers) -> None:
