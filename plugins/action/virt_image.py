@@ -59,9 +59,11 @@ class ActionModule(StagedAction[Work]):
         variables = Variables(task_vars, self._templar)
         folder = options.pop("image_dir", None) or variables.get("virt_image_dir")
         by = options.pop("download_by", None) or variables.get("virt_image_download_by")
-        named = Catalogue(folder, variables.get(VARIABLE)).image(options.get("image"))
-        if named is not None and options.get("checksum") is None:
-            options["image"] = named.image
+        checksum, image = options.get("checksum"), options.get("image")
+        written = image if checksum is None else {"url": image, "checksum": checksum}
+        named = Catalogue(folder, variables.get(VARIABLE)).image(written)
+        if named is not None:
+            options.update(image=named.image, checksum=None)
         local = self._local(options, folder, by)
         if local is None:
             return self.module(task_vars, options)

@@ -64,6 +64,8 @@ options:
     description:
       - Checksum of the file if O(image) is a URL, as published with it, V(sha256:...) or
         V(sha512:...). For a compressed file it is the checksum of the compressed file.
+      - Also the https URL of a file that lists it, in the lines of C(sha256sum) or of BSD, which
+        the controller reads.
     type: str
   download_by:
     description:

@@ -22,6 +22,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.options import show
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.source import parse_image
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import to_plain
+from ansible_collections.fleet.virt.plugins.plugin_utils.images import _sums
 
 VARIABLE = "virt_image_catalogue"
 FILE = Path(__file__).with_name("catalogue.yml")
@@ -36,6 +37,14 @@ class CatalogueImage:
 
     image: str
     os: str | None
+
+
+def _pinned(image: Mapping[t.Any, object]) -> t.Any:
+    """URL and checksum, which is read if it is a URL; what is neither is left as it is."""
+    url, checksum = image.get("url"), image.get("checksum")
+    if isinstance(url, str) and _sums.is_url(checksum):
+        return f"{url}#{_sums.checksum_of(url, str(checksum))}"
+    return {"url": url, "checksum": checksum}
 
 
 class Catalogue:
@@ -56,8 +65,13 @@ class Catalogue:
     def image(self, name: object) -> CatalogueImage | None:
         """What the name stands for; None if it is another kind of image, a file or unknown.
 
-        Raises SpecError for an entry that is none.
+        A URL whose checksum is the address of a file with checksums becomes one with that.
+        Raises SpecError for an entry that is none, PlanRefused for such a file that has none.
         """
+        if isinstance(name, Mapping):
+            return (
+                CatalogueImage(_pinned(name), None) if _sums.is_url(name.get("checksum")) else None
+            )
         if not isinstance(name, str) or not name.isprintable() or "/" in name or len(name) > 64:
             return None
         if (self._folder / name).exists():
@@ -79,7 +93,7 @@ class Catalogue:
         if not isinstance(entry, dict) or not {"url", "checksum"} <= set(entry) <= _KEYS:
             raise SpecError([Problem(path, f"{show(entry)} has no URL and checksum; {_FORM}")])
         try:
-            source = parse_image({key: entry[key] for key in ("url", "checksum")})
+            source = parse_image(_pinned(entry))
         except ValueError as error:
             raise SpecError([Problem(path, str(error))]) from None
         system = entry.get("os")

@@ -14,7 +14,7 @@ import yaml
 from ansible_collections.fleet.virt.plugins.module_utils._errors import SpecError
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import systems
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.source import parse_image
-from ansible_collections.fleet.virt.plugins.plugin_utils.images import _catalogue
+from ansible_collections.fleet.virt.plugins.plugin_utils.images import _catalogue, _sums
 from ansible_collections.fleet.virt.plugins.plugin_utils.images._catalogue import Catalogue
 from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _batch
 
@@ -124,6 +124,19 @@ def test_profile_of_disks_has_names_replaced(tmp_path: Path) -> None:
 def test_entry_that_is_none_is_refused_with_its_name(catalogue: t.Any, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         Catalogue("/nowhere", catalogue).image("web")
+
+
+def test_checksum_that_is_a_url_is_read_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sums = "https://images.example/SHA256SUMS"
+    texts = {sums: f"{'5' * 64}  web-1.qcow2\n"}
+    monkeypatch.setattr(_sums, "_text", texts.__getitem__)
+    image = {"url": URL, "checksum": sums}
+    for catalogue, written in ((None, image), ({"web": image}, "web")):
+        found = Catalogue(str(tmp_path), catalogue).image(written)
+        assert found == _catalogue.CatalogueImage(WHOLE, None)
+    assert Catalogue(str(tmp_path), None).in_disks([{"image": image}]) == [{"image": WHOLE}]
 
 
 def test_entry_that_nobody_asks_for_stops_nothing(tmp_path: Path) -> None:
