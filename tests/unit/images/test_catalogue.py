@@ -126,9 +126,7 @@ def test_entry_that_is_none_is_refused_with_its_name(catalogue: t.Any, message: 
         Catalogue("/nowhere", catalogue).image("web")
 
 
-def test_checksum_that_is_a_url_is_read_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_checksum_url_in_entry_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sums = "https://images.example/SHA256SUMS"
     texts = {sums: f"{'5' * 64}  web-1.qcow2\n"}
     monkeypatch.setattr(_sums, "_text", texts.__getitem__)
@@ -139,7 +137,7 @@ def test_checksum_that_is_a_url_is_read_there(
     assert Catalogue(str(tmp_path), None).in_disks([{"image": image}]) == [{"image": WHOLE}]
 
 
-def test_entry_that_nobody_asks_for_stops_nothing(tmp_path: Path) -> None:
+def test_unrequested_entry_stops_nothing(tmp_path: Path) -> None:
     assert Catalogue(str(tmp_path), {"web": "broken"}).image("plain") is None
     assert Catalogue(str(tmp_path), "broken").image("/srv/web") is None
 

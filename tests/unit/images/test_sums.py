@@ -90,7 +90,7 @@ def test_image_that_the_file_does_not_have_is_refused(sums: str) -> None:
         _sums.checksum_of("https://images.example/other.qcow2", sums)
 
 
-def test_file_that_is_not_there_is_refused(server: _https.Server, sums: str) -> None:
+def test_missing_sums_file_is_refused(server: _https.Server, sums: str) -> None:
     del server.files["/SHA256SUMS"]
     with pytest.raises(PlanRefused, match="the server answered 404"):
         _sums.checksum_of(f"https://images.example/{NAME}", sums)
