@@ -304,6 +304,14 @@ host:
         active:
           description: Whether it is active.
           type: bool
+        addresses:
+          description: Static addresses that it was seeded with.
+          type: list
+          elements: str
+        segments:
+          description: Where its NICs are, each a bridge with its VLAN tag or a network.
+          type: list
+          elements: str
         disks:
           description: Names of its own disks in its definition.
           type: list
@@ -407,6 +415,11 @@ host:
           elements: str
     images:
       description: Volumes of the pool of base images.
+      returned: with O(placement=true)
+      type: list
+      elements: str
+    addresses:
+      description: Addresses of the hypervisor itself; null if it is read from elsewhere.
       returned: with O(placement=true)
       type: list
       elements: str
