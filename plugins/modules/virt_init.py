@@ -1533,7 +1533,7 @@ def main() -> None:
 
         domains, settings = init.read_options(t.cast("init.ProvisionOptions", params), given)
         with connect(params["uri"], params["timeout"]) as connection:
-            return {**facts(connection), "vms": existing.compare(connection, domains, settings)}
+            return {**facts(connection), **existing.read(connection, domains, settings)}
 
     def work() -> t.Mapping[str, object]:
         from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import (

@@ -368,6 +368,7 @@ GOOD: dict[str, Answer] = {
                 "pending": ["memory_max"],
             }
         ],
+        "taken": [{"name": "web2", "reasons": ["/pool/web2_system.qcow2 already exists"]}],
     },
     "consoles": {
         "consoles": [

@@ -25,6 +25,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.effects_batch import (
     BatchSettings,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.facts import TakenVm
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Domain
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import Defaults, many
 from ansible_collections.fleet.virt.tests.unit._crash import Machine, Machines
@@ -89,6 +90,23 @@ def test_disk_in_no_active_pool_is_not_grown_while_the_vm_is_off(machine: Machin
     reason = _refused(machine, wanted)
     assert "is in no active storage pool" in reason
     assert "start the VM" in reason
+
+
+def test_volume_of_a_vm_undefined_by_hand_is_named_by_plan_and_run(machine: Machine) -> None:
+    def taken() -> list[TakenVm] | None:
+        return machine.call(lambda one: existing.taken(one, _domains({}), _SETTINGS))
+
+    assert taken() == []
+    machine.connection.conn.lookupByName("web1").undefine()
+    entries = taken()
+    assert entries is not None
+    (entry,) = entries
+    assert entry["name"] == "web1"
+    assert len(entry["reasons"]) == 2
+    assert "web1_data.raw already exists and does not belong to this VM" in entry["reasons"][1]
+    reasons = "; ".join(entry["reasons"])
+    predicted, real = (_provision(machine, {}, check=check) for check in (True, False))
+    assert (predicted["msg"], real["msg"]) == (reasons, reasons)
 
 
 def test_plan_refuses_what_its_hypervisor_has_no_room_for(machine: Machine) -> None:

@@ -65,6 +65,16 @@ CASES: list[tuple[dict[str, t.Any], str, PlannedVm]] = [
         PlannedVm("a", "finish", "hv1", ("in phase creating",)),
     ),
     ({"hv1": answer()}, "", PlannedVm("a", "create", "hv9")),
+    (
+        {"hv1": answer(), "hv9": {**answer(), "taken": [{"name": "a", "reasons": ["a file"]}]}},
+        "",
+        PlannedVm("a", "create", "hv9", ("refused: a file",)),
+    ),
+    (
+        {"hv1": {**answer(), "taken": [{"name": "a", "reasons": ["a file"]}]}, "hv9": answer()},
+        "",
+        PlannedVm("a", "create", "hv9"),
+    ),
     # a VM that is found is where it is, whoever else is silent
     ({"hv1": answer(vm("a"), a=[])}, "hv2: no route", PlannedVm("a", "unchanged", "hv1")),
 ]

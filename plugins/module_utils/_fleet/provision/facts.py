@@ -62,10 +62,19 @@ class ComparedVm(_ComparedMore):
     pending: list[str]
 
 
+class TakenVm(t.TypedDict):
+    """A VM that is not defined, and why a file there keeps it from being created."""
+
+    name: answers.VmName
+    reasons: list[str]
+
+
 class Compared(Placing, total=False):
-    """A hypervisor with its VMs, and those that were compared."""
+    """A hypervisor with its VMs, those that were compared, and those whose volumes have files in
+    the way."""
 
     vms: list[ComparedVm] | None
+    taken: list[TakenVm] | None
 
 
 class _NamedMore(t.TypedDict, total=False):

@@ -106,7 +106,14 @@ def _entry(
         place = places.get(name, Place(None, "it was not placed"))
         if place.host is None:
             return PlannedVm(name, "nowhere", None, (place.reason,))
-        return PlannedVm(name, "create", place.host)
+        taken = answers[place.host].get("taken") if place.host in answers else None
+        details = tuple(
+            f"refused: {reason}"
+            for entry in taken or ()
+            if entry["name"] == name
+            for reason in entry["reasons"]
+        )
+        return PlannedVm(name, "create", place.host, details)
     if len(vms_by_host) > 1:
         phases = {host: vm["phase"] for host, vm in vms_by_host.items()}
         uuids = [vm.get("uuid") for vm in vms_by_host.values()]

@@ -192,14 +192,18 @@ def half_made(name: str, stays: t.Iterable[str]) -> str:
     )
 
 
+def occupied(path: str) -> str:
+    """Why a VM is not created where a file has the name of one of its volumes."""
+    return (
+        f"{path} already exists and does not belong to this VM; refusing to overwrite it:"
+        " remove or rename it, or choose another name"
+    )
+
+
 def _refusals(facts: CreationFacts, wanted: CreationRequest) -> list[str]:
     name, stored = facts.name, facts.stored
     if facts.uuid is None:
-        return [
-            f"{path} already exists and does not belong to this VM; refusing to overwrite it:"
-            " remove or rename it, or choose another name"
-            for path in facts.taken
-        ]
+        return [occupied(path) for path in facts.taken]
     broken = metadata_problems(name, stored)
     if broken:
         return broken

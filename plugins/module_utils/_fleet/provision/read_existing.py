@@ -8,20 +8,32 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._errors import FleetVirtError, error_message
+from ..._errors import FleetVirtError, PlanRefused, error_message
 from ..base.effects_connection import Connection
 from ..base.effects_lookup import find_domain, read_metadata
 from ..base.json_values import as_list
 from ..spec import request
 from ..spec.domain import Domain
+from ..storage import effects_storage as storage
 from . import effects_changing as changing
-from .effects_batch import BatchSettings, Host
+from .effects_batch import SEED_SUFFIX, BatchSettings, Host
 from .pending import pending
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
     from ..base.metadata import Metadata
+    from .facts import TakenVm
     from .power import Power
+
+
+def read(
+    connection: Connection, domains: t.Sequence[Domain], settings: BatchSettings
+) -> dict[str, object]:
+    """What the plan needs of ``domains``: those that exist, and those that cannot be created."""
+    return {
+        "vms": compare(connection, domains, settings),
+        "taken": taken(connection, domains, settings),
+    }
 
 
 def compare(
@@ -59,6 +71,40 @@ def compare(
         if reason is not None:
             entry["differences"] = [*as_list(entry["differences"]), _refused(reason)]
     return entries
+
+
+def taken(
+    connection: Connection, domains: t.Sequence[Domain], settings: BatchSettings
+) -> list[TakenVm]:
+    """Those of ``domains`` that are not defined here and whose volumes have files in the way, as
+    those of a VM that was undefined by hand."""
+    host = Host(connection, settings)
+    entries: list[TakenVm] = []
+    for domain in domains:
+        if find_domain(connection, domain.name) is None:
+            paths = _taken(host, domain)
+            if paths:
+                from .plan_creation import occupied  # few VMs have a file in the way
+
+                reasons = [occupied(path) for path in paths]
+                entries.append({"name": domain.name, "reasons": reasons})
+    return entries
+
+
+def _taken(host: Host, domain: Domain) -> list[str]:
+    paths = []
+    own = [disk for disk in domain.disks if disk.device == "disk" and not disk.exists]
+    volumes = [(disk.pool, domain.volume_name(disk)) for disk in own]
+    if own and domain.seed is not None and domain.seed.method != "offline":
+        volumes.append((own[0].pool, f"{domain.name}{SEED_SUFFIX}"))
+    for name, volume in volumes:
+        try:
+            pool = host.pool(name)
+        except PlanRefused:
+            continue  # placement says so
+        if storage.is_taken(host.connection, pool, volume):
+            paths.append(pool.volume_path(volume))
+    return paths
 
 
 def _differences(
