@@ -39,7 +39,7 @@ class CatalogueImage:
     os: str | None
 
 
-def _pinned(image: Mapping[t.Any, object]) -> t.Any:
+def _pinned(image: Mapping[str, object]) -> object:
     """URL and checksum, which is read if it is a URL; what is neither is left as it is."""
     url, checksum = image.get("url"), image.get("checksum")
     if isinstance(url, str) and _sums.is_url(checksum):

@@ -48,14 +48,14 @@ def checksum_of(image_url: str, sums_url: str) -> Checksum:
             " checksums, or the checksum as sha256:..."
         )
     name = unquote(urlsplit(image_url).path).rpartition("/")[2]
-    found = checksums_in(_text(sums_url), name)
-    if len(found) != 1:
-        what = "different checksums" if found else "no checksum (SHA-256 or SHA-512)"
+    checksums = checksums_in(_text(sums_url), name)
+    if len(checksums) != 1:
+        what = "different checksums" if checksums else "no checksum (SHA-256 or SHA-512)"
         raise PlanRefused(
             f"{sums_url} has {what} for {show(name)}; give the URL of the file that has it, or the"
             " checksum as sha256:..."
         )
-    return found[0]
+    return checksums[0]
 
 
 def checksums_in(text: str, name: str) -> list[Checksum]:
@@ -65,13 +65,13 @@ def checksums_in(text: str, name: str) -> list[Checksum]:
     pairs = [pair for line in lines if (pair := _pair(line)) is not None]
     if len(lines) == 1 and not pairs:
         pairs = [(name, lines[0].lower())]
-    found = {
+    listed_for_it = {
         Checksum(_ALGORITHMS[len(digits)], digits)
         for listed, digits in pairs
         if listed.rpartition("/")[2] == name and re.fullmatch(r"[0-9a-f]{64}|[0-9a-f]{128}", digits)
     }
-    best = [checksum for checksum in found if checksum.algorithm == "sha512"]
-    return sorted(best or found, key=str)
+    strong = [checksum for checksum in listed_for_it if checksum.algorithm == "sha512"]
+    return sorted(strong or listed_for_it, key=str)
 
 
 def _pair(line: str) -> tuple[str, str] | None:
