@@ -27,7 +27,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.images import _sums
 VARIABLE = "virt_image_catalogue"
 FILE = Path(__file__).with_name("catalogue.yml")
 DEFAULT_IMAGE_DIR = "~/images"
-_FORM = "write {url: https://…, checksum: 'sha256:…', os: debian12}"
+_FORM = "write {url: https://..., checksum: 'sha256:...', os: debian12}"
 _KEYS = {"url", "checksum", "os"}
 
 
