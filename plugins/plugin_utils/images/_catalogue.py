@@ -69,9 +69,8 @@ class Catalogue:
         Raises SpecError for an entry that is none, PlanRefused for such a file that has none.
         """
         if isinstance(name, Mapping):
-            return (
-                CatalogueImage(_pinned(name), None) if _sums.is_url(name.get("checksum")) else None
-            )
+            pinned = _pinned(name)
+            return CatalogueImage(pinned, None) if isinstance(pinned, str) else None
         if not isinstance(name, str) or not name.isprintable() or "/" in name or len(name) > 64:
             return None
         if (self._folder / name).exists():
