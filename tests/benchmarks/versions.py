@@ -9,11 +9,11 @@
 
 OLD and NEW are checkouts. In each round the same commands are run by the collection of OLD, of OLD
 once more, and of NEW, in another order each time, with the same Ansible, on the same two
-hypervisors: a VM is predicted, made, asked for again, stopped, moved, started and removed, and the
-fleet is read, by the modules and over TLS. ``--batch 50`` makes and removes so many in the first
-``--batch-rounds``. Beside them are Ansible's ping, an empty play, and the same VM by ``qemu-img``,
-``virsh define`` and ``virsh start``. Guests have empty disks, so that they take no time of the
-processors.
+hypervisors: a VM is predicted, made, asked for again, stopped, moved, started and removed, also by
+a module alone, and the fleet is read, by the modules and over TLS. ``--batch 50`` makes and removes
+so many in the first ``--batch-rounds``. Beside them are Ansible's ping, an empty play, and the same
+VM by ``qemu-img``, ``virsh define`` and ``virsh start``. Guests have empty disks, so that they take
+no time of the processors.
 
 Printed are, of each command as a whole, medians and minima of the wall time, and medians of the CPU
 time of the controller (user and system of the command and what it waited for), which says more on a
@@ -50,6 +50,7 @@ ARMS = ("old", "again", "new")
 _HOSTS = ("hv1", "hv2")
 _OFF = "name=bench-hv1 state=shutoff force=true shutdown_timeout=1"
 _SSH_ARGS = "-C -o ControlMaster=auto -o ControlPersist=600s"
+_ALONE = "name=bench-alone memory=64 start=false seed=false"
 _EMPTY = "- hosts: hypervisors\n  gather_facts: false\n  tasks: []\n"
 _PREPARE = """
 mkdir -p /var/lib/libvirt/images
@@ -245,6 +246,9 @@ def verbs(bench: Bench, number: int) -> dict[str, Callable[[str], Cost]]:
             vm_image="blank.qcow2",
             vm_seed=False,
             vm_wait=False,
+        ),
+        "virt_init": lambda arm: bench.command(
+            arm, "ansible", "-i", "lab", "hv1", "-b", "-m", "fleet.virt.virt_init", "-a", _ALONE
         ),
         "virt_state": lambda arm: bench.command(
             arm, "ansible", "-i", "lab", "hv1", "-b", "-m", "fleet.virt.virt_state", "-a", _OFF
