@@ -55,10 +55,11 @@ def _repair(movers: Movers, *words: str) -> Run:
 
 
 def _rows(run: Run) -> dict[str, str]:
-    """The lines of the table, by VM."""
+    """The lines of the table, by VM; messages about them follow it."""
     names = (_WHOLE, _LIVE, _LATE)
     lines = [line.split() for line in run.stdout.splitlines()]
-    return {line[0]: " ".join(line[1:]) for line in lines if line and line[0] in names}
+    rows = [line for line in lines if line and line[0] in names and line[1:2] != ["on"]]
+    return {line[0]: " ".join(line[1:]) for line in rows}
 
 
 def _copied(movers: Movers) -> bool:
