@@ -26,7 +26,7 @@ _TEMPLATE = "ansible-playbook fleet.virt.template -e vm_name=web1 -e virt_templa
 # before, is the base image that is there: so the one with a name of its own comes first
 COMMANDS = {
     f"{_TEMPLATE} --check": r"web1 +hv1 +would be copied +web-golden +shut off",
-    _TEMPLATE: r"web1 +hv1 +copied +[0-9a-f]{64}-web-golden\.qcow2 +shut off",
+    _TEMPLATE: r"web1 +hv1 +copied +[0-9a-f]{12}-web-golden\.qcow2 +shut off",
     f"{_CLONE.format('web2')} -e vm_memory=128MiB --check": r"web2 +hv1 +- +would be created",
     f"{_CLONE.format('web2')} -e vm_memory=128MiB": r"web2 +hv1 +- +created",
     f"{_CLONE.format('web3')} -e virt_clone_mode=full": r"web3 +hv1 +- +created",

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import snapshot
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import fleet_seen
 
 
@@ -77,3 +78,12 @@ def test_when_placing_no_claim_is_ours() -> None:
     """Claims of runs that died are among what was seen."""
     claimed = [*_BEFORE, _vm("new", phase="creating", run=None)]
     assert fleet_seen.domains(claimed) != fleet_seen.domains(_BEFORE)
+
+
+def test_key_that_only_the_hypervisor_itself_reads_does_not_count() -> None:
+    """Another hypervisor reads a domain of it as DefinedEntry, and compares."""
+    own = snapshot.PlacedEntry.__annotations__.keys() - snapshot.DefinedEntry.__annotations__.keys()
+    assert {"active", "addresses"} <= own
+    for key in sorted(own):
+        with_it = [_vm("one", **{key: ["something"]}), _vm("two")]
+        assert fleet_seen.domains(with_it) == fleet_seen.domains(_BEFORE), key
