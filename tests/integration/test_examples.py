@@ -70,6 +70,7 @@ from ansible_collections.fleet.virt.tests.integration.support.guests import BLAN
 from ansible_collections.fleet.virt.tests.integration.test_image_peers import (
     COMMAND as OF_PEERS,
 )
+from ansible_collections.fleet.virt.tests.integration.test_image_sources import OF_THE_CATALOGUE
 from ansible_collections.fleet.virt.tests.integration.test_image_users import (
     COMMANDS as OF_IMAGES,
 )
@@ -417,6 +418,7 @@ def test_every_command_shown_is_run() -> None:
         *OF_COPIES,
         *OF_IMAGES,
         OF_PEERS,
+        OF_THE_CATALOGUE,
         *OF_KEYS,
         *OF_MAINTENANCE,
         *OF_MIGRATION,
