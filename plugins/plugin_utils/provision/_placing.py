@@ -128,11 +128,12 @@ def require_unique(
 
     ``placements`` are those of ``domains``, ``controller`` are its addresses.
     """
+    taken = unique.Taken(answers, controller)
     problems: list[str] = []
     remarks: list[str] = []
     for domain, result in zip(domains, placements):
         if not result.existing:
-            findings = unique.compare(domain, result.host or "", answers, controller)
+            findings = taken.compare(domain, result.host or "")
             problems += findings.problems
             remarks += findings.remarks
     if problems:
@@ -193,7 +194,7 @@ def conflicts(
                     f"{vm['name']} on {name} has the MAC address {', '.join(sorted(taken))}"
                 )
     if not problems:
-        problems += unique.compare(domain, host, answers).problems
+        problems += unique.Taken(answers).compare(domain, host).problems
     if not problems:
         rejected = placement.claim_conflicts(hosts, host, request_of(domain, images), policy)
         problems += [entry.reason for entry in rejected]

@@ -71,7 +71,7 @@ def test_static_address_of_another_is_refused_on_its_segment(
     nic: dict[str, t.Any], segments: list[str], theirs: str, ours: str, said: str
 ) -> None:
     answers = _answers(segments=segments, addresses=[theirs] if theirs else [])
-    findings = unique.compare(_domain(nic, ours), "hv1", answers, ["10.0.0.3"])
+    findings = unique.Taken(answers, ["10.0.0.3"]).compare(_domain(nic, ours), "hv1")
     texts = findings.remarks if said.startswith(_ALSO) else findings.problems
     assert len(findings.problems + findings.remarks) == bool(said), findings
     assert all(said in text for text in texts), texts
@@ -81,23 +81,23 @@ def test_static_address_of_another_is_refused_on_its_segment(
 def test_static_address_of_its_own_claim_is_free() -> None:
     claimed = {"name": "new", "macs": [], "addresses": ["10.0.0.9"], "segments": ["br0"]}
     answers = {**_answers(), "hv1": {"host": {"vms": [claimed]}}}
-    findings = unique.compare(_domain(_BR0, "10.0.0.9/24"), "hv1", answers)
+    findings = unique.Taken(answers).compare(_domain(_BR0, "10.0.0.9/24"), "hv1")
     assert (findings.problems, findings.remarks) == ([], [])
 
 
 def test_silent_hypervisor_is_named_where_addresses_are_compared() -> None:
     answers = {**_answers(), "hv3": {"unreachable": True, "msg": "no route to host"}}
-    (remark,) = unique.compare(_domain(_BR0, "10.0.0.9/24"), "hv1", answers).remarks
+    (remark,) = unique.Taken(answers).compare(_domain(_BR0, "10.0.0.9/24"), "hv1").remarks
     assert remark == (
         "new: its static addresses were not compared with VMs on hv3, which did not answer"
     )
-    assert not unique.compare(_domain(_BR0), "hv1", answers).remarks
+    assert not unique.Taken(answers).compare(_domain(_BR0), "hv1").remarks
 
 
 @pytest.mark.parametrize(
     ("theirs", "refused"), [("NEW", True), ("New", True), ("new2", False), ("old", False)]
 )
 def test_name_that_differs_only_in_case_is_refused(theirs: str, refused: bool) -> None:
-    findings = unique.compare(_domain(_BR0), "hv1", _answers(name=theirs))
+    findings = unique.Taken(_answers(name=theirs)).compare(_domain(_BR0), "hv1")
     assert bool(findings.problems) == refused
     assert all(f"{theirs!r} is on hv2; VM names are unique" in text for text in findings.problems)

@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 
 from ..base import ip
 from ..hosts.segments import NicPlace, segment
-from .facts import Placing, SeenHost, vms_of
+from .facts import DefinedVm, Placing, SeenHost, vms_of
 
 if t.TYPE_CHECKING:
     from ..spec.domain import Domain
 
 Answers = t.Mapping[str, Placing]
+Owners = dict[str, list[tuple[str, DefinedVm]]]  # hypervisor and VM
 
 
 @dataclass
@@ -31,84 +32,84 @@ class Findings:
     remarks: list[str] = field(default_factory=list)
 
 
-def compare(
-    domain: Domain, host: str, answers: Answers, controller: t.Collection[str] = ()
-) -> Findings:
-    """``domain``, which goes to ``host``, with all that the hypervisors have, and with the
-    addresses of the ``controller``."""
-    findings = Findings()
-    _names(domain, host, answers, findings)
-    _macs(domain, host, answers, findings)
-    _addresses(domain, host, answers, controller, findings)
-    return findings
+class Taken:
+    """What the VMs and hypervisors of ``answers`` have, read once for all VMs of a batch.
 
+    ``controller``: its addresses.
+    """
 
-def _others(domain: Domain, host: str, answers: Answers) -> t.Iterator[tuple[str, t.Any]]:
-    """The VMs of the fleet, except this one where it goes, which may have been claimed."""
-    for name, answer in answers.items():
-        for vm in vms_of(answer):
-            if (vm["name"], name) != (domain.name, host):
-                yield name, vm
-
-
-def _names(domain: Domain, host: str, answers: Answers, findings: Findings) -> None:
-    findings.problems += [
-        f"{domain.name}: {vm['name']!r} is on {name}; VM names are unique, ignoring case: choose"
-        f" another, or write {vm['name']}"
-        for name, vm in _others(domain, host, answers)
-        if vm["name"] != domain.name and vm["name"].lower() == domain.name.lower()
-    ]
-
-
-def _macs(domain: Domain, host: str, answers: Answers, findings: Findings) -> None:
-    owners = {
-        str(mac).lower(): f"{vm['name']!r} on {name}"
-        for name, vm in _others(domain, host, answers)
-        for mac in vm["macs"]
-    }
-    findings.problems += [
-        f"{domain.name}: MAC address {nic.mac} of {nic.name!r} is already used by"
-        f" {owners[nic.mac]}; give the NIC another"
-        for nic in domain.nics
-        if nic.mac in owners
-    ]
-
-
-def _addresses(
-    domain: Domain,
-    host: str,
-    answers: Answers,
-    controller: t.Collection[str],
-    findings: Findings,
-) -> None:
-    wanted = list(_wanted(domain, _host(answers, host)))
-    for address, where in wanted:
-        taken = f"{domain.name}: address {address} on {where} is"
+    def __init__(self, answers: Answers, controller: t.Collection[str] = ()) -> None:
+        self._answers = answers
+        self._controller = _plain(controller)
+        self._silent = [name for name, answer in answers.items() if answer.get("host") is None]
+        self._names: Owners = {}
+        self._macs: Owners = {}
+        self._addresses: Owners = {}
+        self._hypervisors: dict[str, list[str]] = {}
         for name, answer in answers.items():
             seen = answer.get("host")
-            if seen is not None and address in _plain(seen.get("addresses")):
-                findings.problems.append(f"{taken} the hypervisor {name}'s; choose another")
-        if address in _plain(controller):
-            findings.problems.append(f"{taken} the controller's; choose another")
-        for name, vm in _others(domain, host, answers):
-            segments = vm.get("segments") or []
-            if vm["name"] == domain.name or address not in _plain(vm.get("addresses")):
-                continue
-            if where in segments:
+            for address in _plain(None if seen is None else seen.get("addresses")):
+                self._hypervisors.setdefault(address, []).append(name)
+            for vm in vms_of(answer):
+                self._names.setdefault(vm["name"].lower(), []).append((name, vm))
+                for mac in vm["macs"]:
+                    self._macs.setdefault(str(mac).lower(), []).append((name, vm))
+                for address in _plain(vm.get("addresses")):
+                    self._addresses.setdefault(address, []).append((name, vm))
+
+    def compare(self, domain: Domain, host: str) -> Findings:
+        """``domain``, which goes to ``host``, with all that is taken, except by itself there: it
+        may have been claimed."""
+        findings = Findings()
+        own = (host, domain.name)
+        findings.problems += [
+            f"{domain.name}: {vm['name']!r} is on {name}; VM names are unique, ignoring case:"
+            f" choose another, or write {vm['name']}"
+            for name, vm in self._names.get(domain.name.lower(), ())
+            if vm["name"] != domain.name
+        ]
+        for nic in domain.nics:
+            owners = [
+                f"{vm['name']!r} on {name}"
+                for name, vm in self._macs.get(str(nic.mac), ())
+                if (name, vm["name"]) != own
+            ]
+            if owners:
                 findings.problems.append(
-                    f"{taken} already used by {vm['name']!r} on {name}; choose another"
+                    f"{domain.name}: MAC address {nic.mac} of {nic.name!r} is already used by"
+                    f" {owners[-1]}; give the NIC another"
                 )
-            elif segments:
-                findings.remarks.append(
-                    f"{taken} also that of {vm['name']!r} on {name}, on another segment"
-                    f" ({'; '.join(map(str, segments))})"
-                )
-    silent = [name for name, answer in answers.items() if answer.get("host") is None]
-    if wanted and silent:
-        findings.remarks.append(
-            f"{domain.name}: its static addresses were not compared with VMs on"
-            f" {', '.join(silent)}, which did not answer"
-        )
+        self._compare_addresses(domain, host, findings)
+        return findings
+
+    def _compare_addresses(self, domain: Domain, host: str, findings: Findings) -> None:
+        wanted = list(_wanted(domain, _host(self._answers, host)))
+        for address, where in wanted:
+            taken = f"{domain.name}: address {address} on {where} is"
+            findings.problems += [
+                f"{taken} the hypervisor {name}'s; choose another"
+                for name in self._hypervisors.get(address, ())
+            ]
+            if address in self._controller:
+                findings.problems.append(f"{taken} the controller's; choose another")
+            for name, vm in self._addresses.get(address, ()):
+                segments = vm.get("segments") or []
+                if vm["name"] == domain.name:
+                    continue
+                if where in segments:
+                    findings.problems.append(
+                        f"{taken} already used by {vm['name']!r} on {name}; choose another"
+                    )
+                elif segments:
+                    findings.remarks.append(
+                        f"{taken} also that of {vm['name']!r} on {name}, on another segment"
+                        f" ({'; '.join(map(str, segments))})"
+                    )
+        if wanted and self._silent:
+            findings.remarks.append(
+                f"{domain.name}: its static addresses were not compared with VMs on"
+                f" {', '.join(self._silent)}, which did not answer"
+            )
 
 
 def _host(answers: Answers, name: str) -> SeenHost | None:
