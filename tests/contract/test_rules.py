@@ -425,6 +425,26 @@ def test_every_task_that_asks_a_hypervisor_has_a_limit() -> None:
     assert not [f"{path}: {task['name']}" for path, task in asking if "timeout" not in task]
 
 
+def test_report_of_a_playbook_has_its_end_after_it() -> None:
+    """Nothing else stands there, and no condition: no report of an earlier play is left for it."""
+    reports = 0
+    for path in [path for path in FILES if path.parts[0] in ("playbooks", "roles")]:
+        if path.suffix != ".yml" or (path.parts[0] == "roles" and path.parts[2] != "tasks"):
+            continue
+        tasks = [*tasks_of(yaml.safe_load((CHECKOUT / path).read_text()))]
+        for task, following in zip(tasks, [*tasks[1:], {}]):
+            if not str(task.get("register", "")).endswith("_reported"):
+                continue
+            reports += 1
+            assert task["run_once"] is True, path
+            assert "when" not in task, path
+            imported = following.get("ansible.builtin.import_tasks", "")
+            options = [value for value in following.values() if isinstance(value, dict)]
+            ends = any(value.get("_work") == {"stage": "end"} for value in options)
+            assert ends or Path(imported).name == "end.yml", path
+    assert reports > 15
+
+
 def test_stage_on_hypervisor_suppresses_no_failure() -> None:
     """Its end is an answer anyway; what else fails there is a bug that must be seen."""
     staged = [

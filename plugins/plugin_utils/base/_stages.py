@@ -135,10 +135,13 @@ class StagedAction(FleetAction, t.Generic[AnyWork]):
         return outcomes.by_host(failures, list(dict.fromkeys([own, *present])))
 
     def _conclude(self) -> Answer:
-        """Fail this host for what the report says of it. Ansible names it in its recap."""
+        """Fail this host for what the report says of it. Ansible names it in its recap.
+
+        The task is one for all playbooks, so the report is of any verb, but of this play.
+        """
         registered = as_mapping(to_plain(self._values.get(self.REPORTED)))
-        header, own = as_mapping(registered.get(envelope.OPTION)), self.header
-        if (header.get("run"), header.get("verb")) != (own.run, own.verb):
+        header = as_mapping(registered.get(envelope.OPTION))
+        if header.get("run") != self.header.run or "failing" not in header:
             raise PlanRefused(f"{self.REPORTED} is no report of this run; run the playbook again")
         failing = as_mapping(header.get("failing"))
         failures = texts(failing.get(str(self._values.get("inventory_hostname"))))

@@ -163,3 +163,33 @@ def test_anything_else_is_no_decision(decided: dict[str, t.Any]) -> None:
     action = _staged({"stage": "act"}, virt_decision=decided)
     with pytest.raises(FleetVirtError, match="virt_decision is no decision of this run"):
         action.decision("virt_decision")
+
+
+def _reported(failing: dict[str, list[str]], **other: t.Any) -> dict[str, t.Any]:
+    """The report of another verb, as the task that is one for all playbooks reads it."""
+    header = _header(verb="virt_show", stage="report", shown=True)
+    return {"changed": False, "_work": {**header, "failing": failing, **other}}
+
+
+def test_end_after_report_of_any_verb_fails_hosts_that_failed() -> None:
+    with pytest.raises(AnsibleError, match="something failed here"):
+        _worked(_staged({"stage": "end"}, virt_reported=_reported({"hv1": ["hv1: no"]})))
+    elsewhere = _reported({"hv2": ["hv2: no"]})
+    assert _worked(_staged({"stage": "end"}, virt_reported=elsewhere)) == {"changed": False}
+
+
+@pytest.mark.parametrize(
+    "reported",
+    [
+        {},
+        {"skipped": True, "changed": False},
+        _reported({}, run="r0"),
+        _reported({"hv1": ["hv1: no"]}, run="r0"),
+        {**ANSWER, "_work": _header(stage="decide")},
+    ],
+    ids=["none", "skipped", "earlier play", "failed earlier play", "decision"],
+)
+def test_end_after_anything_but_report_of_this_play_is_refused(reported: dict[str, t.Any]) -> None:
+    """The report of an earlier play, which imported another playbook, says nothing of this one."""
+    with pytest.raises(FleetVirtError, match="virt_reported is no report of this run"):
+        _worked(_staged({"stage": "end"}, virt_reported=reported))
