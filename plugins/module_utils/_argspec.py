@@ -48,7 +48,7 @@ class FleetModule(AnsibleModule):
     def __init__(self, options: Spec, internal: Spec, **settings: object) -> None:
         self._internal_spec = internal
         self._internal_problems: list[str] = []
-        self._internal: dict[str, t.Any] = {}
+        self._internal: dict[str, object] = {}
         super().__init__(  # type: ignore[no-untyped-call]
             argument_spec={**options, **CONNECTION}, supports_check_mode=True, **settings
         )
@@ -57,7 +57,8 @@ class FleetModule(AnsibleModule):
 
     def _load_params(self) -> None:
         """Remove internal options before Ansible validates the rest; their secrets stay hidden."""
-        super()._load_params()  # type: ignore[no-untyped-call]
+        load: t.Callable[[], None] = super()._load_params
+        load()
         given = {name: self.params.pop(name) for name in self._internal_spec if name in self.params}
         validated = ArgumentSpecValidator(self._internal_spec).validate(given)
         self._internal = validated.validated_parameters

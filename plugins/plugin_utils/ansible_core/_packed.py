@@ -26,6 +26,7 @@ from ansible import constants
 from ansible.module_utils import basic
 from ansible.plugins.loader import module_utils_loader
 from ansible.release import __version__
+from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _constants
 
 _FOLDER = "fleet-virt-modules"
 _PLUGINS = Path(__file__).parents[2]
@@ -37,7 +38,7 @@ _MOST_KEPT = 4  # versions of the collection, of Ansible and of Python
 def cached(action: str) -> t.Iterator[None]:
     """Restore the packed module ``fleet.virt.virt_...`` before a task, and store it after."""
     module = action.rpartition(".")[2]
-    run = Path(constants.DEFAULT_LOCAL_TMP, "ansiballz_cache")  # type: ignore[attr-defined]
+    run = _constants.local_tmp() / "ansiballz_cache"
     folder = None if _packed(run, module) else _folder()
     if folder is None:
         yield

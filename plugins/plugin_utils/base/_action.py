@@ -84,7 +84,8 @@ class FleetAction(ActionBase):
     def cleanup(self, force: bool = False) -> None:
         """Clean up as Ansible does, within a limit of its own: the task's limit has passed."""
         with contextlib.suppress(FleetVirtError), _alive.limited(_TIDY, "remove temporary files"):
-            super().cleanup(force)  # type: ignore[no-untyped-call]
+            clean: t.Callable[[bool], None] = super().cleanup
+            clean(force)
 
     def work(self, task_vars: Values) -> Mapping[str, object]:
         """The result of the action for the task's host."""

@@ -34,10 +34,10 @@ def registered(
 def registered(
     values: Values,
     variable: str | None,
-    kind: type[t.Any] | None = None,
+    kind: type[A] | None = None,
     run: str = "",
     verb: str = "",
-) -> dict[str, t.Any]:
+) -> dict[str, A] | dict[str, Answer]:
     """What each host of the play registered as ``variable``, as plain data; empty if nothing.
 
     A result that is not as its ``kind`` declares is replaced by a failed one: the host counts as
@@ -61,14 +61,12 @@ def of_host(values: Values, name: str, variable: str | None, kind: type[A]) -> A
 
 
 @t.overload
-def of_host(
-    values: Values, name: str, variable: str | None, kind: type[t.Any] | None = None
-) -> Answer: ...
+def of_host(values: Values, name: str, variable: str | None, kind: None = None) -> Answer: ...
 
 
 def of_host(
-    values: Values, name: str, variable: str | None, kind: type[t.Any] | None = None
-) -> t.Any:
+    values: Values, name: str, variable: str | None, kind: type[A] | None = None
+) -> A | Answer:
     """What one host registered, as :func:`registered` returns it."""
     answer = _registered(values, name, variable)
     return answer if kind is None else read(answer, kind)

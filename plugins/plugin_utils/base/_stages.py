@@ -19,7 +19,6 @@ import functools
 import typing as t
 from collections.abc import Mapping
 
-from ansible import constants as C  # as everywhere in Ansible
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
@@ -27,7 +26,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.answers imp
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import as_mapping
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope, outcomes
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.envelope import AnyWork, Work
-from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _alive
+from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _alive, _constants
 from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core._once import FailedStage
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _registered
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import FleetAction
@@ -116,7 +115,7 @@ class StagedAction(FleetAction, t.Generic[AnyWork]):
         except FleetVirtError as error:
             raise FailedStage(str(error), {"error": type(error).__name__}) from None
         failing = self._by_host() if report.get("failed") else {}
-        apart = self._apart or C.DEFAULT_STDOUT_CALLBACK == _OUTPUT  # type: ignore[attr-defined]
+        apart = self._apart or _constants.stdout_callback() == _OUTPUT
         if failing and not (apart or self._said):
             text = str(report.get("output"))
             unsaid = [message for message in self._failures if message not in text]

@@ -11,7 +11,6 @@ made of that image. Those that exist have their disks and are not made again whe
 
 from __future__ import annotations
 
-import typing as t
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,7 +115,7 @@ class Catalogue:
             changed["disks"] = replaced
         return {**vm, **changed} if changed else vm
 
-    def in_disks(self, value: Json) -> t.Any:
+    def in_disks(self, value: Json) -> Json:
         """Disks, or profiles of disks, with such names replaced wherever ``image`` stands."""
         if isinstance(value, list):
             return [self.in_disks(item) for item in value]

@@ -15,14 +15,13 @@ import hashlib
 import os
 import re
 import secrets
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from ansible import constants
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.options import show
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.source import ImageSource
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.base_name import Checksum
+from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _constants
 
 _LIMIT = 1 << 20  # bytes; those of the distributions have a tenth
 _SECONDS = 30.0
@@ -85,7 +84,7 @@ def _pair(line: str) -> tuple[str, str] | None:
 
 def _text(url: str) -> str:
     """The file, as it was when this run first read it."""
-    folder = Path(constants.DEFAULT_LOCAL_TMP)  # type: ignore[attr-defined]
+    folder = _constants.local_tmp()
     kept = folder / f"fleet-virt-sums-{hashlib.sha256(url.encode()).hexdigest()}"
     with contextlib.suppress(FileNotFoundError):
         return kept.read_text(encoding="utf-8")

@@ -75,7 +75,7 @@ def overruled(text: str, block: Block) -> list[str]:
 
 def assignments(lines: t.Iterable[str]) -> list[tuple[str, str]]:
     """What the lines assign, in order."""
-    return [match.groups() for line in lines if (match := _ASSIGNMENT.match(line))]  # type: ignore[misc]
+    return [(match[1], match[2]) for line in lines if (match := _ASSIGNMENT.match(line))]
 
 
 def named(text: str) -> frozenset[str]:

@@ -59,9 +59,9 @@ class Failure(str):
 
     host: str
 
-    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
-        """For copies: without them a copy would be made from the text alone."""
-        return self.host, self.plain
+    def __reduce__(self) -> tuple[type[Failure], tuple[str, str]]:
+        """For copies: without it a copy would be made from the text alone."""
+        return type(self), (self.host, self.plain)
 
     @property
     def plain(self) -> str:
