@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 import typing as t
 
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.selected import Selected
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.console import report
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.facts import (
     ConsoleLogs,
@@ -36,6 +37,7 @@ class VirtConsoleLogOptions(Connected):
     ignore_missing: bool
     lines: int
     follow: int
+    _groups: list[str]
     _since: dict[str, object]
 
 
@@ -44,17 +46,21 @@ class ActionModule(StagedAction[ConsoleWork]):
 
     WORK = ConsoleWork
 
-    def asked(self, _work: ConsoleWork, task_vars: Values) -> Answer:
-        return self.alone(task_vars)
+    def asked(self, work: ConsoleWork, task_vars: Values) -> Answer:
+        return {**self._read(self._wanted(work.groups), task_vars)}
 
     def alone(self, task_vars: Values) -> Answer:
-        options = self.options(VirtConsoleLogOptions, ARGUMENTS, INTERNAL)
-        wanted_lines(options)
-        return {**self._read(options, task_vars)}
+        return {**self._read(self._wanted([]), task_vars)}
 
-    def decided(self, _work: ConsoleWork) -> t.Mapping[str, object]:
+    def _wanted(self, groups: list[str]) -> VirtConsoleLogOptions:
+        """The options; raises SpecError for invalid ones."""
         options = self.options(VirtConsoleLogOptions, ARGUMENTS, INTERNAL)
+        options["_groups"] = groups
         wanted_lines(options)
+        return options
+
+    def decided(self, work: ConsoleWork) -> t.Mapping[str, object]:
+        options = self._wanted(work.groups)
         given = self.answers("virt_consoles", ConsoleLogs, "read")
         seen = located.sort(given, "consoles", self.expected(), self.lost())
         consoles: list[report.ConsoleOutput] = []
@@ -63,7 +69,8 @@ class ActionModule(StagedAction[ConsoleWork]):
         text = report.consoles_text(
             consoles, {host: silence.why for host, silence in seen.silent.items()}
         )
-        return self.shown(text, report.problems(consoles, options["names"], given, seen.silent))
+        selected = Selected.of(options["names"], work.groups)
+        return self.shown(text, report.problems(consoles, selected, given, seen.silent))
 
     def _read(self, options: VirtConsoleLogOptions, task_vars: Values) -> ConsoleLogs:
         """Follow the consoles for the requested time; returns the end of each."""
@@ -81,7 +88,9 @@ class ActionModule(StagedAction[ConsoleWork]):
         return first if not options["follow"] or self.check else self._end(options, task_vars)
 
     def _again(self, options: VirtConsoleLogOptions, read_to: t.Mapping[str, int]) -> Answer:
-        return {**_given(options), "names": list(read_to), "_since": dict(read_to)}
+        # those that were selected at first, by their names
+        given = {key: value for key, value in _given(options).items() if key != "_groups"}
+        return {**given, "names": list(read_to), "_since": dict(read_to)}
 
     def _end(self, options: VirtConsoleLogOptions, task_vars: Values) -> ConsoleLogs:
         return read(self.module(task_vars, _given(options)), ConsoleLogs)
@@ -90,6 +99,7 @@ class ActionModule(StagedAction[ConsoleWork]):
 def _given(options: VirtConsoleLogOptions) -> Answer:
     """The module's options that were set."""
     both: Answer = {**options}
-    return {
+    given = {
         key: value for key, value in both.items() if not key.startswith("_") and value is not None
     }
+    return {**given, "_groups": options["_groups"]} if options["_groups"] else given

@@ -189,7 +189,7 @@ class ActionModule(StagedAction[MigrateWork]):
             else:
                 wanted = as_text(variables.get("vm_host", variables.get("virt_host")))
                 decision = migration_decision.decide(
-                    work.names, wanted, answered, hosts, silent, policy
+                    work.names, wanted, answered, hosts, silent, policy, work.groups
                 )
         lacking = migration_bases.lacking(
             decision.shares, answered, media=not options["eject_media"]

@@ -8,6 +8,8 @@ import dataclasses
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import as_list
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.selected import Selected
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import located
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import (
     decide as purge_decision,
 )
@@ -22,7 +24,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.options im
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, texts
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
 
 
@@ -51,7 +53,9 @@ class ActionModule(StagedAction[PurgeWork]):
     def _decide(self, options: VirtPurgeOptions, work: PurgeWork) -> Answer:
         seen = self._fleet("virt_look", "look", "vms")
         hypervisors = _peers.hypervisors(self._values)
-        decision = purge_decision.decide(options["names"], seen, hypervisors)
+        decision = purge_decision.decide(options["names"], seen, hypervisors, work.groups)
+        selected = Selected.of(options["names"], work.groups)
+        purge_decision.require_confirmed(selected, work.confirm, decision, check=self.check)
         if work.round:
             users = self._fleet("virt_users", "users", "users")
             purge_decision.require_unused(decision, users)
@@ -61,9 +65,12 @@ class ActionModule(StagedAction[PurgeWork]):
         answers = self.answers(variable, PurgeLook, stage)
         return purge_decision.fleet(answers, key, self.expected(), self.lost())
 
-    def _report(self, options: VirtPurgeOptions, _work: PurgeWork) -> Answer:
+    def _report(self, _options: VirtPurgeOptions, _work: PurgeWork) -> Answer:
         answers = self.answers("virt_purged", Purged, "act")
+        decision = self.decision("virt_decision")
         text, failures = purge_report.report(
-            options["names"], self.shares(), answers, check=self.check
+            texts(decision["absent"]), self.shares(), answers, check=self.check
         )
-        return self.shown(text, failures)
+        unconfirmed = str(decision["unconfirmed"])
+        text += f"{unconfirmed}\n" if unconfirmed else ""
+        return self.shown(text, [*failures, *located.not_done(str(decision["silent"]))])

@@ -9,6 +9,7 @@ import binascii
 from pathlib import Path
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.selected import Selected
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.console import png, report
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.facts import (
     CapturedScreen,
@@ -44,21 +45,22 @@ class ActionModule(StagedAction[ConsoleWork]):
 
     WORK = ConsoleWork
 
-    def decided(self, _work: ConsoleWork) -> Answer:
+    def decided(self, work: ConsoleWork) -> Answer:
         options = self.options(VirtScreenshotOptions, ARGUMENTS)
         wanted(options)
-        return self._report(options)
+        return self._report(options, work.groups)
 
-    def asked(self, _work: ConsoleWork, task_vars: Values) -> Answer:
-        return self.alone(task_vars)
+    def asked(self, work: ConsoleWork, task_vars: Values) -> Answer:
+        return self._taken(task_vars, {"_groups": work.groups} if work.groups else {})
 
     def alone(self, task_vars: Values) -> Answer:
+        return self._taken(task_vars, {})
+
+    def _taken(self, task_vars: Values, groups: Answer) -> Answer:
         options = self.options(VirtScreenshotOptions, ARGUMENTS)
         wanted(options)
-        own = [name for name in self.given if not name.startswith("_")]
-        answer = read(
-            self.module(task_vars, {name: self.given[name] for name in own}), CapturedScreens
-        )
+        own = {name: value for name, value in self.given.items() if not name.startswith("_")}
+        answer = read(self.module(task_vars, {**own, **groups}), CapturedScreens)
         captured = answer.get("screens")
         if captured is None:
             return {**answer}
@@ -117,7 +119,7 @@ class ActionModule(StagedAction[ConsoleWork]):
             "msg": None,
         }
 
-    def _report(self, options: VirtScreenshotOptions) -> Answer:
+    def _report(self, options: VirtScreenshotOptions, groups: list[str]) -> Answer:
         given = self.answers("virt_screens", SavedScreens, "read")
         seen = located.sort(given, "screens", self.expected(), self.lost())
         screens = [
@@ -136,7 +138,8 @@ class ActionModule(StagedAction[ConsoleWork]):
                 )
                 changed = before is not None
             text += f"all screenshots: {sheet}\n"
-        problems = report.problems(screens, options["names"] or (), given, seen.silent)
+        selected = Selected.of(options["names"] or (), groups)
+        problems = report.problems(screens, selected, given, seen.silent)
         return self.shown(text, problems, changed=changed)
 
 

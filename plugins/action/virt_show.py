@@ -13,6 +13,11 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values
     as_mapping,
     as_mappings,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.selected import (
+    Member,
+    Selected,
+    expand,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.snapshot import (
     Domains,
     HostInfo,
@@ -350,9 +355,12 @@ def _problems(hypervisors: t.Sequence[Answer], names: t.Sequence[str]) -> list[s
         reasons = "; ".join(f"{entry['name']}: {entry['error']}" for entry in hypervisors)
         return [f"no hypervisor answered: {reasons}"]
     known = {
-        domain["name"] for entry in hypervisors for domain in as_mappings(entry.get("domains"))
+        str(domain["name"]) for entry in hypervisors for domain in as_mappings(entry.get("domains"))
     }
-    unknown = [name for name in names if name not in known]
+    members = [Member(name, (), unread=False) for name in known]
+    expanded = expand(Selected.of(names), members)
+    unknown = [name for name in expanded.names if name not in known]
+    unknown += expanded.empty_patterns
     if unknown:
         which = ", ".join(unknown)
         if silent:

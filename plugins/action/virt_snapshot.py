@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import located
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import decide as decision
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots.facts import (
     SnapshotLook,
@@ -41,10 +42,12 @@ class ActionModule(StagedAction[SnapshotWork]):
         options = self.options(VirtSnapshotOptions, ARGUMENTS)
         if work.stage == "report":
             done = self.answers("virt_snapshots_done", Snapshotted, "act")
-            return self.shown(*decision.report(self.shares(), done, check=self.check))
+            text, failures = decision.report(self.shares(), done, check=self.check)
+            silent = str(self.decision("virt_decision")["silent"])
+            return self.shown(text, [*failures, *located.not_done(silent)])
         answers = self.answers("virt_look", SnapshotLook, "look")
         seen = decision.fleet(answers, self.expected(), self.lost())
         if work.stage == "list":
-            return self.shown(*decision.listing(options["names"], seen))
+            return self.shown(*decision.listing(options["names"], seen, work.groups))
         wanted_of(options)
-        return {"changed": False, "shares": decision.decide(options["names"], seen)}
+        return {"changed": False, **vars(decision.decide(options["names"], seen, work.groups))}

@@ -399,6 +399,7 @@ def main() -> None:
                     stage.names,
                     params["base_pool"],
                     stage.base_path,
+                    groups=stage.groups,
                     unfinished=params["state"] == "repaired" or bool(stage.evacuated),
                     every=bool(stage.evacuated) and stage.evacuated == params["source"],
                     home=stage.home or None,

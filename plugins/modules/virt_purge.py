@@ -204,7 +204,7 @@ def main() -> None:
         with connect(params["uri"], params["timeout"]) as connection:
             stage = envelope.read(PurgeWork, params)
             if stage.stage == "look":
-                return purge.look(connection, params["names"], [])
+                return purge.look(connection, params["names"], [], stage.groups)
             if stage.stage == "users":
                 return purge.look(connection, [], stage.files)
             return purge.run(connection, params["names"], settings, check=module.check_mode)

@@ -23,8 +23,9 @@ extends_documentation_fragment:
 options:
   names:
     description:
-      - Names of the domains to read; defaults to all of them.
-      - A name that is not defined on the hypervisor is an error, unless O(ignore_missing) is set.
+      - Names of the domains to read, or patterns such as V(test*); defaults to all of them.
+      - A name that is not defined on the hypervisor is an error, unless O(ignore_missing) is set;
+        so is a pattern that matches none.
     type: list
     elements: str
   ignore_missing:

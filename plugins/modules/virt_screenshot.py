@@ -117,6 +117,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_con
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.options import (
     ARGUMENTS,
+    INTERNAL,
     wanted,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.read_screenshot import (
@@ -125,7 +126,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.read_scr
 
 
 def main() -> None:
-    module = create_module(ARGUMENTS)
+    module = create_module(ARGUMENTS, INTERNAL)
     params = module.options
 
     def captured() -> dict[str, object]:

@@ -201,8 +201,9 @@ def main() -> None:
 
     def work() -> Mapping[str, object]:
         with connect(params["uri"], params["timeout"]) as connection:
-            if envelope.read(SnapshotWork, params).stage == "look":
-                return snapshot.look(connection, params["names"])
+            stage = envelope.read(SnapshotWork, params)
+            if stage.stage == "look":
+                return snapshot.look(connection, params["names"], stage.groups)
             wanted = wanted_of(params)
             return snapshot.run(connection, params["names"], wanted, check=module.check_mode)
 

@@ -54,6 +54,7 @@ from ansible_collections.fleet.virt.tests.integration.provisioning.test_document
 from ansible_collections.fleet.virt.tests.integration.provisioning.test_documented import (
     CREATING,
     CREATING_SEVERAL,
+    REMOVING_A_GROUP,
 )
 from ansible_collections.fleet.virt.tests.integration.provisioning.test_plan import (
     COMMANDS as OF_PLAN,
@@ -409,6 +410,7 @@ def test_every_command_shown_is_run() -> None:
     run = {
         *_COMMANDS,
         *CHANGING,
+        *REMOVING_A_GROUP,
         *OF_ADOPTING,
         OF_RENAMING,
         OF_RENAMING_VOLUMES,

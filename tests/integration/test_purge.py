@@ -525,6 +525,28 @@ def test_the_playbook_removes_several_on_several(vms: Vms) -> None:
     assert "not there" in done.stdout
 
 
+def test_pattern_is_removed_once_the_number_is_confirmed(vms: Vms) -> None:
+    vms.make("test1")
+    vms.make("test2", host="hv2")
+    for check in (False, True):
+        done = play(vms, check, virt_names="tast*")
+        assert done.returncode == 2
+        assert "no VM matches 'tast*'" in done.stdout
+    for confirm in ({}, {"virt_confirm": "1"}):
+        done = play(vms, virt_names="test*", **confirm)
+        assert done.returncode == 2
+        assert "2 VMs would be removed (hv1: test1; hv2: test2)" in done.stdout
+        assert "-e virt_confirm=2" in done.stdout
+    assert not vms.gone("test1")
+    predicted = play(vms, True, virt_names="test*").succeeded()
+    assert "would go" in predicted.stdout
+    assert "add -e virt_confirm=2" in predicted.stdout
+    assert not vms.gone("test1")
+    play(vms, virt_names="test*", virt_confirm="2").succeeded()
+    assert vms.gone("test1")
+    assert vms.gone("test2", "hv2")
+
+
 def test_one_name_on_two_hypervisors_is_refused(vms: Vms) -> None:
     vms.make("twice1")
     vms.make("twice1", host="hv2")

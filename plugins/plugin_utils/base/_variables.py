@@ -60,6 +60,7 @@ _SELECTION = frozenset(
     }
 )
 _CHOSEN = frozenset({"vm_name", "virt_names"})
+_CHOSEN_OR_GROUPED = _CHOSEN | {"virt_group"}
 # They say which VMs or hypervisors are meant: one that is not read would have all of them meant
 SELECTORS = frozenset(
     {
@@ -120,7 +121,7 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "clone": _OUTPUT
     | {"virt_clone_mode", "virt_clone_of", "virt_identity", "virt_quiesce"}
     | {"virt_converge", "virt_refresh_inventory", "virt_restart", "virt_wait_timeout"},
-    "console_log": _CHOSEN | {"virt_console_follow", "virt_console_lines"},
+    "console_log": _CHOSEN_OR_GROUPED | {"virt_console_follow", "virt_console_lines"},
     "evacuate": _MOVE | {"virt_host"},
     "host_info": _OUTPUT,
     "images": _OUTPUT
@@ -133,20 +134,20 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     },
     "list": _OUTPUT | _SELECTION | _CHOSEN,
     "maintenance": frozenset({"virt_host", "virt_maintenance"}),
-    "migrate_vm": _MOVE | _CHOSEN | set(_DESTINATION),
+    "migrate_vm": _MOVE | _CHOSEN_OR_GROUPED | set(_DESTINATION),
     "plan": _OUTPUT | {"virt_strict", "virt_vms"},
     "preflight": _PREFLIGHT,
     "provision_vm": _OUTPUT
     | {"virt_converge", "virt_refresh_inventory", "virt_restart", "virt_vms", "virt_wait_timeout"},
-    "purge_vm": _CHOSEN | {"vm_force"},
+    "purge_vm": _CHOSEN_OR_GROUPED | {"virt_confirm", "vm_force"},
     "query": _OUTPUT | _SELECTION | _CHOSEN,
     "rename": frozenset({"vm_name", "vm_new_name", "vm_rename_volumes"}),
     "renew_keys": _KEYS,
     "repair_vms": _CHOSEN | {"virt_keep_volumes"},
     "return_vms": _MOVE | {"virt_host"},
-    "screenshot": _CHOSEN | {"virt_screen", "virt_screenshots"},
+    "screenshot": _CHOSEN_OR_GROUPED | {"virt_screen", "virt_screenshots"},
     "setup_hypervisors": _KEYS | _PREFLIGHT,
-    "snapshot": _CHOSEN
+    "snapshot": _CHOSEN_OR_GROUPED
     | {
         "virt_quiesce",
         "virt_snapshot",
@@ -155,13 +156,12 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
         "virt_snapshot_keep",
         "virt_snapshot_state",
     },
-    "snapshots": _CHOSEN,
+    "snapshots": _CHOSEN_OR_GROUPED,
     "template": frozenset(
         {"vm_name", "virt_disk", "virt_identity", "virt_quiesce", "virt_template"}
     ),
-    "state": _CHOSEN
+    "state": _CHOSEN_OR_GROUPED
     | {
-        "virt_group",
         "vm_autostart",
         "vm_force",
         "vm_shutdown_timeout",

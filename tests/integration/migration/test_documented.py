@@ -30,6 +30,7 @@ COMMANDS = {
     f"{_MOVE} -e virt_names=web1,db1 -e vm_host=hv2 -e virt_bandwidth=100": (
         r"db1 +hv1 +hv2 +moved \(offline\)"
     ),
+    f"{_MOVE} -e 'virt_names=web*' -e vm_host=hv1 --check": r"web1 +hv2 +hv1 +would move",
 }
 
 

@@ -28,10 +28,16 @@ COMMANDS = {
     f"{_STATES} -e virt_group=shop -e vm_state=running": r"web1 +hv1 +running +changed +start from",
     f"{_STATES} -e virt_group=shop -e vm_reboot=true": r"db1 +hv1 +running +changed +shut down",
     f"{_STATES} -e vm_name=web1 -e vm_state=running": r"web1 +hv1 +running +unchanged",
+    f"{_STATES} -e 'virt_names=web*' -e vm_state=running --check": r"web1 +hv1 +running +unchanged",
     f"{_STATE} 'name=web1,db1 state=shutoff'": r"hv1 \| CHANGED",
     f"{_PURGE} -e vm_name=web1 --check": r"web1_system\.qcow2",
     f"{_PURGE} -e vm_name=web1": r"web1_system\.qcow2",
     f"{_PURGE} -e virt_names=web1,web2 -e vm_force=true": r"web2_system\.qcow2",
+}
+# After them db1 is the last of its group
+REMOVING_A_GROUP = {
+    f"{_PURGE} -e virt_group=shop --check": r"db1_system\.qcow2(.*\n)+.* add -e virt_confirm=1",
+    f"{_PURGE} -e virt_group=shop -e virt_confirm=1": r"db1_system\.qcow2",
 }
 
 
@@ -144,3 +150,9 @@ def test_commands_that_change_vms(fleet: Fleet) -> None:
         assert re.search(pattern, run.stdout), str(run)
     assert fleet.domains()["hv1"] == ["db1"]
     assert fleet.files("hv1") == ["db1_system.qcow2"]  # its seed medium went when it answered
+    for command, pattern in REMOVING_A_GROUP.items():
+        program, *words = shlex.split(command)
+        run = fleet.ansible.run(program, words).succeeded()
+        assert re.search(pattern, run.stdout), str(run)
+    assert fleet.domains()["hv1"] == []
+    assert fleet.files("hv1") == []

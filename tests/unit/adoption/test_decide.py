@@ -55,6 +55,11 @@ def test_all_or_some_or_those_of_one_hypervisor() -> None:
     assert some.refused == [
         "no hypervisor has a VM 'gone'; ansible-playbook fleet.virt.list shows the VMs"
     ]
+    some = _decide(fleet, ["[bc]", "x*"])
+    assert some.shares == {"hv1": ["b"], "hv2": ["c"]}
+    assert some.refused == ["no VM matches 'x*'; ansible-playbook fleet.virt.list shows the VMs"]
+    elsewhere = _decide(fleet, ["c*"], host="hv1")
+    assert (elsewhere.shares, len(elsewhere.refused)) == ({}, 1)
     with pytest.raises(PlanRefused, match="vm_host: 'hv9' is no hypervisor"):
         _decide(fleet, host="hv9")
 

@@ -343,6 +343,7 @@ LOOK = {
             "name": "web1",
             "uuid": "0000",
             "phase": None,
+            "groups": ["web"],
             "volumes": [{"path": "/a", "shared": False, "pool_id": "8:1"}],
         }
     ],
@@ -484,6 +485,7 @@ GOOD: dict[str, Answer] = {
                 "name": "web1",
                 "uuid": "0000",
                 "phase": None,
+                "groups": ["web"],
                 "snapshots": [
                     {
                         "name": "a",
@@ -760,7 +762,7 @@ def read_adopt_look(answer: Answer) -> None:
 def read_snapshot_look(answer: Answer) -> None:
     seen = snapshot_decision.fleet({"hv1": {"vms": []}, "hv2": answer}, None, [])
     snapshot_decision.listing(["web1"], seen)
-    assert snapshot_decision.decide(["web1"], seen) == {"hv2": ["web1"]}
+    assert snapshot_decision.decide(["web1"], seen).shares == {"hv2": ["web1"]}
 
 
 def read_state_look(answer: Answer) -> None:

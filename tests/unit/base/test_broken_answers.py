@@ -50,7 +50,10 @@ def test_purge_broken_vm_is_refused_and_others_are_not() -> None:
     volume = {"path": "/a", "shared": False, "pool_id": None}
     look = _sound(
         PurgeLook,
-        vms=[_vm("good", volumes=[volume]), _vm("bad", volumes=[{**volume, "shared": "no"}])],
+        vms=[
+            _vm("good", groups=[], volumes=[volume]),
+            _vm("bad", groups=[], volumes=[{**volume, "shared": "no"}]),
+        ],
     )
     seen = purge.fleet({"hv1": look}, "vms", None, [])
     assert purge.decide(["good"], seen).shares == {"hv1": ["good"]}
@@ -85,7 +88,10 @@ def test_adoption_uuid_and_mac_of_broken_vm_are_taken() -> None:
 def test_snapshot_listing_shows_others_and_names_broken_vm() -> None:
     snapshot = {"name": "a", "parent": None, "current": True, "created": 1, "state": None}
     snapshot.update(kind="internal", managed=True)
-    vms = [_vm("good", snapshots=[snapshot]), _vm("bad", snapshots=[{**snapshot, "current": 1}])]
+    vms = [
+        _vm("good", groups=[], snapshots=[snapshot]),
+        _vm("bad", groups=[], snapshots=[{**snapshot, "current": 1}]),
+    ]
     seen = snapshots.fleet({"hv1": _sound(SnapshotLook, vms=vms)}, None, [])
     text, (problem,) = snapshots.listing([], seen)
     assert "good" in text

@@ -14,6 +14,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVir
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
     connect,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.selected import Selected
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.console import (
     read_log as console_log,
 )
@@ -97,7 +98,14 @@ def test_what_is_shown() -> None:
         "web1 on hv1:\n  login:\n  \\x1b[2Jgone\ndb1 on hv2:\n  (it keeps no log)\n"
         "hv3: no answer: it did not answer\n"
     )
-    assert report.problems(found, ["web1", "db1", "db2"], {}, {}) == [
+    assert report.problems(found, Selected.of(["web1", "db1", "db2"]), {}, {}) == [
         "db1 on hv2: it keeps no log",
         "on no hypervisor that answered: db2",
+    ]
+    assert report.problems(found, Selected.of(["x*", "web*"]), {}, {}) == [
+        "db1 on hv2: it keeps no log",
+        "no VM matches 'x*'; ansible-playbook fleet.virt.list shows the VMs",
+    ]
+    assert report.problems([], Selected.of([], ["shop"]), {}, {}) == [
+        "no VM is in shop; ansible-playbook fleet.virt.query shows the groups of each"
     ]

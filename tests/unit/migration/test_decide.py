@@ -102,10 +102,30 @@ def go(
     *names: str,
     host: str | None = None,
     mute: dict[str, Silence] | None = None,
+    groups: t.Sequence[str] = (),
 ) -> MigrationDecision:
     hosts = [placement.host_from_info(one["host"], {}, name=name) for name, one in answers.items()]
-    chosen = names or ("web1",)
-    return decide(chosen, host, answers, hosts, mute or {}, placement.Policy())
+    chosen = names or (() if groups else ("web1",))
+    return decide(chosen, host, answers, hosts, mute or {}, placement.Policy(), groups)
+
+
+def test_pattern_and_group_move_from_where_they_are() -> None:
+    answers = {
+        "hv1": answer(vm("web1"), vm("web2", groups=["shop"])),
+        "hv2": answer(vm("web3", groups=["shop"])),
+    }
+    assert go(answers, "web?", host="hv2").shares == {"hv1": [("web1", "hv2"), ("web2", "hv2")]}
+    decision = go(answers, host="hv1", groups=["shop"], mute={"hv3": DOWN})
+    assert decision.settled == {"web2": "hv1"}
+    assert decision.shares == {"hv2": [("web3", "hv1")]}
+    assert decision.problems == [
+        "not all hypervisors answered, and VMs there that were meant too were not changed: hv3: no"
+        " route"
+    ]
+    with pytest.raises(PlanRefused, match=r"no VM matches 'db\*'"):
+        go(answers, "db*", "web1")
+    with pytest.raises(PlanRefused, match="no VM is in mail"):
+        go(answers, groups=["mail"])
 
 
 def test_the_best_other_one_is_chosen() -> None:

@@ -10,22 +10,32 @@ import typing as t
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.selected import Selected
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.decide import (
     Fleet,
     decide,
     fleet,
+    require_confirmed,
     require_unused,
     sole_pool_ids,
 )
 
 
 def look(
-    *vms: tuple[str, dict[str, t.Any]], ids: tuple[str, ...] = (), uuid: str | None = None
+    *vms: tuple[str, dict[str, t.Any]],
+    ids: tuple[str, ...] = (),
+    uuid: str | None = None,
+    groups: t.Sequence[str] = (),
 ) -> dict[str, t.Any]:
     found = []
     for name, volume in vms:
         place = {"path": f"/pool/{name}.qcow2", "shared": False, "pool_id": None}
-        found.append({"name": name, "uuid": uuid, "phase": None, "volumes": [{**place, **volume}]})
+        found.append(
+            {
+                **{"name": name, "uuid": uuid, "phase": None, "groups": list(groups)},
+                "volumes": [{**place, **volume}],
+            }
+        )
     return {"vms": found, "pool_ids": list(ids), "users": []}
 
 
@@ -198,3 +208,67 @@ def test_no_name() -> None:
 def test_an_empty_name_is_not_one_that_is_not_there(names: list[str]) -> None:
     with pytest.raises(PlanRefused, match="a VM name is empty; give every name"):
         decide(names, seen(HERE, NOTHING))
+
+
+TWO = seen(look(("web1", {}), ("web2", {})), look(("web3", {}), groups=["shop"]))
+
+
+def test_pattern_and_group_are_purged_where_they_are() -> None:
+    assert decide(["web*"], TWO).shares == {"hv1": ["web1", "web2"], "hv2": ["web3"]}
+    assert decide([], TWO, groups=["shop"]).shares == {"hv2": ["web3"]}
+    with pytest.raises(PlanRefused, match=r"no VM matches 'db\*'"):
+        decide(["db*"], TWO)
+    with pytest.raises(PlanRefused, match=r"no VM matches 'db\*'"):
+        decide(["db*", "web1"], TWO)
+    with pytest.raises(PlanRefused, match=r"no VM is in mail; .*; hv2: ssh: no route"):
+        decide([], seen(HERE, SILENT), groups=["mail"])
+
+
+def test_pattern_with_silent_hypervisor_says_who_may_have_more() -> None:
+    assert decide(["web*"], seen(HERE, SILENT)).silent == "hv2: ssh: no route"
+    assert decide(["web1"], seen(HERE, SILENT)).silent == ""
+
+
+@pytest.mark.parametrize(
+    ("names", "confirm", "refusal"),
+    [
+        (["web*"], "3", ""),
+        (["web*"], " 3 ", ""),
+        (["web1", "web2"], "", ""),
+        (["web1", "web2"], "2", ""),
+        (
+            ["web*"],
+            "",
+            "3 VMs would be removed (hv1: web1, web2; hv2: web3); none is removed before the"
+            " number is confirmed: to remove exactly these, add -e virt_confirm=3",
+        ),
+        (["web3*"], "", "to remove exactly it, add -e virt_confirm=1"),
+        (["web*"], "2", "virt_confirm=2 is wrong: 3 VMs would be removed (hv1: web1, web2; hv2:"),
+        (["web*"], "yes", "virt_confirm=yes is wrong"),
+        (["web1", "web2"], "3", "virt_confirm=3 is wrong: 2 VMs would be removed"),
+        (["db1"], "1", "virt_confirm=1 is wrong: no VM would be removed; leave virt_confirm out"),
+    ],
+)
+def test_purge_of_pattern_needs_the_number_of_vms(
+    names: list[str], confirm: str, refusal: str
+) -> None:
+    decision = decide(names, TWO)
+    selected = Selected.of(names)
+    if not refusal:
+        require_confirmed(selected, confirm, decision, check=False)
+        assert decision.unconfirmed == ""
+        return
+    with pytest.raises(PlanRefused) as refused:
+        require_confirmed(selected, confirm, decision, check=False)
+    assert refusal in str(refused.value)
+
+
+def test_check_of_purge_says_which_number_a_run_needs() -> None:
+    decision = decide(["web*"], TWO)
+    require_confirmed(Selected.of(["web*"]), "", decision, check=True)
+    assert decision.unconfirmed == (
+        "a run removes none before the number is confirmed: to remove exactly these, add"
+        " -e virt_confirm=3"
+    )
+    with pytest.raises(PlanRefused, match="virt_confirm=4 is wrong"):
+        require_confirmed(Selected.of(["web*"]), "4", decide(["web*"], TWO), check=True)

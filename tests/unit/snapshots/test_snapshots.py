@@ -227,7 +227,11 @@ def test_snapshots_of_others_may_have_any_name() -> None:
 
 def _seen(**hosts: t.Any) -> decision.Fleet:
     answers = {
-        host: {"vms": [{"name": name, "uuid": name, "phase": None, "snapshots": shown}]}
+        host: {
+            "vms": [
+                {"name": name, "uuid": name, "phase": None, "groups": [name], "snapshots": shown}
+            ]
+        }
         if name
         else {"unreachable": True, "msg": "gone"}
         for host, (name, shown) in hosts.items()
@@ -237,7 +241,14 @@ def _seen(**hosts: t.Any) -> decision.Fleet:
 
 def test_each_vm_is_found_where_it_is() -> None:
     seen = _seen(hv1=("a", []), hv2=("b", []))
-    assert decision.decide(["b", "a"], seen) == {"hv2": ["b"], "hv1": ["a"]}
+    assert decision.decide(["b", "a"], seen).shares == {"hv2": ["b"], "hv1": ["a"]}
+    assert decision.decide(["?"], seen).shares == {"hv1": ["a"], "hv2": ["b"]}
+    assert decision.decide([], seen, ["b"]).shares == {"hv2": ["b"]}
+    with pytest.raises(PlanRefused, match=r"no VM matches 'x\*'"):
+        decision.decide(["x*", "a"], seen)
+    assert decision.listing(["x*"], seen)[1] == [
+        "no VM matches 'x*'; ansible-playbook fleet.virt.list shows the VMs"
+    ]
     with pytest.raises(PlanRefused, match="no hypervisor has a VM 'c'"):
         decision.decide(["a", "c"], seen)
     with pytest.raises(PlanRefused, match="hv2: gone"):

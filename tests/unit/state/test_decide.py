@@ -119,7 +119,8 @@ def test_who_may_have_more_of_a_group_is_a_failure() -> None:
     told = tell({"hv1": ["a"]}, {"hv1": {"vms": [entry("a")]}}, Told())
     _text, failures = report(told, "hv2: gone", check=False)
     assert failures == [
-        "not all hypervisors answered, and VMs of the group there were not changed: hv2: gone"
+        "not all hypervisors answered, and VMs there that were meant too were not changed:"
+        " hv2: gone"
     ]
 
 
@@ -156,3 +157,12 @@ def test_after_a_failure_no_further_round_is_begun_and_each_name_is_told() -> No
     ]
     assert [one.partition(":")[0] for one in failures] == ["web1 on hv1", "last on hv2"]
     assert "'web1', before it by start_order, failed" in failures[1]
+
+
+def test_pattern_is_its_matches_on_all_hypervisors() -> None:
+    answers = {"hv1": look("web1", "db1"), "hv2": look("web2"), "hv3": SILENT}
+    decision = decide(["web*"], [], seen(**answers), UP)
+    assert decision.shares == {"hv1": ["web1"], "hv2": ["web2"]}
+    assert decision.silent == "hv3: ssh: no route"
+    with pytest.raises(PlanRefused, match=r"no VM matches 'mail\*'"):
+        decide(["mail*", "db1"], [], seen(**answers), UP)

@@ -169,6 +169,7 @@ def test_a_look_finds_names_and_members_of_groups(connection: Connection) -> Non
         ("running", []),
         ("paused", ["web", "db"]),
     ]
+    assert [vm["name"] for vm in state.look(connection, ["pa*"], [])["vms"]] == ["paused"]
     assert [vm["name"] for vm in state.look(connection, ["purging"], [])["vms"]] == ["purging"]
     assert state.look(connection, ["purging"], [])["vms"][0]["phase"] == "purging"
 

@@ -17,6 +17,7 @@ from ..._errors import PlanRefused
 from ..base import duplicate_vm as twice
 from ..base.names import playbook_command, require_named, valid_vm_name
 from ..base.results import word
+from ..base.selected import Member, Selected, expand
 from ..base.tables import clean, table
 from ..engine import located, proofs
 from ..engine.outcomes import outcomes
@@ -71,6 +72,15 @@ def decide(
             f"vm_host: {host!r} is no hypervisor of this play; there are: {', '.join(seen.answers)}"
         )
     decision = AdoptionDecision(shared_ids=_shared_ids(seen))
+    there = {vm["name"] for answer in seen.answers.values() for vm in answer.get("vms") or ()}
+    meant = {
+        vm["name"]
+        for where, answer in seen.answers.items()
+        for vm in answer.get("vms") or ()
+        if host in (None, where)
+    }
+    expanded = expand(Selected.of(names), [Member(name, (), unread=False) for name in meant])
+    decision.refused += expanded.empty
     taken = {name.lower() for name in hypervisors}
     everybody = [
         (where, vm) for where, answer in seen.answers.items() for vm in answer.get("defined") or ()
@@ -80,7 +90,7 @@ def decide(
             continue
         for vm in answer.get("vms") or ():
             name, why = vm["name"], vm.get("error")
-            if names and name not in names:
+            if names and name not in expanded.names:
                 continue
             problems = [*([why] if why else vm["problems"]), *_clashes(vm, where, everybody)]
             if name.lower() in taken:
@@ -96,10 +106,9 @@ def decide(
                 decision.refused.append(f"{name} on {where}: {clean('; '.join(problems))}")
             else:
                 decision.shares.setdefault(where, []).append(name)
-    there = {vm["name"] for answer in seen.answers.values() for vm in answer.get("vms") or ()}
     decision.refused += [
         f"no hypervisor has a VM {name!r}; ansible-playbook fleet.virt.list shows the VMs"
-        for name in dict.fromkeys(names)
+        for name in expanded.names
         if name not in there
     ]
     return decision

@@ -26,6 +26,7 @@ from ..base.effects_connection import Connection
 from ..base.effects_lookup import read_metadata, require_domains
 from ..base.metadata import OwnVolume
 from ..base.names import require_named
+from ..base.selected import Selected
 from ..base.states import reason_name, state_name
 from ..engine import effects_lease_holder as owners
 from ..engine import effects_verb as verb
@@ -110,16 +111,17 @@ def run(
 
 
 def look(connection: Connection, names: t.Sequence[str], pool: str) -> AdoptLook:
-    """The selected domains with their specifications, and what other hypervisors must know of this
-    one. Changes nothing."""
+    """The domains of ``names``, names or patterns, with their specifications, and what other
+    hypervisors must know of this one. Changes nothing."""
     _require_local(connection)
     options = AdoptionOptions()
     host_facts = _host_facts(connection, pool, options)
-    known = [dom for dom in _listed(connection) if not names or str(dom.name()) in names]
+    selected = Selected.of(names)
+    known = [dom for dom in _listed(connection) if not names or selected.takes(str(dom.name()))]
     jobs = [
         _plan(connection, dom, host_facts, options)
         for dom in known
-        if names or adopt_plan.is_candidate(read_metadata(connection, dom))
+        if str(dom.name()) in names or adopt_plan.is_candidate(read_metadata(connection, dom))
     ]
     return {
         "changed": False,

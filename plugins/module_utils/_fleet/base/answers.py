@@ -56,6 +56,12 @@ class VmIdentity(Unreadable):
     phase: str | None
 
 
+class GroupedVm(VmIdentity):
+    """A VM that can be selected by a group."""
+
+    groups: list[str]
+
+
 class VmResult(t.TypedDict):
     """What came of a verb for a VM."""
 

@@ -21,6 +21,7 @@ from . import effects_definitions as domains
 from . import metadata
 from .effects_connection import Connection
 from .metadata import Metadata
+from .selected import Selected
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
@@ -59,6 +60,35 @@ def require_domains(connection: Connection, names: t.Sequence[str]) -> dict[str,
             ]
         )
     return {name: dom for name, dom in by_name.items() if dom is not None}
+
+
+def selected_domains(
+    connection: Connection, selected: Selected
+) -> list[tuple[VirDomain, Metadata | None]]:
+    """The domains here that may be meant, each once, with our metadata.
+
+    All are read only where a pattern or a group may mean any of them.
+    """
+    if selected.plural:
+        listed = connection.call("list the domains", connection.conn.listAllDomains, 0)
+        if not selected.groups:  # names tell
+            listed = [dom for dom in listed if selected.takes(str(dom.name()))]
+    else:
+        sought = [find_domain(connection, name) for name in selected.names]
+        listed = [dom for dom in sought if dom is not None]
+
+    def read(dom: VirDomain) -> Metadata | None:
+        text = dom.XMLDesc(DOMAIN_XML_INACTIVE)
+        return metadata.parse(parse(text, f"domain {dom.name()}"))
+
+    here = connection.each_there(
+        read, listed, lambda dom: f"read domain {dom.name()}", ERR_NO_DOMAIN
+    )
+    return [
+        (dom, stored)
+        for dom, stored in here
+        if selected.takes(str(dom.name()), stored.groups if stored is not None else ())
+    ]
 
 
 def read_metadata(connection: Connection, dom: VirDomain) -> Metadata | None:

@@ -11,7 +11,8 @@ import typing as t
 from ..._errors import FleetVirtError
 from ..base.effects_connection import Connection
 from ..base.effects_deadline import Failed
-from ..base.effects_lookup import find_domain, require_domains
+from ..base.effects_lookup import require_domains, selected_domains
+from ..base.selected import Selected
 from ..hosts import domain_info
 from ..hosts import read_serial_output as consoles
 from ..hosts import serial_output as console
@@ -36,8 +37,8 @@ def read(connection: Connection, wanted: WantedLines) -> list[ConsoleOutput]:
             " there; use qemu:///system on it"
         )
     if wanted.ignore_missing:
-        sought = [find_domain(connection, name) for name in dict.fromkeys(wanted.names)]
-        domains = [domain for domain in sought if domain is not None]
+        selected = Selected.of(wanted.names, wanted.groups)
+        domains = [domain for domain, _stored in selected_domains(connection, selected)]
     else:
         domains = list(require_domains(connection, wanted.names).values())
     outcomes = connection.each(

@@ -15,7 +15,8 @@ from ..._libvirt import LibvirtError
 from ..._lxml import parse
 from ..base.effects_connection import Connection
 from ..base.effects_deadline import Failed
-from ..base.effects_lookup import find_domain, require_domains
+from ..base.effects_lookup import require_domains, selected_domains
+from ..base.selected import Selected
 from ..base.states import ACTIVE_STATES, state_name
 from . import png
 from .facts import CapturedScreen
@@ -68,8 +69,8 @@ def _domains(connection: Connection, wanted: ScreenRequest) -> list[VirDomain]:
         active = [domain for domain in listed if state_name(domain.state(0)[0]) in ACTIVE_STATES]
         return sorted(active, key=lambda domain: str(domain.name()))
     if wanted.ignore_missing:
-        sought = [find_domain(connection, name) for name in dict.fromkeys(wanted.names)]
-        return [domain for domain in sought if domain is not None]
+        selected = Selected.of(wanted.names, wanted.groups)
+        return [domain for domain, _stored in selected_domains(connection, selected)]
     return list(require_domains(connection, wanted.names).values())
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 from urllib.parse import quote
 
+from ..base.selected import Member, Selected, expand
 from ..base.tables import clean, table
 from ..engine import outcomes, proofs
 from .facts import ConsoleLogs, SavedScreens
@@ -77,11 +78,11 @@ def consoles_text(consoles: t.Sequence[ConsoleOutput], silent: t.Mapping[str, st
 
 def problems(
     views: t.Sequence[Screen | ConsoleOutput],
-    names: t.Sequence[str],
+    selected: Selected,
     answers: t.Mapping[str, outcomes.Answer],
     silent: t.Mapping[str, proofs.Silence],
 ) -> list[str]:
-    """The failures: of requested VMs, and of modules that ended without a result.
+    """The failures: of selected VMs, and of modules that ended without a result.
 
     ``answers`` are those of all hypervisors, ``silent`` the hypervisors that gave none.
     """
@@ -92,7 +93,13 @@ def problems(
         if outcomes.is_cut(answers.get(host, {}))
     ]
     there = {view.name for view in views}
-    unknown = [name for name in dict.fromkeys(names) if name not in there]
+    expanded = expand(
+        Selected.of(selected.names), [Member(name, (), unread=False) for name in there]
+    )
+    failures += expanded.empty
+    if selected.groups and not there:  # only a hypervisor knows the groups of each
+        failures += expand(Selected.of([], selected.groups), []).empty
+    unknown = [name for name in expanded.names if name not in there]
     if unknown:
         more = f" (these did not: {proofs.named(silent)})" if silent else ""
         failures.append(f"on no hypervisor that answered{more}: {', '.join(unknown)}")

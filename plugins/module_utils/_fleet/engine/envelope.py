@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..._errors import Problem, SpecError
 from ..base.json_values import as_mapping
@@ -47,6 +47,13 @@ class Work:
     verb: str = ""
     stage: str = "all"
     round: int = 0
+
+
+@dataclass(frozen=True)
+class SelectingWork(Work):
+    """Of a verb on VMs that may be selected by their ``groups``, besides by name."""
+
+    groups: list[str] = field(default_factory=list)
 
 
 HEADER = tuple(field.name for field in dataclasses.fields(Work))

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from ..._errors import PlanRefused
 from ..base import duplicate_vm as twice
-from ..base.answers import VmIdentity
+from ..base.answers import GroupedVm, VmIdentity
 from ..base.names import require_named
+from ..base.selected import Member, Selected, expand
 from . import proofs
 
 Answer = t.Mapping[str, object]
@@ -21,6 +22,7 @@ Silences = t.Mapping[str, proofs.Silence]
 
 A = t.TypeVar("A", bound=Answer)
 Vm = t.TypeVar("Vm", bound=VmIdentity)
+Grouped = t.TypeVar("Grouped", bound=GroupedVm)
 
 
 @dataclass(frozen=True)
@@ -35,11 +37,13 @@ class Fleet(t.Generic[A]):
 @dataclass
 class Located(t.Generic[Vm]):
     """``places``: hypervisor and its answer, for each VM that exists exactly once; ``absent`` are
-    on none that responded. ``problems`` are everything that is unproven."""
+    on none that responded. ``problems`` are everything that is unproven. ``silent`` says which
+    hypervisors may have more VMs that were meant by a pattern or a group; empty if none may."""
 
     places: dict[str, tuple[str, Vm]] = field(default_factory=dict)
     absent: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    silent: str = ""
 
 
 def sort(
@@ -101,3 +105,42 @@ def locate(
                 )
             located.absent.append(name)
     return located
+
+
+def select(
+    selected: Selected,
+    vms_by_host: t.Mapping[str, t.Sequence[Grouped]],
+    silent: Silences,
+    hypervisors: t.Collection[str] = (),
+) -> Located[Grouped]:
+    """:func:`locate` each of the VMs that are meant; a pattern or a group without any is a
+    problem."""
+    require_named(selected.names)
+    listed = expand(selected, members(vm for vms in vms_by_host.values() for vm in vms))
+    if listed.empty and not listed.names:
+        raise PlanRefused("; ".join([*listed.empty, *more_meant(selected, silent)]))
+    located = locate(listed.names, vms_by_host, silent, hypervisors)
+    located.problems[:0] = listed.empty
+    located.silent = "".join(more_meant(selected, silent))
+    return located
+
+
+def members(vms: t.Iterable[GroupedVm]) -> list[Member]:
+    """The VMs of answers, for :func:`expand`."""
+    return [Member(vm["name"], vm["groups"], bool(vm.get("error"))) for vm in vms]
+
+
+def more_meant(selected: Selected, silent: Silences) -> list[str]:
+    """The silent hypervisors, of which each may have VMs that a pattern or a group means."""
+    missing = proofs.missing("selection", silent) if selected.plural else {}
+    return [proofs.named(missing)] if missing else []
+
+
+def not_done(silent: str) -> list[str]:
+    """The failure of a verb that did what it could; ``silent`` as in :class:`Located`."""
+    if not silent:
+        return []
+    return [
+        "not all hypervisors answered, and VMs there that were meant too were not changed:"
+        f" {silent}"
+    ]

@@ -116,10 +116,11 @@ PROOFS: dict[str, Proof] = {
         "that hypervisor",
         CONCERNED,
     ),
-    "state group": Proof(
-        "``state`` of a group, to end without an error",
-        "no other hypervisor has a VM of the group",
-        "all hypervisors of the play; VMs of those that answered get that state anyway",
+    "selection": Proof(
+        "``state``, ``migrate_vm``, ``purge_vm``, ``snapshot`` of a group or a pattern, to end"
+        " without an error",
+        "no other hypervisor has a VM that is meant too",
+        "all hypervisors of the play; it is done to VMs of those that answered anyway",
         ALL,
     ),
     "absent": Proof(

@@ -19,6 +19,7 @@ from ..._errors import FleetVirtError, LibvirtFailure, Problem, SpecError
 from ..._libvirt import ERR_NO_DOMAIN, ERR_NO_SUPPORT
 from ..base.effects_connection import Connection
 from ..base.effects_deadline import Failed
+from ..base.selected import Selected, is_pattern, matches
 from ..base.states import ACTIVE_STATES, reason_name, state_name
 from . import domain_entry, domain_info, domain_stats
 from . import read_addresses as guest_addresses
@@ -48,7 +49,8 @@ _Read = tuple["VirDomain", "DomainEntry"]  # with its entry
 
 @dataclass(frozen=True)
 class DomainQuery:
-    """What to read: ``names`` (None: all), addresses, counters, sizes of disks, snapshots."""
+    """What to read: ``names``, names or patterns (None: all), addresses, counters, sizes of disks,
+    snapshots."""
 
     names: tuple[str, ...] | None = None
     ignore_missing: bool = False
@@ -138,9 +140,14 @@ def _note(entry: DomainEntry, problem: str) -> None:
 
 
 def _chosen(domains: list[VirDomain], wanted: DomainQuery) -> list[VirDomain]:
-    names = dict.fromkeys(wanted.names or ())
+    selected = Selected.of(wanted.names or ())
     known = {str(domain.name()) for domain in domains}
-    unknown = [name for name in names if name not in known]
+    unknown = [
+        name
+        for name in selected.names
+        if name not in known
+        and not (is_pattern(name) and any(matches(there, name) for there in known))
+    ]
     if unknown and not wanted.ignore_missing:
         there = ", ".join(sorted(known)[:20]) or "none"
         more = f" and {len(known) - 20} more" if len(known) > 20 else ""
@@ -153,7 +160,7 @@ def _chosen(domains: list[VirDomain], wanted: DomainQuery) -> list[VirDomain]:
                 for name in unknown
             ]
         )
-    return [domain for domain in domains if str(domain.name()) in names]
+    return [domain for domain in domains if selected.takes(str(domain.name()))]
 
 
 def _flagged(connection: Connection) -> dict[str, set[str] | None]:

@@ -14,7 +14,8 @@ from ..._errors import PlanRefused
 from ..._units import MIB
 from ..base import duplicate_vm as twice
 from ..base.names import playbook_command
-from ..engine import proofs
+from ..base.selected import Member, Selected, expand
+from ..engine import located, proofs
 from ..placement import decide as placement
 from ..placement.offers import Wants
 from ..placement.types import DiskNeed, Placement, Policy, Request
@@ -44,19 +45,33 @@ def decide(
     hosts: t.Sequence[placement.PlacementHost],
     mute: Mute,
     policy: Policy,
+    groups: t.Sequence[str] = (),
 ) -> MigrationDecision:
-    """Where each of ``names`` goes; raises PlanRefused with every reason to refuse.
+    """Where each VM of ``names``, names or patterns, and of ``groups`` goes; raises PlanRefused
+    with every reason to refuse.
 
     ``host`` is their destination, None for the best of all; ``mute`` are those that did not
     respond.
     """
-    if not names:
+    selected = Selected.of(names, groups)
+    if not selected:
         raise PlanRefused("no VM is named; give -e vm_name=web1")
     require("move", host, answers, mute)
-    problems = []
+    expanded = expand(
+        selected,
+        [
+            Member(str(vm["name"]), vm["groups"], bool(vm.get("error")))
+            for answer in answers.values()
+            for vm in answer.get("vms") or ()
+        ],
+    )
+    problems = list(expanded.empty)
+    if problems and not expanded.names:
+        raise PlanRefused("; ".join([*problems, *located.more_meant(selected, mute)]))
     decision = MigrationDecision()
+    decision.problems += located.not_done("".join(located.more_meant(selected, mute)))
     fleet = placement.FleetLoad(hosts, policy)
-    for name in dict.fromkeys(names):
+    for name in expanded.names:
         problem = place_one(name, host, places_of(name, answers), answers, mute, fleet, decision)
         if problem:
             problems.append(problem)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from ..._errors import Problem, SpecError
 from ..base.json_values import as_number
-from ..engine.envelope import Work
+from ..engine.envelope import SelectingWork
 from .types import Destination, LostSource, MigrationOptions
 
 if t.TYPE_CHECKING:
@@ -190,9 +190,9 @@ def _lost(
 
 
 @dataclass(frozen=True)
-class MigrateWork(Work):
-    """A stage of moving VMs: those named, all of a hypervisor that is ``evacuated``, or those whose
-    ``home`` one is; ``base_path`` is where base images are made."""
+class MigrateWork(SelectingWork):
+    """A stage of moving VMs: those selected, all of a hypervisor that is ``evacuated``, or those
+    whose ``home`` one is; ``base_path`` is where base images are made."""
 
     STAGES = ("all", "look", "decide", "bases", "act", "report")
 

@@ -16,6 +16,7 @@ from ..base import metadata as own_metadata
 from ..base.effects_connection import Connection
 from ..base.metadata import Metadata
 from ..base.names import CLAIM
+from ..base.selected import Selected
 from ..hosts import domain_info
 from ..hosts import read_placement_facts as placement_facts
 from ..storage import read_paths as paths
@@ -47,24 +48,26 @@ def look(
     base_pool: str,
     base_path: str,
     *,
+    groups: t.Sequence[str] = (),
     unfinished: bool = False,
     every: bool = False,
     home: str | None = None,
 ) -> MigrateLook:
-    """Read the hypervisor with its promises, those of ``names`` that it has, and the claims of
-    incoming VMs. Changes nothing.
+    """Read the hypervisor with its promises, those of ``names``, names or patterns, and of
+    ``groups`` that it has, and the claims of incoming VMs. Changes nothing.
 
-    Without names, ``unfinished`` selects all VMs whose move was interrupted, ``every`` all VMs,
-    ``home`` those evacuated from there and those being moved. A VM that cannot be read has
+    Without any of them, ``unfinished`` selects all VMs whose move was interrupted, ``every`` all
+    VMs, ``home`` those evacuated from there and those being moved. A VM that cannot be read has
     ``error`` and affects no other.
     """
+    selected = Selected.of(names, groups)
     # first: a VM that leaves meanwhile is among the VMs, or not on this hypervisor either
     seen = _seen(connection)
     host = placement_facts.read(connection, base_pool, base_path)
     claims = [vm for vm in seen if _is_claim(vm)]
     vms = [vm for vm in seen if not _is_claim(vm)]
-    if names or not (unfinished or every or home):
-        vms = [vm for vm in vms if vm.name in names]
+    if selected or not (unfinished or every or home):
+        vms = [vm for vm in vms if selected.takes(vm.name, vm.stored.groups)]
     elif not every:
         # once a VM has arrived, the phase is in its definition, not in its live state
         vms = [

@@ -11,6 +11,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..._errors import PlanRefused
+from ..base.selected import Selected
 from ..engine import located, proofs
 from .facts import PurgeLook, PurgeVolume
 
@@ -20,13 +21,16 @@ Fleet = located.Fleet[PurgeLook]
 @dataclass
 class PurgeDecision:
     """Where each domain is removed, which are on no hypervisor, and which files must be checked on
-    the others (``asked`` are their paths)."""
+    the others (``asked`` are their paths). ``silent`` as in :class:`located.Located`;
+    ``unconfirmed`` says what a run needs besides what check mode was given."""
 
     shares: dict[str, list[str]] = field(default_factory=dict)
     absent: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     homes: dict[str, str] = field(default_factory=dict)  # file -> hypervisor of its domain
+    silent: str = ""
+    unconfirmed: str = ""
 
 
 def fleet(
@@ -43,12 +47,17 @@ def fleet(
 
 
 def decide(
-    names: t.Sequence[str], seen: Fleet, hypervisors: t.Collection[str] = ()
+    names: t.Sequence[str],
+    seen: Fleet,
+    hypervisors: t.Collection[str] = (),
+    groups: t.Sequence[str] = (),
 ) -> PurgeDecision:
-    """Where each of ``names`` is; raises PlanRefused with everything that is unproven."""
+    """Where each VM of ``names``, names or patterns, and of ``groups`` is; raises PlanRefused with
+    everything that is unproven."""
     vms_by_host = {host: answer.get("vms") or [] for host, answer in seen.answers.items()}
-    where = located.locate(names, vms_by_host, seen.silent, hypervisors)
-    decision, problems = PurgeDecision(absent=where.absent), where.problems
+    where = located.select(Selected.of(names, groups), vms_by_host, seen.silent, hypervisors)
+    decision = PurgeDecision(absent=where.absent, silent=where.silent)
+    problems = where.problems
     for name, (host, vm) in where.places.items():
         decision.shares.setdefault(host, []).append(name)
         for volume in vm["volumes"]:
@@ -71,6 +80,37 @@ def decide(
     if problems:
         raise PlanRefused("; ".join(problems))
     return decision
+
+
+def require_confirmed(
+    selected: Selected, confirm: str, decision: PurgeDecision, *, check: bool
+) -> None:
+    """Raise PlanRefused unless ``confirm`` is the number of VMs that a pattern or a group means.
+
+    Check mode without a number says which one a run needs. A number is compared whatever selects.
+    """
+    if not selected.plural and not confirm:
+        return
+    count = sum(map(len, decision.shares.values()))
+    if confirm.strip() == str(count):
+        return
+    listed = "; ".join(f"{host}: {', '.join(names)}" for host, names in decision.shares.items())
+    vms = "1 VM" if count == 1 else f"{count} VMs"
+    remedy = f"to remove exactly {'it' if count == 1 else 'these'}, add -e virt_confirm={count}"
+    if not confirm:
+        what = f"{vms} would be removed ({listed})"
+        if not check:
+            raise PlanRefused(f"{what}; none is removed before the number is confirmed: {remedy}")
+        decision.unconfirmed = f"a run removes none before the number is confirmed: {remedy}"
+        return
+    if not count:
+        raise PlanRefused(
+            f"virt_confirm={confirm} is wrong: no VM would be removed; leave virt_confirm out"
+        )
+    raise PlanRefused(
+        f"virt_confirm={confirm} is wrong: {vms} would be removed ({listed}); none is removed"
+        f" before the number is right: {remedy.replace('add ', 'give ')}"
+    )
 
 
 def require_unused(decision: PurgeDecision, seen: Fleet) -> None:

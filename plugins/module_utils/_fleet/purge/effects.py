@@ -26,9 +26,10 @@ from ..base import effects_definitions as domains
 from ..base import effects_lookup as lookup
 from ..base import unstartable
 from ..base.effects_connection import Connection
-from ..base.effects_lookup import find_domain, read_metadata
+from ..base.effects_lookup import find_domain, read_metadata, selected_domains
 from ..base.metadata import Metadata, Owner, OwnVolume
 from ..base.names import require_named
+from ..base.selected import Selected
 from ..engine import effects_lease_holder as owners
 from ..engine import effects_verb as verb
 from ..engine.steps import Plan, Step
@@ -161,20 +162,30 @@ def _carry_out(jobs: t.Sequence[_PurgeJob]) -> None:
             )
 
 
-def look(connection: Connection, names: t.Sequence[str], files: t.Sequence[str]) -> PurgeLook:
-    """What other hypervisors must know: which of ``names`` are here, with their volumes, and which
-    domains here use files called ``files``. Changes nothing."""
+def look(
+    connection: Connection,
+    names: t.Sequence[str],
+    files: t.Sequence[str],
+    groups: t.Sequence[str] = (),
+) -> PurgeLook:
+    """What other hypervisors must know: which domains of ``names``, names or patterns, and of
+    ``groups`` are here, with their volumes, and which use files called ``files``. Changes nothing.
+    """
     _require_local(connection)
     pools = ownership.read_pools(connection)
     vms: list[PurgeVm] = []
-    for name in dict.fromkeys(names):
-        dom = find_domain(connection, name)
-        if dom is not None:
-            stored = read_metadata(connection, dom) or Metadata()
-            owned = (*stored.volumes, *belongings.own_files(connection, dom))
-            volumes = [_seen_from_elsewhere(own, pools) for own in owned]
-            uuid = str(dom.UUIDString())
-            vms.append({"name": name, "uuid": uuid, "phase": stored.phase, "volumes": volumes})
+    for dom, known in selected_domains(connection, Selected.of(names, groups)):
+        stored = known or Metadata()
+        owned = (*stored.volumes, *belongings.own_files(connection, dom))
+        vms.append(
+            {
+                "name": str(dom.name()),
+                "uuid": str(dom.UUIDString()),
+                "phase": stored.phase,
+                "groups": [str(group) for group in stored.groups],
+                "volumes": [_seen_from_elsewhere(own, pools) for own in owned],
+            }
+        )
     users: list[FileUsers] = []
     if files:
         references = ownership.read(connection)

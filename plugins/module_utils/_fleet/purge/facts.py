@@ -19,7 +19,7 @@ class PurgeVolume(t.TypedDict):
     pool_id: str | None
 
 
-class PurgeVm(answers.VmIdentity):
+class PurgeVm(answers.GroupedVm):
     """A VM to be removed, where it is."""
 
     volumes: list[PurgeVolume]

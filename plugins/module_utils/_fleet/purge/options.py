@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ..engine.envelope import Work
+from ..engine.envelope import SelectingWork
 
 if t.TYPE_CHECKING:
     from ..base.arguments import Spec
@@ -24,10 +24,12 @@ ARGUMENTS: Spec = {
 
 
 @dataclass(frozen=True)
-class PurgeWork(Work):
-    """A stage of removing VMs; ``files`` on shared storage are looked for as stage ``users``, after
-    which the decision is made again, as round 1."""
+class PurgeWork(SelectingWork):
+    """A stage of removing VMs; ``confirm`` is how many they are, as a person has written it, for
+    those that are selected by a pattern or a group. ``files`` on shared storage are looked for as
+    stage ``users``, after which the decision is made again, as round 1."""
 
     STAGES = ("all", "look", "users", "decide", "act", "report")
 
     files: list[str] = field(default_factory=list)
+    confirm: str = ""

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import datetime
 import typing as t
+from dataclasses import dataclass, field
 
 from ..._errors import PlanRefused
 from ..base.results import word
+from ..base.selected import Selected, expand
 from ..base.tables import clean, table
 from ..engine import located, proofs
 from ..engine.outcomes import outcomes
@@ -46,9 +48,18 @@ def _vms_by_host(seen: Fleet) -> dict[str, list[SnapshotVm]]:
     return {host: answer.get("vms") or [] for host, answer in seen.answers.items()}
 
 
-def decide(names: t.Sequence[str], seen: Fleet) -> dict[str, list[str]]:
-    """The names of each hypervisor; raises PlanRefused with everything that is unproven."""
-    where = located.locate(names, _vms_by_host(seen), seen.silent)
+@dataclass
+class SnapshotDecision:
+    """The names of each hypervisor; ``silent`` as in :class:`located.Located`."""
+
+    shares: dict[str, list[str]] = field(default_factory=dict)
+    silent: str = ""
+
+
+def decide(names: t.Sequence[str], seen: Fleet, groups: t.Sequence[str] = ()) -> SnapshotDecision:
+    """Where each VM of ``names``, names or patterns, and of ``groups`` is; raises PlanRefused with
+    everything that is unproven."""
+    where = located.select(Selected.of(names, groups), _vms_by_host(seen), seen.silent)
     problems = where.problems
     if not proofs.missing("absent", seen.silent):
         problems += [
@@ -57,10 +68,10 @@ def decide(names: t.Sequence[str], seen: Fleet) -> dict[str, list[str]]:
         ]
     if problems:
         raise PlanRefused("; ".join(problems))
-    shares: dict[str, list[str]] = {}
+    decision = SnapshotDecision(silent=where.silent)
     for name, (host, _vm) in where.places.items():
-        shares.setdefault(host, []).append(name)
-    return shares
+        decision.shares.setdefault(host, []).append(name)
+    return decision
 
 
 def report(
@@ -78,8 +89,10 @@ def report(
     return table(_HEADS, sorted(rows, key=lambda row: str(row[0]))) + "\n", failures
 
 
-def listing(names: t.Sequence[str], seen: Fleet) -> tuple[str, list[str]]:
-    """All snapshots of VMs (``names``, or all), as text, and the problems."""
+def listing(
+    names: t.Sequence[str], seen: Fleet, groups: t.Sequence[str] = ()
+) -> tuple[str, list[str]]:
+    """All snapshots of VMs (of ``names`` and ``groups``, or all), as text, and the problems."""
     rows: list[list[str | None]] = []
     vms = [(host, vm) for host, entries in _vms_by_host(seen).items() for vm in entries]
     for host, vm in vms:
@@ -90,11 +103,13 @@ def listing(names: t.Sequence[str], seen: Fleet) -> tuple[str, list[str]]:
     if not rows:
         lines = ["no VM of those that answered has snapshots"]
     lines += [f"{clean(host)}: no answer: {clean(one.why)}" for host, one in seen.silent.items()]
-    unknown = [name for name in dict.fromkeys(names) if name not in there]
+    known = located.members(vm for _host, vm in vms)
+    expanded = expand(Selected.of(names, groups), known)
+    unknown = [name for name in expanded.names if name not in there]
     more = f" (not all did: {proofs.named(seen.silent)})" if seen.silent else ""
     remedy = f". Remedy: {proofs.remedy(seen.silent)}" if seen.silent else ""
     text = f"on no hypervisor that answered{more}: {', '.join(unknown)}{remedy}"
-    problems = [*unread, *([text] if unknown else [])]
+    problems = [*unread, *expanded.empty, *([text] if unknown else [])]
     return "\n".join(lines) + "\n", problems
 
 

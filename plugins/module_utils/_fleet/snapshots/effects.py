@@ -21,7 +21,8 @@ from ..._errors import LibvirtFailure, PlanRefused
 from ..base import durations, metadata
 from ..base import effects_definitions as domains
 from ..base.effects_connection import Connection
-from ..base.effects_lookup import find_domain, require_domains
+from ..base.effects_lookup import require_domains, selected_domains
+from ..base.selected import Selected
 from ..engine import effects_lease as lease
 from ..engine import effects_lease_holder as owners
 from ..engine import effects_verb as verb
@@ -103,13 +104,17 @@ class _SnapshotJob(verb.ComparedJob[SnapshotFacts]):
         return handle
 
 
-def look(connection: Connection, names: t.Sequence[str]) -> SnapshotLook:
-    """The VMs of ``names`` that are here, without names all VMs, and their snapshots."""
-    if names:
-        listed = [find_domain(connection, name) for name in dict.fromkeys(names)]
+def look(
+    connection: Connection, names: t.Sequence[str], groups: t.Sequence[str] = ()
+) -> SnapshotLook:
+    """The VMs of ``names``, names or patterns, and of ``groups`` that are here, without any all
+    VMs, and their snapshots."""
+    selected = Selected.of(names, groups)
+    if selected:
+        listed = [dom for dom, _stored in selected_domains(connection, selected)]
     else:
         listed = list(connection.call("list domains", connection.conn.listAllDomains, 0))
-    vms = [_seen(read.facts(connection, dom)) for dom in listed if dom is not None]
+    vms = [_seen(read.facts(connection, dom)) for dom in listed]
     return {"changed": False, "vms": sorted(vms, key=lambda vm: vm["name"])}
 
 
@@ -119,6 +124,7 @@ def _seen(facts: SnapshotFacts) -> SnapshotVm:
         "name": facts.name,
         "uuid": facts.uuid,
         "phase": phase,
+        "groups": [str(group) for group in facts.stored.groups] if facts.stored else [],
         "snapshots": [
             {
                 "name": snapshot.name,

@@ -216,7 +216,7 @@ class ListedSnapshot(t.TypedDict):
     managed: bool
 
 
-class SnapshotVm(answers.VmIdentity):
+class SnapshotVm(answers.GroupedVm):
     """A VM and its snapshots."""
 
     snapshots: list[ListedSnapshot]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ..._errors import Problem, SpecError
 from ..base.arguments import Spec
 from ..base.json_values import as_text
-from ..engine.envelope import Work
+from ..engine.envelope import SelectingWork
 from .facts import ABSENT, ALWAYS, AUTO, NEVER, PRESENT, REVERTED, SnapshotRequest
 
 _MOST_KEPT = 1000
@@ -32,7 +32,7 @@ ARGUMENTS: Spec = {
 
 
 @dataclass(frozen=True)
-class SnapshotWork(Work):
+class SnapshotWork(SelectingWork):
     """A stage of working on snapshots, or of listing them."""
 
     STAGES = ("all", "look", "decide", "act", "report", "list")

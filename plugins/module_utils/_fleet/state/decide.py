@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from ..._errors import PlanRefused
 from ..base.json_values import as_list, as_mapping, as_text
 from ..base.results import NOT_TRIED, word
+from ..base.selected import Selected
 from ..base.tables import table
 from ..engine import located, proofs
 from ..engine.outcomes import outcomes
@@ -26,8 +27,7 @@ _HEADS = ["VM", "HYPERVISOR", "STATE", "RESULT", "STEPS"]
 @dataclass
 class StateDecision:
     """The names that each hypervisor brings to the state, all of them and round by round; there is
-    always a round. ``silent`` says which hypervisors may have more VMs of the groups that were
-    named; empty if none may."""
+    always a round. ``silent`` as in :class:`located.Located`."""
 
     shares: dict[str, list[str]] = field(default_factory=dict)
     rounds: list[dict[str, list[str]]] = field(default_factory=list)
@@ -48,17 +48,9 @@ def _vms_by_host(seen: Fleet) -> dict[str, list[StateVm]]:
 def decide(
     names: t.Sequence[str], groups: t.Sequence[str], seen: Fleet, wanted: StateRequest
 ) -> StateDecision:
-    """Where each of ``names``, and of the VMs in ``groups``, is; raises PlanRefused with
+    """Where each VM of ``names``, names or patterns, and of ``groups`` is; raises PlanRefused with
     everything that is not proven."""
-    listed = [*names, *_members(groups, seen)]
-    silent = proofs.missing("state group", seen.silent) if groups else {}
-    if groups and not listed:
-        more = f"; {proofs.named(silent)}" if silent else ""
-        raise PlanRefused(
-            f"no VM is in {' or '.join(groups)}; ansible-playbook fleet.virt.query shows the"
-            f" groups of each{more}"
-        )
-    where = located.locate(listed, _vms_by_host(seen), seen.silent)
+    where = located.select(Selected.of(names, groups), _vms_by_host(seen), seen.silent)
     problems = where.problems
     if not proofs.missing("absent", seen.silent):
         problems += [
@@ -67,7 +59,7 @@ def decide(
         ]
     if problems:
         raise PlanRefused("; ".join(problems))
-    decision = StateDecision(silent=proofs.named(silent))
+    decision = StateDecision(silent=where.silent)
     able = [
         (host, vm)
         for host, vm in where.places.values()
@@ -84,18 +76,6 @@ def _shares(placed: t.Iterable[tuple[str, StateVm]]) -> dict[str, list[str]]:
     for host, vm in placed:
         shares.setdefault(host, []).append(vm["name"])
     return shares
-
-
-def _members(groups: t.Sequence[str], seen: Fleet) -> list[str]:
-    """The VMs of ``groups``, and those that may be: only they are returned for groups."""
-    wanted = set(groups)
-    members = {
-        vm["name"]
-        for vms in _vms_by_host(seen).values()
-        for vm in vms
-        if wanted and (wanted & set(vm["groups"]) or vm.get("error"))
-    }
-    return sorted(members)
 
 
 @dataclass
@@ -152,9 +132,5 @@ def report(so_far: Told, silent: str, *, check: bool) -> tuple[str, list[str]]:
     """The report as text, and the failures."""
     words = {"changed": "would change"} if check else {}
     rows = [[*row[:3], words.get(str(row[3]), row[3]), *row[4:]] for row in so_far.rows]
-    failures = list(so_far.failures.values())
-    if silent:
-        failures.append(
-            f"not all hypervisors answered, and VMs of the group there were not changed: {silent}"
-        )
+    failures = [*so_far.failures.values(), *located.not_done(silent)]
     return table(_HEADS, sorted(rows, key=lambda row: str(row[0]))) + "\n", failures

@@ -20,8 +20,9 @@ from ... import _libvirt
 from ..._errors import DeadlineExceeded, LibvirtFailure, PlanRefused
 from ..._libvirt import ERR_OPERATION_INVALID
 from ..base.effects_connection import Connection
-from ..base.effects_lookup import find_domain, is_saved, read_metadata, require_domains
+from ..base.effects_lookup import is_saved, read_metadata, require_domains, selected_domains
 from ..base.metadata import metadata_problems
+from ..base.selected import Selected
 from ..base.states import reason_name, state_name
 from ..engine import effects_lease as lease
 from ..engine import effects_lease_holder as owners
@@ -135,29 +136,19 @@ def _in_order(jobs: t.Sequence[_StateJob], wanted: StateRequest, more: bool) -> 
             time.sleep(start_order.delay((job.facts, job.plan) for job in round_))
 
 
-def look(connection: Connection, names: t.Collection[str], groups: t.Collection[str]) -> StateLook:
-    """Which of ``names``, and which domains in one of ``groups``, are here."""
-    domains = [
-        dom for name in dict.fromkeys(names) for dom in [find_domain(connection, name)] if dom
+def look(connection: Connection, names: t.Sequence[str], groups: t.Sequence[str]) -> StateLook:
+    """Which domains of ``names``, names or patterns, and of ``groups`` are here."""
+    vms: list[StateVm] = [
+        {
+            "name": str(dom.name()),
+            "uuid": str(dom.UUIDString()),
+            "phase": stored.phase if stored else None,
+            "groups": [str(group) for group in stored.groups] if stored else [],
+            "start_order": stored.start_order if stored else None,
+        }
+        for dom, stored in selected_domains(connection, Selected.of(names, groups))
     ]
-    if groups:
-        domains += connection.call("list the domains", connection.conn.listAllDomains, 0)
-    vms: dict[str, StateVm] = {}
-    for dom in domains:
-        stored = read_metadata(connection, dom)
-        member = [] if stored is None else [str(group) for group in stored.groups]
-        name = str(dom.name())
-        if name in names or set(groups) & set(member):
-            uuid, phase = str(dom.UUIDString()), stored.phase if stored else None
-            order = stored.start_order if stored else None
-            vms[name] = {
-                "name": name,
-                "uuid": uuid,
-                "phase": phase,
-                "groups": member,
-                "start_order": order,
-            }
-    return {"changed": False, "vms": list(vms.values())}
+    return {"changed": False, "vms": vms}
 
 
 def _carry_out(jobs: t.Sequence[_StateJob], wanted: StateRequest) -> None:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from ..base import answers
 
 
-class StateVm(answers.VmIdentity):
-    """A VM that was asked for, by its name or one of its groups."""
+class StateVm(answers.GroupedVm):
+    """A VM that was asked for, by its name, a pattern or one of its groups."""
 
-    groups: list[str]
     start_order: int | None
 
 

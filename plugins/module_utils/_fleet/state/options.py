@@ -7,12 +7,12 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..._errors import PlanRefused
 from ..base.arguments import Spec
 from ..base.json_values import as_text
-from ..engine.envelope import Work
+from ..engine.envelope import SelectingWork
 from .operations import GOALS, OPERATIONS, OperationOptions
 from .plan import StateRequest
 
@@ -39,10 +39,10 @@ class StateOptions(OperationOptions):
 
 
 @dataclass(frozen=True)
-class StateWork(Work):
+class StateWork(SelectingWork):
     """A stage of bringing VMs to a state, in rounds by their start order, or of restarting them.
 
-    ``groups`` are those whose VMs are meant too. ``more``: VMs follow in a later round, so the
+    ``more``: VMs follow in a later round, so the
     delay of those that were started is waited for here.
     """
 
@@ -57,7 +57,6 @@ class StateWork(Work):
         "note_restarts",
     )
 
-    groups: list[str] = field(default_factory=list)
     more: bool = False
 
 
