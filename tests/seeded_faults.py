@@ -83,6 +83,13 @@ FAULTS = (
         f"{_OF_PLAY}::test_hypervisor_outside_of_limit_must_answer",
     ),
     Fault(
+        "any number confirms a purge",
+        "purge/decide.py",
+        "    if confirm.strip() == str(count):\n",
+        "    if confirm.strip():\n",
+        "purge/test_decide.py::test_purge_of_pattern_needs_the_number_of_vms",
+    ),
+    Fault(
         "a stale answer of the round before passes",
         "engine/envelope.py",
         "        if told.get(name) != wanted:\n",
