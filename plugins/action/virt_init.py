@@ -281,6 +281,7 @@ def _of_all(chosen: Defaults) -> Answer:
         "pool": chosen.pool,
         "ssh_public_keys": list(chosen.ssh_public_keys),
         "fleet": chosen.fleet,
+        "fleet_cpu": chosen.fleet_cpu,
     }
 
 
@@ -298,4 +299,5 @@ def _chosen(common: Answer, variables: _batch.Variables) -> Defaults:
         pool=str(given.get("pool", chosen.pool)),
         ssh_public_keys=keys,
         fleet=str(given.get("fleet", chosen.fleet)),
+        fleet_cpu=given.get("fleet_cpu", chosen.fleet_cpu),
     )

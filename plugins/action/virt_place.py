@@ -27,7 +27,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_neigh
     own_addresses,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import decide as placement
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import demand
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import demand, unlike
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.facts import (
     Placing,
 )
@@ -131,9 +131,11 @@ class _PlacedBatch:
         self.cloned = _cloned.of(action)
         self.options = {**options, **({"vms": self.cloned["vms"]} if self.cloned else {})}
         vms = _batch.requested(self.options, self.variables, self.only)
+        chosen = _batch.defaults(self.variables)
         self.domains = _batch.validated(
-            vms, _batch.defaults(self.variables), _batch.written_as(self.options, self.variables)
+            vms, chosen, _batch.written_as(self.options, self.variables)
         )
+        self.has_fleet_cpu = chosen.fleet_cpu is not None
         _peers.refuse_hypervisors([domain.name for domain in self.domains], task_vars)
         local = _batch.controller_images(self.domains, self.variables, check=self.check)
         self.images = {name: image.facts for name, image in local.items()}
@@ -163,6 +165,9 @@ class _PlacedBatch:
             raise PlanRefused("\n".join(placement.describe(placed) for placed in nowhere))
         own = own_addresses()
         for remark in _placing.require_unique(self.domains, placements, self.answers, own):
+            _output.warn(remark)
+        unlike_cpus = unlike.find(self.domains, placements, seen, fleet_cpu=self.has_fleet_cpu)
+        for remark in unlike.told(unlike_cpus):
             _output.warn(remark)
         up_to_date = self._up_to_date(placements)
         done = {entry["name"] for entries in up_to_date.values() for entry in entries}

@@ -18,6 +18,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_neigh
     own_addresses,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import decide as placement
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import unlike
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import fleet_plan
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.facts import (
     Compared,
@@ -126,11 +127,15 @@ class ActionModule(StagedAction[ShowWork]):
             hosts = _placing.hosts_of(answers, limits, lost)
             placements = _placing.place(domains, images, hosts, policy)
             _placing.require_unique(domains, placements, answers, own_addresses())
+            has_cpu = _batch.defaults(variables).fleet_cpu is not None
+            remarks = unlike.find(domains, placements, hosts, fleet_cpu=has_cpu)
         except FleetVirtError as error:
             return {domain.name: Place(None, str(error)) for domain in domains}
         return {
             placed.name: Place(
-                placed.host, placement.describe(placed).removeprefix(f"{placed.name} ")
+                placed.host,
+                placement.describe(placed).removeprefix(f"{placed.name} "),
+                remarks.get(placed.name),
             )
             for placed in placements
         }

@@ -136,6 +136,15 @@ class ActionModule(StagedAction[PreflightWork]):
             answers.append(preflight.Answer(name, _complete(facts)))
         return self._findings(answers, _expected(options, self._values), options)
 
+    def _is_set(self, common: preflight.CommonCpu) -> bool:
+        """Whether it is the fleet's already; a wrong one is reported where VMs are created."""
+        from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec import (
+            fleet_cpu,  # the tables of settings
+        )
+
+        value = Variables(self._values, self._templar).get("virt_cpu")
+        return fleet_cpu.same(common.cpu, fleet_cpu.read(value, []))
+
     def _by_host(self) -> dict[str, list[str]]:
         """The errors by host: one of several hypervisors is each one's."""
         failures = [
@@ -163,11 +172,14 @@ class ActionModule(StagedAction[PreflightWork]):
         )
         findings = preflight.judge(answers, expected, limits)
         entries, summary = [finding.as_dict() for finding in findings], preflight.summary(findings)
-        report: Answer = {"findings": entries, "summary": summary}
+        common = preflight.common_cpus(answers)
+        cpus = [cpu.as_dict() for cpu in common]
+        report: Answer = {"findings": entries, "summary": summary, "cpus": cpus}
+        told = [one.as_dict() for one in common if not self._is_set(one)]
         text = _output.render(
             options["output"],
             report,
-            lambda: tables.findings(entries),
+            lambda: tables.findings(entries, told),
             lambda: tables.finding_records(entries),
         )
         delivered = _output.deliver(

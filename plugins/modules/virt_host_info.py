@@ -413,6 +413,18 @@ host:
             values are not read.
           type: list
           elements: str
+        cpu:
+          description: CPU of a VM with mode V(host-model); null where libvirt does not name its
+            features.
+          type: dict
+          contains:
+            vendor:
+              description: Vendor, for example V(AMD).
+              type: str
+            features:
+              description: All features that it has.
+              type: list
+              elements: str
     images:
       description: Volumes of the pool of base images.
       returned: with O(placement=true)

@@ -1362,6 +1362,14 @@ options:
         C(virt_fleet).
     type: str
     default: ""
+  fleet_cpu:
+    description:
+      - CPU of new VMs that do not choose theirs, a model and the features that it has more
+        (V(require)) or less (V(disable)); defaults to the variable C(virt_cpu). The playbook
+        C(fleet.virt.preflight) prints one that all hypervisors support. Where libvirt offers KVM,
+        only KVM guests get it.
+      - Nothing of a VM that exists is changed by it.
+    type: raw
   limits:
     description:
       - The hypervisor's C(virt_memory_reserve), C(virt_memory_ratio), C(virt_vcpu_ratio),

@@ -142,6 +142,20 @@ findings:
     remedy:
       description: What to do.
       type: str
+cpus:
+  description: The CPU that all hypervisors of an architecture support, if they were compared.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    hosts:
+      description: The hypervisors.
+      type: list
+      elements: str
+    line:
+      description: The line for C(group_vars) that gives new VMs this CPU, C(virt_cpu) with its
+        value.
+      type: str
 summary:
   description: How many findings there are of each severity.
   returned: success

@@ -25,6 +25,7 @@ FLEET = frozenset(
         "virt_base_path",
         "virt_base_pool",
         "virt_become",
+        "virt_cpu",
         "virt_disk_profiles",
         "virt_disk_ratio",
         "virt_fleet",

@@ -64,6 +64,7 @@ def defaults(variables: Variables) -> Defaults:
         pool=str(variables.get("virt_pool", "default")),
         ssh_public_keys=tuple(_public_keys(variables)),
         fleet=str(variables.get("virt_fleet", "")),
+        fleet_cpu=variables.get("virt_cpu"),
         read_yaml=_seeds.read_yaml,
     )
 

@@ -102,7 +102,10 @@ def test_a_fleet_in_order(fleet: Fleet) -> None:
     assert json.loads(result["output"]) == {
         "findings": findings,
         "summary": result["summary"],
+        "cpus": result["cpus"],
     }
+    (common,) = result["cpus"]
+    assert common["hosts"] == ["hv1", "hv2"]
     documented = {key: value for key, value in result.items() if key != "_work"}  # of a stage
     assert undocumented("virt_preflight", documented) == []
     assert all(one["remedy"] and one["hosts"] for one in findings)

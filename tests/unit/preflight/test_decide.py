@@ -14,6 +14,7 @@ import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import findings, tables
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight.decide import (
     Answer,
+    common_cpus,
     judge,
     summary,
 )
@@ -295,3 +296,43 @@ def test_table() -> None:
     assert lines[1] == "  no\\x1bIOMMU"
     assert lines[2].startswith("  > needed only to pass")
     assert lines[3] == "0 error, 0 warning, 1 info"
+
+
+def compared(version: str, xml: str = "<cpu><model>EPYC</model></cpu>", **more: t.Any) -> t.Any:
+    baseline = {"model": "EPYC", "xml": xml, "runs": True, "error": None, **more}
+    return facts(libvirt_version=version, baseline=baseline)
+
+
+def test_common_cpu_is_that_of_the_oldest_libvirt() -> None:
+    old = "<cpu><model>EPYC</model><feature policy='disable' name='svm'/></cpu>"
+    answers = [Answer("hv2", compared("11.3.0")), Answer("hv1", compared("9.0.0", old))]
+    (common,) = common_cpus(answers)
+    line = "virt_cpu: {model: EPYC, disable: [svm]}"
+    assert common.as_dict() == {"hosts": ["hv2", "hv1"], "line": line}
+    text = tables.findings([], [common.as_dict()])
+    assert text.endswith(f"\n\nCPU that all support (hv2, hv1), for their group_vars:\n{line}\n")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        None,
+        facts(baseline=None),
+        compared("9.0.0", runs=False),
+        facts(baseline={**BASELINE, "error": "none", "xml": None, "runs": None}),
+        {**compared("9.0.0"), "arch": "aarch64"},
+    ],
+)
+def test_common_cpu_that_not_all_support_is_not_reported(other: t.Any) -> None:
+    assert not common_cpus([Answer("hv1", compared("9.0.0")), Answer("hv2", other)])
+
+
+def test_common_cpu_of_each_architecture_is_reported() -> None:
+    arm = {**compared("9.0.0", "<cpu><model>cortex-a72</model></cpu>"), "arch": "aarch64"}
+    names = ["hv1", "hv2", "hv3", "hv4"]
+    every = [compared("9.0.0"), arm, compared("9.0.0"), arm]
+    common = common_cpus([Answer(*pair) for pair in zip(names, every)])
+    assert [(one.hosts, one.cpu.model) for one in common] == [
+        (("hv1", "hv3"), "EPYC"),
+        (("hv2", "hv4"), "cortex-a72"),
+    ]

@@ -64,6 +64,7 @@ def _facts(machine: Machine, *vms: t.Mapping[str, object]) -> up_to_date.UpToDat
         "pool": "default",
         "ssh_public_keys": [],
         "fleet": "",
+        "fleet_cpu": None,
         "_asked": asked if vms else "",
     }
     work = ProvisionWork(home="hv1")

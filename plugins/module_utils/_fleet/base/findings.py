@@ -65,7 +65,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
     ),
     "cpu_differs": (
         "info",
-        "give guests that may migrate the CPU model in the message; this collection does so itself",
+        "set virt_cpu to the line below the findings, so that new VMs can move to all of them",
     ),
     "cpu_incompatible": (
         "warning",

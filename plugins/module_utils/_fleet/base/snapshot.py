@@ -486,6 +486,13 @@ class HugepagesEntry(t.TypedDict):
     free: int
 
 
+class GuestCpuEntry(t.TypedDict):
+    """The CPU that a VM with mode host-model gets there."""
+
+    vendor: str | None
+    features: list[str]
+
+
 class OffersEntry(t.TypedDict):
     """What not every hypervisor has; None if unknown. ``volumes`` are names by pool,
     ``absent_files`` those that it was asked for and does not have."""
@@ -502,6 +509,7 @@ class OffersEntry(t.TypedDict):
     vsock: bool | None
     secure_boot: bool | None
     secrets: list[str] | None
+    cpu: GuestCpuEntry | None
 
 
 class PlacementEntry(HostEntry):

@@ -330,8 +330,12 @@ def _became(vm: Entry, predicted: bool) -> str:
     return ", ".join(words)
 
 
-def findings(preflight_findings: t.Sequence[Entry]) -> str:
-    """What preflight found: each finding with its remedy below, and how many there are."""
+def findings(preflight_findings: t.Sequence[Entry], cpus: t.Sequence[Entry] = ()) -> str:
+    """What preflight found: each finding with its remedy below, and how many there are.
+
+    ``cpus`` are CPUs that several hypervisors support, each a line to be copied, which is as long
+    as it is.
+    """
     lines: list[str] = []
     for finding in preflight_findings:
         hosts = ", ".join(map(clean, finding["hosts"]))
@@ -342,7 +346,11 @@ def findings(preflight_findings: t.Sequence[Entry]) -> str:
         f"{sum(finding['severity'] == word for finding in preflight_findings)} {word}"
         for word in words
     ]
-    return "\n".join([*lines, ", ".join(counts)]) + "\n"
+    lines.append(", ".join(counts))
+    for cpu in cpus:
+        hosts = ", ".join(map(clean, cpu["hosts"]))
+        lines += ["", f"CPU that all support ({hosts}), for their group_vars:", clean(cpu["line"])]
+    return "\n".join(lines) + "\n"
 
 
 def finding_records(preflight_findings: t.Sequence[Entry]) -> str:

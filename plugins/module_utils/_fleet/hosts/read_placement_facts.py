@@ -11,7 +11,12 @@ import typing as t
 from pathlib import Path
 
 from ..._errors import FleetVirtError
-from ..._libvirt import CONNECT_LIST_DOMAINS_ACTIVE, DOMAIN_XML_INACTIVE, ERR_NO_DOMAIN
+from ..._libvirt import (
+    CONNECT_BASELINE_CPU_EXPAND_FEATURES,
+    CONNECT_LIST_DOMAINS_ACTIVE,
+    DOMAIN_XML_INACTIVE,
+    ERR_NO_DOMAIN,
+)
 from ..._lxml import parse
 from ..base import machine_types as machines
 from ..base import metadata as own_metadata
@@ -21,7 +26,7 @@ from ..base.json_values import disk_sizes
 from ..base.metadata import Metadata
 from ..storage import read_paths as paths
 from ..storage.read_pools import describe_volume, list_handles, list_pools
-from . import host_info, network_info, segments
+from . import cpu_xml, host_info, network_info, segments
 from . import read_description as description
 from . import read_nwfilters as nwfilters
 from . import read_placement_devices as placement_devices
@@ -34,6 +39,7 @@ if t.TYPE_CHECKING:
     from ..._lxml import Element
     from ..base.snapshot import (
         DefinedEntry,
+        GuestCpuEntry,
         HostEntry,
         NetworkInfo,
         OffersEntry,
@@ -63,7 +69,7 @@ def read(
     active = {str(domain.UUIDString()) for domain in running}
     text = connection.call("read capabilities", connection.conn.getCapabilities)
     machine_types = host_info.capabilities(text)["machines"]
-    firmwares, tpms, secure_boot = _offered(connection, host, machine_types)
+    offered = _offered(connection, host, machine_types)
     tagging_bridges, networks = _tagging_bridges(connection), _networks(connection, host)
     facts: PlacementEntry = {
         **host,
@@ -79,8 +85,8 @@ def read(
             for domain in domains
         ],
         "machines": machine_types,
-        "firmwares": firmwares,
-        "tpms": tpms,
+        "firmwares": offered.firmwares,
+        "tpms": offered.tpms,
         "tagging_bridges": tagging_bridges,
         "tagging_networks": sorted(
             name
@@ -88,7 +94,7 @@ def read(
             if info["tags"] or info["bridge"] in tagging_bridges
         ),
         "offers": {
-            **_offers(connection, secure_boot, files),
+            **_offers(connection, offered, files),
             "portgroups": {name: info["portgroups"] for name, info in networks.items()},
         },
         "images": [],
@@ -130,27 +136,55 @@ def read(
     return facts
 
 
-def _offered(
-    connection: Connection, host: HostEntry, machine_types: list[str]
-) -> tuple[list[str] | None, list[str] | None, bool | None]:
-    """Firmwares, TPMs and secure boot of the default machine type; None where libvirt does not
-    report them."""
+class _Offered(t.NamedTuple):
+    """What guests of the default machine type can have; None where libvirt does not report it."""
+
+    firmwares: list[str] | None = None
+    tpms: list[str] | None = None
+    secure_boot: bool | None = None
+    cpu: GuestCpuEntry | None = None
+
+
+def _offered(connection: Connection, host: HostEntry, machine_types: list[str]) -> _Offered:
     kind = "kvm" if "kvm" in host["domain_types"] else "qemu"
     machine = machines.newest_common([machine_types], None)
+    where = (None, host["arch"], machine, kind)
     try:
         text = connection.call(
-            "read domain capabilities",
-            connection.conn.getDomainCapabilities,
-            *(None, host["arch"], machine, kind, 0),
+            "read domain capabilities", connection.conn.getDomainCapabilities, *where, 0
         )
-        return host_info.firmwares(text), host_info.tpms(text), host_info.secure_boot(text)
+        return _Offered(
+            host_info.firmwares(text),
+            host_info.tpms(text),
+            host_info.secure_boot(text),
+            _guest_cpu(connection, where, text),
+        )
     except FleetVirtError:
-        return None, None, None
+        return _Offered()
 
 
-def _offers(
-    connection: Connection, secure_boot: bool | None, files: t.Collection[str]
-) -> OffersEntry:
+def _guest_cpu(
+    connection: Connection, where: tuple[None, str | None, str | None, str], text: str
+) -> GuestCpuEntry | None:
+    """The CPU of a guest with mode host-model, all features named, which can be compared with that
+    of another hypervisor without a model that both know."""
+    xml = cpu_xml.guest_cpu(text)["xml"]
+    if xml is None:
+        return None
+    try:
+        expanded = connection.call(
+            "name the features of the CPU",
+            connection.conn.baselineHypervisorCPU,
+            *where,
+            [xml],
+            CONNECT_BASELINE_CPU_EXPAND_FEATURES,
+        )
+    except FleetVirtError:  # not every driver and architecture has this
+        return None
+    return cpu_xml.features(str(expanded))
+
+
+def _offers(connection: Connection, offered: _Offered, files: t.Collection[str]) -> OffersEntry:
     """Features that not every hypervisor has; ``volumes`` and ``portgroups`` are filled in
     later."""
     local = connection.local
@@ -166,8 +200,9 @@ def _offers(
         "hugepages": placement_devices.hugepages() if local else None,
         "virtiofs": placement_devices.has_virtiofs() if local else None,
         "vsock": placement_devices.has_vsock() if local else None,
-        "secure_boot": secure_boot,
+        "secure_boot": offered.secure_boot,
         "secrets": secrets.known(connection),
+        "cpu": offered.cpu,
     }
 
 

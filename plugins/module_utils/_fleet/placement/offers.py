@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ... import _lxml
-from ..base.json_values import as_mappings
+from ..base.json_values import as_mapping, as_mappings, as_text
 
 if t.TYPE_CHECKING:
     from ..spec.devices import Nic
@@ -41,6 +41,14 @@ class Wants:
 
 
 @dataclass(frozen=True)
+class HostCpu:
+    """The CPU of a VM with mode host-model there."""
+
+    vendor: str | None
+    features: frozenset[str]
+
+
+@dataclass(frozen=True)
 class Offers:
     """What a hypervisor has; ``hugepages`` are size in KiB, total and free, the default first.
 
@@ -59,6 +67,7 @@ class Offers:
     vsock: bool | None = None
     secure_boot: bool | None = None
     secrets: frozenset[str] | None = None
+    cpu: HostCpu | None = None
 
 
 DEFINE_NWFILTER = (
@@ -139,7 +148,13 @@ def offers_from(value: object) -> Offers:
         vsock=_boolean(value.get("vsock")),
         secure_boot=_boolean(value.get("secure_boot")),
         secrets=_names(value.get("secrets")),
+        cpu=_cpu(value.get("cpu")),
     )
+
+
+def _cpu(value: object) -> HostCpu | None:
+    features = _names(value.get("features")) if isinstance(value, Mapping) else None
+    return HostCpu(as_text(as_mapping(value).get("vendor")), features) if features else None
 
 
 def _names(value: object) -> frozenset[str] | None:

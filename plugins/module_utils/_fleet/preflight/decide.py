@@ -16,6 +16,7 @@ from . import decide_host as preflight_host
 from .decide_host import Limits
 
 if t.TYPE_CHECKING:
+    from ..spec.devices import Cpu
     from .facts import Baseline, ClockOffset, PreflightFacts
 
 _NO_BASELINE: Baseline = {"model": None, "xml": None, "runs": None, "error": None}
@@ -54,6 +55,37 @@ def judge(answers: t.Sequence[Answer], expected: t.Sequence[str], limits: Limits
     findings += _versions(facts)
     findings += _machines(facts)
     return ordered(merged(findings))
+
+
+class CommonCpu(t.NamedTuple):
+    """The CPU that all of ``hosts``, which have one architecture, support."""
+
+    hosts: tuple[str, ...]
+    cpu: Cpu
+    line: str
+
+    def as_dict(self) -> dict[str, object]:
+        return {"hosts": list(self.hosts), "line": self.line}
+
+
+def common_cpus(answers: t.Sequence[Answer]) -> list[CommonCpu]:
+    """The CPU of the fleet, for each architecture of which several hypervisors were compared.
+
+    Each libvirt computed one. That of the oldest names only features that the others know as well.
+    """
+    from ..spec import fleet_cpu  # the tables of settings, which nothing else here needs
+
+    facts = {answer.name: answer.facts for answer in answers if answer.facts is not None}
+    common = []
+    for names in _arch(facts).values():
+        baselines = [facts[name].get("baseline") or _NO_BASELINE for name in names]
+        if len(names) < 2 or not all(one["runs"] and one["xml"] for one in baselines):
+            continue  # a finding says why
+        oldest = min(names, key=lambda name: _numbers(facts[name].get("libvirt_version") or ""))
+        xml = str((facts[oldest].get("baseline") or _NO_BASELINE)["xml"])
+        cpu = fleet_cpu.from_libvirt(xml)
+        common.append(CommonCpu(tuple(names), cpu, fleet_cpu.line(cpu)))
+    return common
 
 
 def summary(findings: t.Sequence[Finding]) -> dict[str, int]:

@@ -10,7 +10,7 @@ import typing as t
 
 from ..base import answers
 from ..base.snapshot import PoolEntry
-from ..spec.cpu_xml import GuestCpu
+from ..hosts.cpu_xml import GuestCpu
 
 
 class Hypervisor(t.TypedDict):

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from ..._errors import FleetVirtError, LibvirtFailure
 from ..._libvirt import CPU_COMPARE_IDENTICAL, CPU_COMPARE_SUPERSET
 from ..base.effects_connection import Connection, connect
-from ..hosts import host_info
+from ..hosts import cpu_xml, host_info
 from ..hosts import read_host as host
-from ..spec import cpu_xml
 from ..storage.read_pools import list_pools, pool_entries
 from . import read_host as preflight_machine
 from . import read_tls as preflight_tls

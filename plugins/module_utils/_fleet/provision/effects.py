@@ -19,6 +19,7 @@ from ..images import effects_base_images as images
 from ..images.facts import ImageFacts
 from ..images.source import ImageSource
 from ..seed import effects_nocloud as seed_nocloud
+from ..spec import fleet_cpu
 from ..spec.domain import Domain
 from ..spec.options import many
 from ..state.plan import StateRequest
@@ -61,6 +62,7 @@ def read_options(
             console = {**as_mapping(console), "password": password}
         vms.append(vm if console is None else {**vm, "console": console})
     domains, problems = many(vms, defaults=defaults_of(params))
+    cpu = fleet_cpu.read(params["fleet_cpu"], [])
     if problems:
         raise SpecError(problems)
     return domains, BatchSettings(
@@ -74,6 +76,7 @@ def read_options(
         leftovers=work.carried or None,
         requested=tuple(work.requested),
         machine=work.machine or None,
+        fleet_cpu=cpu,
         seen=work.seen,
         facts={name: ImageFacts.of(image.known) for name, image in work.images.items()},
     )

@@ -17,7 +17,7 @@ from ..engine.steps import Snapshot
 from ..hosts import host_info
 from ..images.facts import ImageFacts
 from ..spec import request
-from ..spec.devices import Disk
+from ..spec.devices import Cpu, Disk
 from ..spec.domain import Domain
 from ..spec.options import Defaults
 from ..storage import effects_storage as storage
@@ -43,6 +43,7 @@ class OfAll(t.TypedDict):
     pool: str
     ssh_public_keys: list[str]
     fleet: str
+    fleet_cpu: object
 
 
 def defaults_of(params: OfAll) -> Defaults:
@@ -53,6 +54,7 @@ def defaults_of(params: OfAll) -> Defaults:
         pool=params["pool"],
         ssh_public_keys=tuple(params["ssh_public_keys"]),
         fleet=params["fleet"],
+        fleet_cpu=params["fleet_cpu"],
     )
 
 
@@ -62,7 +64,8 @@ class BatchSettings:
 
     ``run`` names the run that claims belong to, ``home`` the hypervisor in the inventory.
     ``pool_paths`` are the pools that may be created, by name. ``limits`` are the ``virt_*``
-    settings of placement. ``images`` maps images as users write them to base images of this host
+    settings of placement, ``fleet_cpu`` is what new VMs get that do not choose theirs.
+    ``images`` maps images as users write them to base images of this host
     (None for those a real run would fetch). ``observe`` is how long, in seconds, a claim between
     two steps of another run must not change before it is taken over. ``seen`` is the fleet as it
     was when the VMs were placed (``fleet_seen``), empty if claims are not to be finished at once.
@@ -77,6 +80,7 @@ class BatchSettings:
     base_pool: str
     limits: t.Mapping[str, object] = field(default_factory=dict)
     machine: str | None = None
+    fleet_cpu: Cpu | None = None
     images: t.Mapping[str, BaseImage | None] = field(default_factory=dict)
     facts: t.Mapping[str, ImageFacts] = field(default_factory=dict)
     observe: float = 10.0
@@ -182,7 +186,7 @@ class CreationJob(ProvisionJob[CreationFacts]):
 
     ``claimer`` is the owner of its claim, ``made`` what this call has created, ``taken`` the
     metadata that a dead run left. ``paused``: it is resumed once all of the batch are created.
-    ``remaining`` are the problems of rolling back.
+    ``remaining`` are the problems of rolling back, ``cpu`` is what is to be told of its CPU.
     """
 
     draft: Draft
@@ -192,6 +196,7 @@ class CreationJob(ProvisionJob[CreationFacts]):
     made: list[DiskPlan] = field(default_factory=list, init=False)
     taken: Metadata | None = field(default=None, init=False)
     remaining: list[str] = field(default_factory=list, init=False)
+    cpu: str | None = field(default=None, init=False)
 
     @property
     def complete(self) -> bool:
@@ -208,7 +213,8 @@ class CreationJob(ProvisionJob[CreationFacts]):
     def entry(self) -> verb.Shown:
         runs = self.domain.start or self.complete
         state = None if self.problem else "running" if runs else "shutoff"
-        return {**super().entry(), "state": state, "seed": self.draft.seeded}
+        told = {"state": state, "seed": self.draft.seeded, "note": self.cpu}
+        return {**super().entry(), **told}
 
     def shown(self) -> tuple[verb.Shown, verb.Shown]:
         volumes = [plan.path for plan in self.draft.volumes]
@@ -257,9 +263,13 @@ class Host:
     def arch(self) -> str:
         return str(self.capabilities["arch"])
 
+    @property
+    def kind(self) -> str:
+        """The domain type of VMs that do not choose theirs."""
+        return "kvm" if "kvm" in self.capabilities["domain_types"] else "qemu"
+
     def domain_type(self, domain: Domain) -> str:
-        types = self.capabilities["domain_types"]
-        return domain.domain_type or ("kvm" if "kvm" in types else "qemu")
+        return domain.domain_type or self.kind
 
     def machine(self, domain: Domain) -> str | None:
         """The versioned machine type, the fleet's if the caller knows it."""

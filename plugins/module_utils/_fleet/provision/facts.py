@@ -63,15 +63,14 @@ class ComparedVm(_ComparedMore):
 
 
 class TakenVm(t.TypedDict):
-    """A VM that is not defined, and why a file there keeps it from being created."""
+    """A VM that is not defined, and what there keeps it from being created."""
 
     name: answers.VmName
     reasons: list[str]
 
 
 class Compared(Placing, total=False):
-    """A hypervisor with its VMs, those that were compared, and those whose volumes have files in
-    the way."""
+    """A hypervisor with its VMs, those that were compared, and those that would be refused."""
 
     vms: list[ComparedVm] | None
     taken: list[TakenVm] | None

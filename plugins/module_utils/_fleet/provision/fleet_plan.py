@@ -50,10 +50,12 @@ class PlannedVm:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a VM would be created; without ``host``, ``reason`` says why nowhere."""
+    """Where a VM would be created; without ``host``, ``reason`` says why nowhere. ``remark`` is
+    what else is to be known."""
 
     host: str | None
     reason: str = ""
+    remark: str | None = None
 
 
 def missing(names: t.Sequence[str], answers: t.Mapping[str, Compared]) -> list[str]:
@@ -113,6 +115,8 @@ def _entry(
             if entry["name"] == name
             for reason in entry["reasons"]
         )
+        if place.remark is not None:
+            details += (place.remark,)
         return PlannedVm(name, "create", place.host, details)
     if len(vms_by_host) > 1:
         phases = {host: vm["phase"] for host, vm in vms_by_host.items()}

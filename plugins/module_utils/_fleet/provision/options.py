@@ -28,6 +28,7 @@ ARGUMENTS: Spec = {
     "pool_paths": {"type": "dict", "default": {}},
     "ssh_public_keys": {"type": "list", "elements": "str", "default": [], "no_log": False},
     "fleet": {"type": "str", "default": ""},
+    "fleet_cpu": {"type": "raw"},
     "limits": {"type": "dict", "default": {}},
     "converge": {"type": "bool", "default": True},
 }

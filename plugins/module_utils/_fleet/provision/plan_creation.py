@@ -129,7 +129,7 @@ class CreationRequest:
     """The VM that ``run`` requests, on the hypervisor ``home``.
 
     ``disks`` are the volumes to be created, ``seed`` that of its medium. ``final`` is its metadata
-    in the end.
+    in the end, ``fleet_cpu`` the CPU that it gets of the fleet, if it does, for people.
     """
 
     domain: Domain
@@ -138,6 +138,7 @@ class CreationRequest:
     final: Metadata
     disks: tuple[OwnVolume, ...] = ()
     seed: OwnVolume | None = None
+    fleet_cpu: str = ""
 
 
 def plan(facts: CreationFacts, wanted: CreationRequest) -> Plan[CreationFacts]:
@@ -278,7 +279,8 @@ def _claim(wanted: CreationRequest) -> tuple[_Step, ...]:
         stored = _kept(wanted, CREATING, NOT_MADE)
         return CreationFacts(name, GENERATED, stored, files=before.files)
 
-    return (Step(ClaimName(), f"define {name}", claimed, stage=CLAIM),)
+    cpu = f" with CPU {wanted.fleet_cpu} (virt_cpu)" if wanted.fleet_cpu else ""
+    return (Step(ClaimName(), f"define {name}{cpu}", claimed, stage=CLAIM),)
 
 
 def _make(wanted: CreationRequest) -> tuple[_Step, ...]:

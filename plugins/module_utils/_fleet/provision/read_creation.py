@@ -29,6 +29,7 @@ from ..spec.domain import Domain, machine_problems
 from ..storage import effects_storage as storage
 from . import effects_creation_definition as creation_definition
 from . import plan_creation as creation
+from . import read_fleet_cpu as fleet_cpu
 from . import read_schema as schema
 from .effects_batch import SEED_SUFFIX, AnyJob, CreationJob, DiskPlan, Draft, Host, ProvisionJob
 
@@ -91,12 +92,13 @@ def _read(
     job: ProvisionJob[None], check: bool, dead: t.Mapping[str, Owner] | None
 ) -> AnyJob | None:
     host, settings = job.host, job.host.settings
+    new = fleet_cpu.given(host, job.domain)
     dom = find_domain(host.connection, job.name)
     if dom is None:
-        return _creation(job, creation.CreationFacts(job.name))
+        return _creation(job, new, creation.CreationFacts(job.name))
     stored = read_metadata(host.connection, dom)
     facts = _facts(dom, stored, settings, dead or {}, observed=check)
-    wanted = creation.CreationRequest(job.domain, settings.run, settings.home, Metadata())
+    wanted = creation.CreationRequest(new, settings.run, settings.home, Metadata())
     if dead is None and not check and creation.waits(facts, wanted):
         return None
     job.uuid = facts.uuid
@@ -110,7 +112,7 @@ def _read(
         from . import effects_creation_rest as creation_rest  # few runs die
 
         facts = dataclasses.replace(facts, stays=creation_rest.stays(host, dom, stored))
-    return _creation(job, facts)
+    return _creation(job, new, facts)
 
 
 def _facts(
@@ -166,9 +168,11 @@ def _open_screen(domain: Domain) -> list[str]:
     return []
 
 
-def _creation(job: ProvisionJob[None], facts: creation.CreationFacts) -> CreationJob:
-    """Plan the VM's volumes and the steps to create it here."""
-    host, domain, draft = job.host, job.domain, Draft(job.domain)
+def _creation(
+    job: ProvisionJob[None], domain: Domain, facts: creation.CreationFacts
+) -> CreationJob:
+    """Plan the volumes of ``domain`` and the steps to create it here."""
+    host, draft = job.host, Draft(domain)
     settings = host.settings
     problems: list[str] = []
     sizes, wrong = demand.disk_sizes(domain, settings.facts)
@@ -196,7 +200,7 @@ def _creation(job: ProvisionJob[None], facts: creation.CreationFacts) -> Creatio
         name = f"{domain.name}{SEED_SUFFIX}"
         draft.seed = DiskPlan(medium, first.key, first.pool, name, 0, None)
         seed_nocloud.require_programs()
-    problems += _open_screen(domain) + _sources(host, draft, job.uuid)
+    problems += _sources(host, draft, job.uuid)
     machine = host.machine(domain)
     if machine is None:
         problems.append(
@@ -224,6 +228,7 @@ def _creation(job: ProvisionJob[None], facts: creation.CreationFacts) -> Creatio
         draft.seeded = {**seed_nocloud.CHOSEN, "method": domain.seed.method}
     created = CreationJob(job.connection, job.name, job.uuid, facts, plan, host, domain, draft)
     created.texts = creation.texts(facts, wanted)
+    created.cpu = f"CPU {wanted.fleet_cpu} of virt_cpu" if wanted.fleet_cpu else None
     return created
 
 
@@ -237,14 +242,18 @@ def _wanted(host: Host, draft: Draft) -> creation.CreationRequest:
         final,
         tuple(own[plan.path] for plan in draft.disks),
         own[draft.seed.path] if draft.seed else None,
+        fleet_cpu.told(host, draft.domain),
     )
 
 
 def _sources(host: Host, draft: Draft, uuid: str | None) -> list[str]:
-    """Problems of encrypted disks, and of existing disks that the VM does not own."""
-    problems, disks = [], draft.domain.disks
+    """Problems of its screen and CPU, of encrypted disks, and of existing disks that the VM does
+    not own."""
+    problems, disks = _open_screen(draft.domain), draft.domain.disks
+    if fleet_cpu.told(host, draft.domain):
+        problems += fleet_cpu.problems(host, draft.domain)
     if any(disk.encryption_secret for disk in disks):
-        problems = secrets.problems(host.connection, host.settings.home, disks)
+        problems += secrets.problems(host.connection, host.settings.home, disks)
     if any(disk.exists for disk in disks):
         from . import read_sources as sources  # few VMs have one
 

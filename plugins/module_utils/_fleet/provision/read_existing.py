@@ -16,6 +16,7 @@ from ..spec import request
 from ..spec.domain import Domain
 from ..storage import effects_storage as storage
 from . import effects_changing as changing
+from . import read_fleet_cpu as fleet_cpu
 from .effects_batch import SEED_SUFFIX, BatchSettings, Host
 from .pending import pending
 
@@ -76,17 +77,22 @@ def compare(
 def taken(
     connection: Connection, domains: t.Sequence[Domain], settings: BatchSettings
 ) -> list[TakenVm]:
-    """Those of ``domains`` that are not defined here and whose volumes have files in the way, as
-    those of a VM that was undefined by hand."""
+    """Those of ``domains`` that are not defined here and would be refused: their volumes have files
+    in the way, as those of a VM that was undefined by hand, or the fleet's CPU is not supported."""
     host = Host(connection, settings)
     entries: list[TakenVm] = []
     for domain in domains:
         if find_domain(connection, domain.name) is None:
+            reasons = []
             paths = _taken(host, domain)
             if paths:
                 from .plan_creation import occupied  # few VMs have a file in the way
 
-                reasons = [occupied(path) for path in paths]
+                reasons += [occupied(path) for path in paths]
+            new = fleet_cpu.given(host, domain)
+            if new is not domain:
+                reasons += fleet_cpu.problems(host, new)
+            if reasons:
                 entries.append({"name": domain.name, "reasons": reasons})
     return entries
 

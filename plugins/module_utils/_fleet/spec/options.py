@@ -23,7 +23,7 @@ from ..base.settings import Setting, names, read_rows
 from ..seed.specification import from_options as seed_from
 from ..seed.specification import wanted as seed_wanted
 from ..seed.types import ReadYaml, Seed, SeededNic
-from . import device_groups, fragment, rules, settings, settings_devices, written
+from . import device_groups, fleet_cpu, fragment, rules, settings, settings_devices, written
 from . import settings_sources as sources
 from .devices import Disk, Nic
 from .domain import Domain, Placement
@@ -35,7 +35,8 @@ from .profiles import WrittenDevice, resolve_disks, resolve_nics
 class Defaults:
     """Values for what a VM's own options leave out: the fleet's variables.
 
-    ``fleet`` identifies the fleet in MAC addresses; ``ssh_public_keys`` are the controller's.
+    ``fleet`` identifies the fleet in MAC addresses; ``fleet_cpu`` is checked here, and used where
+    a VM is created: it is no setting of one that exists. ``ssh_public_keys`` are the controller's.
     ``read_yaml`` reads user-data that is YAML text; only the controller has it.
     """
 
@@ -44,6 +45,7 @@ class Defaults:
     pool: str = "default"
     ssh_public_keys: tuple[str, ...] = ()
     fleet: str = ""
+    fleet_cpu: t.Any = None
     read_yaml: ReadYaml | None = None
 
 
@@ -141,6 +143,7 @@ def many(
     if isinstance(vms, Mapping) or not isinstance(vms, (list, tuple)):
         return [], [Problem(path, f"{show(vms)} is not a list of VMs; write - name: ... for each")]
     problems: list[Problem] = []
+    fleet_cpu.read(defaults.fleet_cpu if defaults else None, problems)
     domains: list[tuple[str, Domain]] = []
     for index, options in enumerate(vms):
         where = path if not path or path.endswith("_") else f"{path}[{index}]"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import XmlError
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec import cpu_xml
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import cpu_xml
 
 CAPABILITIES = """
 <domainCapabilities>
@@ -54,3 +54,11 @@ def test_a_feature_that_is_not_known_is_left_out() -> None:
     assert cpu_xml.unknown_feature("internal error: Unknown CPU model X") is None
     xml = f"<cpu><model>A</model><feature name='{name}'/><feature name='other'/></cpu>"
     assert cpu_xml.describe(cpu_xml.without_feature(xml, name)) == "A (1 more features)"
+
+
+def test_features_of_an_expanded_cpu_are_all_that_it_has() -> None:
+    xml = (
+        "<cpu><model>EPYC</model><vendor>AMD</vendor><feature policy='require' name='b'/>"
+        "<feature policy='disable' name='c'/><feature policy='require' name='a'/></cpu>"
+    )
+    assert cpu_xml.features(xml) == {"vendor": "AMD", "features": ["a", "b"]}

@@ -12,6 +12,9 @@ import typing as t
 from ..._lxml import new, parse, tostring
 from ..base.xml_values import attribute, first_children, read_root, text_of
 
+if t.TYPE_CHECKING:
+    from ..base.snapshot import GuestCpuEntry
+
 _UNKNOWN = re.compile(r"[Uu]nknown CPU feature:? '?([\w.-]+)")
 
 
@@ -44,6 +47,18 @@ def guest_cpu(xml: str) -> GuestCpu:
             guest["model"] = text_of(first_children(cpu).get("model"))
             guest["xml"] = tostring(cpu) if guest["model"] else None
     return guest
+
+
+def features(xml: str) -> GuestCpuEntry:
+    """The vendor and all features of a CPU whose features libvirt has expanded."""
+    root = parse(xml, "CPU")
+    names = [
+        attribute(feature, "name")
+        for feature in root.iterchildren("feature")
+        if attribute(feature, "policy") != "disable"
+    ]
+    vendor = text_of(first_children(root).get("vendor"))
+    return {"vendor": vendor, "features": sorted(name for name in names if name)}
 
 
 def without_feature(xml: str, name: str) -> str:
