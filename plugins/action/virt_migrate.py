@@ -16,6 +16,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values
     as_number,
     as_text,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.tables import clean
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import (
     envelope,
     outcomes,
@@ -180,7 +181,7 @@ class ActionModule(StagedAction[MigrateWork]):
             hosts = _placing.hosts_of(answers, limits, lost)
             if work.evacuated:
                 decision = migration_evacuation.leave(
-                    work.evacuated, answered, hosts, silent, policy
+                    work.evacuated, answered, hosts, silent, policy, relax=work.relax
                 )
             elif work.home:
                 decision = migration_evacuation.come_back(
@@ -232,6 +233,7 @@ class ActionModule(StagedAction[MigrateWork]):
             "bases": bases,
             "settled": sorted(decision.settled),
             "problems": decision.problems,
+            "notes": decision.notes,
         }
 
     @staticmethod
@@ -254,7 +256,8 @@ class ActionModule(StagedAction[MigrateWork]):
             state=options["state"],
             check=self.check,
         )
-        return self.shown(text + self._marked(work), failures)
+        notes = "".join(f"{clean(note)}\n" for note in texts(decision["notes"]))
+        return self.shown(text + notes + self._marked(work), failures)
 
     def _with_incoming(self, vms: list[t.Mapping[str, object]]) -> list[Answer]:
         """The VMs, their destinations with the base images that check mode would transfer there."""

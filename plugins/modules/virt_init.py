@@ -728,7 +728,8 @@ options:
     elements: str
   anti_affinity:
     description:
-      - Groups whose VMs must not run on the same hypervisor.
+      - Groups whose VMs must not run on the same hypervisor; with C(:soft) after its name, as in
+        V(web:soft), they may where no other hypervisor can take the VM.
       - In an existing VM, a change takes effect at once where libvirt supports that.
     type: list
     elements: str
@@ -773,7 +774,8 @@ options:
         elements: str
       anti_affinity:
         description:
-          - Groups whose VMs must not run on the same hypervisor.
+          - Groups whose VMs must not run on the same hypervisor; with C(:soft) after its name, as
+            in V(web:soft), they may where no other hypervisor can take the VM.
           - In an existing VM, a change takes effect at once where libvirt supports that.
         type: list
         elements: str

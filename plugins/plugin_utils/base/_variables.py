@@ -123,7 +123,7 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     | {"virt_clone_mode", "virt_clone_of", "virt_identity", "virt_quiesce"}
     | {"virt_converge", "virt_refresh_inventory", "virt_restart", "virt_wait_timeout"},
     "console_log": _CHOSEN_OR_GROUPED | {"virt_console_follow", "virt_console_lines"},
-    "evacuate": _MOVE | {"virt_host"},
+    "evacuate": _MOVE | {"virt_host", "virt_relax"},
     "host_info": _OUTPUT,
     "images": _OUTPUT
     | {
@@ -188,6 +188,7 @@ BOOLEANS_AMONG = frozenset(
         "virt_keep_volumes",
         "virt_maintenance",
         "virt_refresh_inventory",
+        "virt_relax",
         "virt_snapshot_children",
         "virt_strict",
         "virt_tunnelled",

@@ -83,6 +83,35 @@ def test_one_whose_disk_lies_in_no_pool_stops_no_other() -> None:
     ]
 
 
+def test_relaxed_evacuation_breaks_anti_affinity_only_where_it_must() -> None:
+    def defined(name: str) -> dict[str, t.Any]:
+        return {
+            "name": name,
+            "uuid": f"uuid of {name}",
+            "phase": None,
+            "groups": ["web"],
+            "anti_affinity": [],
+        }
+
+    rule = {"groups": ["web"], "anti_affinity": ["web"]}
+    answers = {
+        "hv1": answer(vm("web1", memory_mib=1024, **rule), vm("web2", **rule)),
+        "hv2": answer(vms=[defined("web3")]),
+        "hv3": answer(),
+    }
+    strict = emptied(answers)
+    assert strict.shares == {"hv1": [("web1", "hv3")]}
+    assert strict.notes == []
+    assert "web2 fits nowhere" in strict.problems[0]
+    relaxed = leave("hv1", answers, fleet(answers), {}, placement.Policy(), relax=True)
+    assert dict(relaxed.shares["hv1"])["web1"] == "hv3"
+    assert set(dict(relaxed.shares["hv1"])) == {"web1", "web2"}
+    (note,) = relaxed.notes
+    assert note.startswith(f"web2 to {dict(relaxed.shares['hv1'])['web2']}: ")
+    assert "must keep away from" in note
+    assert relaxed.problems == []
+
+
 def test_nothing_goes_to_a_hypervisor_in_maintenance() -> None:
     answers = {"hv1": answer(vm("web1")), "hv2": answer(), "hv3": answer()}
     assert emptied(answers, "hv2").shares == {"hv1": [("web1", "hv3")]}

@@ -203,6 +203,45 @@ def test_batch_anti_affinity() -> None:
     assert {entry.filter for entry in lost.rejected} == {"anti_affinity"}
 
 
+def test_soft_anti_affinity_ranks_last_and_names_the_rule() -> None:
+    near = host("a", vms=(DefinedVm("x", groups=("web",)),))
+    far = host("b", memory=9000, cpus=90)
+    soft = vm(anti_affinity=("web:soft",))
+    (placed,) = place([near, far], [soft])
+    assert [ranked.host for ranked in placed.ranking] == ["b", "a"]
+    assert placed.why == "keeps away from VMs that are on a"
+    broken = "x of group web is on it, and the VM should keep away from that group"
+    assert placed.ranking[1].notes == (broken,)
+    (alone,) = place([near], [soft])
+    assert (alone.host, alone.ranking[0].notes) == ("a", (broken,))
+    (hard,) = place([near], [vm(anti_affinity=("web",))])
+    assert hard.host is None
+
+
+def test_soft_anti_affinity_is_mutual() -> None:
+    near = host("a", vms=(DefinedVm("x", anti_affinity=("web:soft",)),))
+    (placed,) = place([near, host("b", memory=9000)], [vm(groups=("web",))])
+    assert [ranked.host for ranked in placed.ranking] == ["b", "a"]
+    assert placed.ranking[1].notes == ("x is on it and should keep away from the VM's group web",)
+
+
+def test_batch_with_soft_anti_affinity_spreads_and_then_shares() -> None:
+    requests = [vm(f"v{i}", groups=("web",), anti_affinity=("web:soft",)) for i in range(3)]
+    placed = place([host("a"), host("b")], requests)
+    assert sorted(filter(None, on(placed).values())) in (["a", "a", "b"], ["a", "b", "b"])
+    assert [bool(one.ranking[0].notes) for one in placed].count(True) == 1
+
+
+def test_relaxed_request_breaks_hard_rules_and_names_them() -> None:
+    near = host("a", vms=(DefinedVm("x", groups=("web",)),))
+    relaxed = vm(anti_affinity=("web",), relaxed=True)
+    (placed,) = place([near, host("b", memory=9000)], [relaxed])
+    assert [ranked.host for ranked in placed.ranking] == ["b", "a"]
+    assert placed.ranking[1].notes == (
+        "x of group web is on it, and the VM must keep away from that group",
+    )
+
+
 def test_anti_affinity_is_mutual() -> None:
     hosts = [host("a"), host("b", memory=9000)]
     for order in (0, 1):

@@ -110,6 +110,15 @@ def test_every_variable_given_as_a_string_means_the_same() -> None:
     assert good(typed).placement == Placement(host="hv1", anti_affinity=("web",))
 
 
+def test_soft_anti_affinity_is_read_and_no_other_ending() -> None:
+    rules = ("web:soft", "db")
+    domain = good({"name": "web1", "seed": False, "anti_affinity": list(rules)})
+    assert domain.placement.anti_affinity == rules
+    for wrong in ("web:hard", "web:", ":soft", "all:soft"):
+        _domain, problems = from_options({"name": "web1", "seed": False, "anti_affinity": [wrong]})
+        assert [problem.path for problem in problems] == ["anti_affinity[0]"]
+
+
 def test_none_is_not_given() -> None:
     """As a module's arguments have it."""
     fields = [field for field in dataclasses.fields(Domain) if field.compare]

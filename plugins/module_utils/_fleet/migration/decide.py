@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import posixpath
 import typing as t
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from ..base.selected import Member, Selected, expand
 from ..engine import located, proofs
 from ..placement import decide as placement
 from ..placement.offers import Wants
-from ..placement.types import DiskNeed, Placement, Policy, Request
+from ..placement.types import DiskNeed, Placement, Policy, Ranked, Request
 from . import lost_source
 from .lost_source import Answer
 
@@ -29,12 +30,14 @@ Mute = t.Mapping[str, proofs.Silence]
 class MigrationDecision:
     """``shares``: hypervisor to VMs that move from there, each with its destination's name;
     ``left``: destination to VMs that were moving there, each with the lost hypervisor it came from.
+    ``notes`` say which rules of anti-affinity are broken.
     """
 
     shares: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     left: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     settled: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     placements: list[Placement] = field(default_factory=list)
 
 
@@ -189,8 +192,13 @@ def place_one(
     mute: Mute,
     fleet: placement.FleetLoad,
     decision: MigrationDecision,
+    *,
+    relax: bool = False,
 ) -> str | None:
-    """Put one VM into ``decision``; return the reason against it, if any."""
+    """Put one VM into ``decision``; return the reason against it, if any.
+
+    With ``relax`` one that fits nowhere by anti-affinity goes where it does without.
+    """
     endpoints = unfinished(name, places, answers)
     if endpoints is not None:
         problem = ends_silent(name, endpoints, answers, mute)
@@ -229,7 +237,14 @@ def place_one(
     result = placement.rank(fleet, request)
     if counted:
         fleet.add(source, request)
-    ranking = tuple(candidate for candidate in result.ranking if candidate.host != source)
+    ranking = _others(result, source)
+    if relax and not ranking:
+        request = dataclasses.replace(request, relaxed=True)
+        if counted:
+            fleet.remove(source, request)
+        ranking = _others(placement.rank(fleet, request), source)
+        if counted:
+            fleet.add(source, request)
     placed = Placement(name, ranking[0].host if ranking else None, ranking, result.rejected)
     if placed.host is None:
         return placement.describe(placed)
@@ -237,8 +252,15 @@ def place_one(
         fleet.remove(source, request)
     fleet.add(placed.host, request)
     decision.placements.append(placed)
+    if ranking[0].broken:
+        broken = "; ".join(ranking[0].notes[-ranking[0].broken :])
+        decision.notes.append(f"{name} to {placed.host}: {broken}")
     decision.shares.setdefault(source, []).append((name, placed.host))
     return None
+
+
+def _others(placed: Placement, source: str) -> tuple[Ranked, ...]:
+    return tuple(candidate for candidate in placed.ranking if candidate.host != source)
 
 
 def unfinished(

@@ -27,8 +27,13 @@ def leave(
     hosts: t.Sequence[placement.PlacementHost],
     mute: Mute,
     policy: Policy,
+    *,
+    relax: bool = False,
 ) -> MigrationDecision:
-    """Where the VMs of ``source`` go, including those that an earlier run was moving."""
+    """Where the VMs of ``source`` go, including those that an earlier run was moving.
+
+    With ``relax``, one that fits nowhere by anti-affinity goes where it does without.
+    """
     migration_decision.require("evacuate", source, answers, mute)
     marked = [_with_mark(host, True) if host.name == source else host for host in hosts]
     names = {str(vm["name"]): vm for vm in answers[source].get("vms") or ()}
@@ -42,7 +47,7 @@ def leave(
             f" ({', '.join(left_out)}), so nothing would move, and it is not marked as in"
             " maintenance; run without --limit"
         )
-    decision = _decide(names, None, answers, marked, mute, policy)
+    decision = _decide(names, None, answers, marked, mute, policy, relax=relax)
     decision.problems += [
         f"{name!r} was being moved to {source}, and that move is finished first; run this again to"
         " move it away"
@@ -105,6 +110,8 @@ def _decide(
     hosts: t.Sequence[placement.PlacementHost],
     mute: Mute,
     policy: Policy,
+    *,
+    relax: bool = False,
 ) -> MigrationDecision:
     decision = MigrationDecision()
     fleet = placement.FleetLoad(hosts, policy)
@@ -115,7 +122,9 @@ def _decide(
             for vm in (*answer["host"]["vms"], *(answer.get("vms") or ()))
             if vm["name"] == name
         }
-        problem = migration_decision.place_one(name, host, places, answers, mute, fleet, decision)
+        problem = migration_decision.place_one(
+            name, host, places, answers, mute, fleet, decision, relax=relax
+        )
         if problem:
             decision.problems.append(problem)
     return decision

@@ -192,7 +192,8 @@ def _lost(
 @dataclass(frozen=True)
 class MigrateWork(SelectingWork):
     """A stage of moving VMs: those selected, all of a hypervisor that is ``evacuated``, or those
-    whose ``home`` one is; ``base_path`` is where base images are made."""
+    whose ``home`` one is; ``base_path`` is where base images are made, and ``relax`` allows an
+    evacuation to break rules of anti-affinity."""
 
     STAGES = ("all", "look", "decide", "bases", "act", "report")
 
@@ -200,3 +201,4 @@ class MigrateWork(SelectingWork):
     evacuated: str = ""
     home: str = ""
     base_path: str = "/var/lib/libvirt/base"
+    relax: bool = False

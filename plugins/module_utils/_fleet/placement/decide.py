@@ -25,6 +25,8 @@ spread
 emulation
     Its weight where a VM that did not ask for a domain type would have to do without KVM.
 
+A hypervisor where a soft rule of anti-affinity would be broken comes after all others.
+
 Ties go to the name that sorts first, and no sum depends on the order of the hosts, so the same
 snapshot gives the same answer. Nothing is normalised over the current candidates: that would
 inflate a tiny difference to the full range, and make scores of two runs incomparable.
@@ -40,6 +42,7 @@ from ..._errors import Problem, SpecError
 from . import why
 from .filters import (
     Wishes,
+    broken_rules,
     excess,
     fixed_rejection,
     load_rejection,
@@ -157,10 +160,15 @@ def rank(fleet: FleetLoad, request: Request, static: _Static | None = None) -> P
                 if rejection is not None:
                     break
         if rejection is None:
-            ranking.append(scorer.score(load, present))
+            ranked = scorer.score(load, present)
+            broken = broken_rules(load, request)
+            if broken:
+                notes = (*ranked.notes, *broken)
+                ranked = ranked._replace(notes=notes, broken=len(broken))
+            ranking.append(ranked)
         else:
             rejected.append(rejection)
-    ranking.sort(key=itemgetter(1, 0))  # score, host
+    ranking.sort(key=itemgetter(4, 1, 0))  # broken rules, score, host
     rejected.sort(key=itemgetter(0))  # host
     return Placement(
         name=request.name,

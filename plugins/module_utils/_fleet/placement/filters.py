@@ -19,7 +19,7 @@ from ..base.machine_types import uses_uefi
 from . import offers
 from .hosts import PlacementHost
 from .load import FleetLoad, HostLoad, PoolLoad, Space
-from .types import Policy, Rejection, Request
+from .types import SOFT, Policy, Rejection, Request
 
 Wishes = tuple[object, ...]
 
@@ -59,18 +59,32 @@ def load_rejection(load: HostLoad, request: Request) -> Rejection | None:
         return Rejection(host.name, "memory", _memory_reason(load, request.memory_mib))
     if load.vcpus + request.vcpus > load.vcpus_limit or request.vcpus > host.vcpus_max:
         return Rejection(host.name, "vcpus", _vcpus_reason(load, request.vcpus))
-    for group in request.anti_affinity:
-        if load.groups.get(group):
-            here = _some(vm.name for vm in load.vms() if group in vm.groups)
-            reason = f"{here} of group {group} is on it, and the VM must keep away from that group"
+    if not request.relaxed:
+        for reason in _too_near(load, request, "", "must"):
             return Rejection(host.name, "anti_affinity", reason)
+    return None
+
+
+def broken_rules(load: HostLoad, request: Request) -> list[str]:
+    """The rules that do not prevent the VM from being there, and would be broken: soft ones, and
+    all where the request is ``relaxed``."""
+    soft = list(_too_near(load, request, SOFT, "should"))
+    return [*_too_near(load, request, "", "must"), *soft] if request.relaxed else soft
+
+
+def _too_near(load: HostLoad, request: Request, ending: str, verb: str) -> t.Iterator[str]:
+    """Which VMs are there that the VM keeps away from, or that keep away from it, by the rules of
+    anti-affinity with this ending."""
+    for rule in request.anti_affinity:
+        group = rule[: len(rule) - len(ending)]
+        if rule == group + ending and load.groups.get(group):
+            here = _some(vm.name for vm in load.vms() if group in vm.groups)
+            yield f"{here} of group {group} is on it, and the VM {verb} keep away from that group"
     if load.avoided:
         for group in request.groups:
-            if load.avoided.get(group):
-                here = _some(vm.name for vm in load.vms() if group in vm.anti_affinity)
-                reason = f"{here} is on it and must keep away from the VM's group {group}"
-                return Rejection(host.name, "anti_affinity", reason)
-    return None
+            if load.avoided.get(group + ending):
+                here = _some(vm.name for vm in load.vms() if group + ending in vm.anti_affinity)
+                yield f"{here} is on it and {verb} keep away from the VM's group {group}"
 
 
 def storage_rejection(load: HostLoad, space: Space, policy: Policy) -> Rejection | None:

@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 
 from .offers import NOTHING_WANTED, Wants
 
+# Ends a group in ``anti_affinity`` that is kept away from where that is possible
+SOFT = ":soft"
+
 
 class DiskNeed(t.NamedTuple):
     """The space for one disk: its virtual size, and whether all of it is allocated at once.
@@ -33,7 +36,8 @@ class Request:
 
     ``tagged_networks`` and ``tagged_bridges`` are those on which a NIC needs a VLAN tag.
     ``firmware`` None means the architecture's default; ``tpm`` is the model, empty for any.
-    ``anti_affinity`` names groups whose members must not be on the same hypervisor.
+    ``anti_affinity`` names groups whose members must not be on the same hypervisor, or with the
+    ending :data:`SOFT` should not be. ``relaxed``: where they must not, they may all the same.
     ``image`` is the base image's digest (or the name of its file, a weaker hint); with
     ``image_mib`` is the space that a copy takes where the image is absent.
     """
@@ -58,6 +62,7 @@ class Request:
     image: str | None = None
     image_mib: int = 0
     wants: Wants = NOTHING_WANTED
+    relaxed: bool = False
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,7 @@ DIGITS = 6
 
 
 class Ranked(t.NamedTuple):
-    """One hypervisor that can take the VM. Lower scores are better.
+    """One hypervisor that can take the VM. Fewer ``broken`` rules are better, then lower scores.
 
     ``values`` are the parts of the score in the order of PARTS. There may be millions of these
     in a large batch: the dictionary is built only for those that are used.
@@ -117,6 +122,7 @@ class Ranked(t.NamedTuple):
     score: float
     values: tuple[float, ...]
     notes: tuple[str, ...] = ()
+    broken: int = 0
 
     @property
     def parts(self) -> dict[str, float]:

@@ -28,6 +28,8 @@ def words(fleet: FleetLoad, request: Request, ranking: t.Sequence[Ranked]) -> st
             return "the request names it"
         return "no other can take it" if len(fleet.loads) > 1 else "the only hypervisor"
     other = fleet.loads[ranking[1].host]
+    if ranking[0].broken < ranking[1].broken:
+        return f"keeps away from VMs that are on {other.host.name}"
     gains = [(theirs - own) for own, theirs in zip(ranking[0].values, ranking[1].values)]
     if ranking[0].score == ranking[1].score:
         return f"as good as {other.host.name}, and first by name"

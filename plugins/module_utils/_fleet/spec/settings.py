@@ -66,7 +66,7 @@ _MIN_MEMORY = 16  # MiB; a smaller number was meant as GiB: no kernel boots in i
 _MAX_MEMORY = 64 * 1024 * 1024  # 64 TiB, what 46 address bits reach
 _TAG = r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}"
 _TAG_RULE = "1 to 64 letters, digits or '_.:-', the first a letter or digit"
-_GROUP = r"(?!(?:all|ungrouped)$)[A-Za-z_][A-Za-z0-9_]{0,63}"
+_GROUP = r"(?!(?:all|ungrouped)(?:$|:))[A-Za-z_][A-Za-z0-9_]{0,63}"
 _GROUP_RULE = (
     "a group is an Ansible group: letters, digits and '_', not starting with a digit, "
     "not all or ungrouped, for example web_servers"
@@ -264,9 +264,10 @@ OVERLAY = Boolean(
 )
 ANTI_AFFINITY = Words(
     "anti_affinity",
-    "Groups whose VMs must not run on the same hypervisor.",
-    pattern=_GROUP,
-    rule=_GROUP_RULE,
+    "Groups whose VMs must not run on the same hypervisor; with C(:soft) after its name, as in"
+    " V(web:soft), they may where no other hypervisor can take the VM.",
+    pattern=rf"{_GROUP}(?::soft)?",
+    rule=f"{_GROUP_RULE}, or web_servers:soft",
     change=LIVE,
 )
 ZONE = Text(
