@@ -31,6 +31,9 @@ COMMANDS = {
         r"db1 +hv1 +hv2 +moved \(offline\)"
     ),
     f"{_MOVE} -e 'virt_names=web*' -e vm_host=hv1 --check": r"web1 +hv2 +hv1 +would move",
+    "ansible-playbook fleet.virt.state -e vm_name=shop1 -e vm_state=shutoff": r"shop1 +hv1",
+    f"{_MOVE} -e vm_name=shop1 -e vm_host=hv2": r"shop1 +hv1 +hv2 +moved \(offline\)",
+    "ansible-playbook fleet.virt.snapshots -e vm_name=shop1": r"shop1 +hv2 +before +yes",
 }
 
 
@@ -42,12 +45,14 @@ def test_the_guide_shows_these() -> None:
 def test_commands_of_the_guide(movers: Movers) -> None:
     movers.make("web1", image=blank.NAME)
     movers.make("db1", start=False)
+    movers.make("shop1", start=False)
+    movers.fleet.host("hv1", "virsh -q snapshot-create-as shop1 before")
     for command, pattern in COMMANDS.items():
         program, *words = shlex.split(command)
         run = movers.ansible.run(program, words).succeeded()
         assert re.search(pattern, run.stdout), str(run)
     found = movers.fleet.domains()
-    assert (found["hv1"], sorted(found["hv2"])) == ([], ["db1", "web1"])
+    assert (found["hv1"], sorted(found["hv2"])) == ([], ["db1", "shop1", "web1"])
 
 
 def test_examples_run_as_written(movers: Movers) -> None:

@@ -36,6 +36,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.types 
     MigrationOptions,
     NewVolume,
     Source,
+    SourceSnapshot,
     Target,
     Volume,
 )
@@ -90,6 +91,7 @@ CLAIM = DestinationDomain(
     files=frozenset([PATH]),
     metadata=Metadata(phase="creating", volumes=(OWN,), move=MOVE),
 )
+SNAPSHOTS = (SourceSnapshot("one", files=(PATH,)), SourceSnapshot("two", files=(PATH,)))
 SOMEBODY = DestinationDomain("db1", "u2", True, "running", files=frozenset([PATH]))
 
 
@@ -330,7 +332,7 @@ VM_REFUSED: dict[str, tuple[Source, str]] = {
     "paused": (source(state="paused"), "resume it .ansible-playbook fleet.virt.state"),
     "crashed": (source(state="crashed", active=False), "is crashed"),
     "saved": (source(managed_save=True), "has saved memory"),
-    "snapshots": (source(snapshots=("one", "two")), r"has snapshots \(one, two\)"),
+    "snapshots": (source(snapshots=SNAPSHOTS), r"runs and has snapshots \(one, two\), and vda "),
     "checkpoints": (source(checkpoints=("c1",)), r"has checkpoints \(c1\)"),
     "job": (source(job="unbounded"), "has a job running"),
     "device": (source(hostdevs=("pci 0000:01:00.0",)), "host device pci 0000:01:00.0"),
@@ -492,7 +494,7 @@ def test_a_domain_that_only_looks_like_a_claim_proves_nothing() -> None:
 
 
 def test_everything_at_once() -> None:
-    vm = source(managed_save=True, snapshots=("one",), disks=(OVERLAY, DISK))
+    vm = source(managed_save=True, snapshots=SNAPSHOTS, disks=(OVERLAY, DISK))
     found = plan(vm, target(pools=(), bridges=(), maintenance=True), MigrationOptions())
     assert len(found.findings) == 6
 

@@ -42,6 +42,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.types 
     MigrationPlan,
     NewVolume,
     Source,
+    SourceSnapshot,
 )
 
 SYSTEM = OwnVolume("default", "web1_system.qcow2", "/pool/web1_system.qcow2", "system", "disk")
@@ -52,9 +53,12 @@ SEED = OwnVolume("default", "web1_seed.iso", "/pool/web1_seed.iso", "seed", "see
 DRIVE = MigrationDisk("sdb", "cdrom", "file", "/base/tools.iso", "raw")
 OWN = (SYSTEM, DATA, DETACHED, SHARED)
 KEPT = Metadata(volumes=OWN, request="{}", evacuated_from=("hv3",))
+SNAPSHOTS = tuple(SourceSnapshot(name) for name in ("first", "second", "third"))
 
 
-def source(state: str = "running", *, autostart: bool = True) -> Source:
+def source(
+    state: str = "running", *, autostart: bool = True, snapshots: tuple[SourceSnapshot, ...] = ()
+) -> Source:
     disks = tuple(
         MigrationDisk(f"vd{letter}", "disk", "file", one.path, "qcow2", own=one)
         for letter, one in zip("abc", (SYSTEM, DATA, SHARED))
@@ -63,14 +67,16 @@ def source(state: str = "running", *, autostart: bool = True) -> Source:
     return Source(
         *("web1", "5a8c", "hv1", state, state != "shutoff", True, autostart, KEPT),
         *("kvm", "x86_64", "pc-q35-7.2", 512, 1, disks),
+        snapshots=snapshots,
     )
 
 
-def plan(*, again: bool = False, eject: bool = False) -> MigrationPlan:
+def plan(*, again: bool = False, eject: bool = False, whole: bool = False) -> MigrationPlan:
     volumes = [
         NewVolume("vda", "images", SYSTEM.name, SYSTEM.path, "qcow2", 8, 4, again=again),
         NewVolume("vdb", "images", DATA.name, DATA.path, "qcow2", 8, 4, ("/base/b", "qcow2")),
     ]
+    volumes = [dataclasses.replace(one, whole=whole) for one in volumes]
     ejected = [DRIVE] if eject else []
     return MigrationPlan(
         "overlay", incremental=True, volumes=volumes, shared=[SHARED.path], ejected=ejected
@@ -120,7 +126,8 @@ class Case:
         if seen.source is not None and seen.source.phase is None:
             return None
         if verdict is Verdict.UNDO and seen.source is not None:
-            return moving.undo("web1", "hv1", "hv2", here, self.metadata(seen.source))
+            kept = seen.kept_here or seen.kept_there
+            return moving.undo("web1", "hv1", "hv2", here, self.metadata(seen.source), kept)
         if verdict in (Verdict.FINISH, Verdict.REPLACE) and seen.destination is not None:
             arrival = {"running": Arrival.RUNNING, "paused": Arrival.PAUSED}
             arrived = moving.Arrived(
@@ -129,6 +136,7 @@ class Case:
                 copied=dict.fromkeys([path for path, _made in seen.claim or ()], "images"),
                 attached=[disk.path for disk in self.vm.disks if disk.path],
                 twice=verdict is Verdict.REPLACE,
+                snapshots=seen.kept_here or seen.kept_there,
             )
             return moving.finish(arrived, keep_volumes=self.keep)
         assert verdict is Verdict.JOIN or (
@@ -148,6 +156,20 @@ CASES = [
         (True, False),
         (True, False),
         (None, SEED.path),
+        (True, False),
+        (True, False),
+    )
+]
+# With snapshots: those whose disks are all shared or that libvirt copies, and whole files
+CASES += [
+    Case(
+        source(state, autostart=autostart, snapshots=SNAPSHOTS),
+        plan(again=again, whole=whole),
+        keep=keep,
+    )
+    for (state, whole), autostart, again, keep in itertools.product(
+        (("running", False), ("shutoff", False), ("shutoff", True)),
+        (True, False),
         (True, False),
         (True, False),
     )
@@ -180,7 +202,8 @@ def has_moved(case: Case, seen: MoveState) -> bool:
     """It is on the destination as it was on the source, and nothing else is left."""
     names = ("hv3", "hv1") if case.evacuating else ("hv3",)
     state = "shutoff" if case.vm.state == "shutoff" else "running"
-    held = EndpointState(state, case.vm.autostart, evacuated_from=names)
+    snapshots = moving.snapshot_names(case.vm)
+    held = EndpointState(state, case.vm.autostart, evacuated_from=names, snapshots=snapshots)
     copied = frozenset(one.path for one in case.found.volumes)
     stays = {one.path for one in OWN} if case.keep else {DETACHED.path, SHARED.path}
     media = frozenset({DRIVE.target}) - {drive.target for drive in case.found.ejected}
@@ -213,9 +236,10 @@ def test_killed_anywhere_it_is_where_it_was_or_has_moved(number: int) -> None:
         for end in ended(case, seen):
             assert is_as_before(case, end) or has_moved(case, end), where
             arrived += has_moved(case, end)
-            _whole(seen)
-            _whole(end)
-    assert arrived == 3, "within libvirt's move twice, and after it"
+            _whole(case, seen)
+            _whole(case, end)
+    times = 2 if case.found.whole else 3
+    assert arrived == times, "within libvirt's move twice, once if it is off, and after it"
 
 
 @pytest.mark.parametrize("number", range(len(CASES)))
@@ -227,14 +251,15 @@ def test_settling_that_is_killed_is_done_again(number: int) -> None:
             continue
         wanted = predict(seen, found.steps)
         for within, torn in interrupted(seen, found.steps):
-            _whole(torn)
+            _whole(case, torn)
             again = case.plan_again(torn)
             end = torn if again is None else predict(torn, again.steps)
             assert end == wanted, f"{where}, then {within}"
 
 
-def _whole(seen: MoveState) -> None:
-    """The VM is somewhere, with its disks, and runs once at most."""
+def _whole(case: Case, seen: MoveState) -> None:
+    """The VM is somewhere, with its disks, and runs once at most; all of its snapshots are where it
+    is, or both ends keep them."""
     ends = [one for one in (seen.source, seen.destination) if one is not None and not one.incoming]
     assert ends
     assert [one.state for one in ends].count("running") <= 1
@@ -242,6 +267,9 @@ def _whole(seen: MoveState) -> None:
     arrived = seen.destination is not None and not seen.destination.incoming
     assert wanted <= (seen.new if arrived else seen.old)
     assert {DETACHED.path, SHARED.path} <= seen.old
+    snapshots = moving.snapshot_names(case.vm)
+    kept = seen.kept_here == seen.kept_there == snapshots
+    assert kept or any(end.snapshots == snapshots for end in ends)
 
 
 def test_what_is_said_and_in_which_order() -> None:
@@ -274,6 +302,27 @@ def test_what_is_said_and_in_which_order() -> None:
         "start web1 paused",
         "move web1 to hv2",
         "shut web1 off",
+        "release the claim of web1 on hv2",
+        "remove the marks of the move of web1",
+    ]
+
+
+def test_vm_off_with_snapshots_says_what_is_done_with_them() -> None:
+    case = Case(source("shutoff", autostart=False, snapshots=SNAPSHOTS), plan(whole=True))
+    settled = moving.predicted(case.vm, case.found, "hv2", keep_volumes=False)
+    assert [step.text for step in (*case.steps, *settled.steps)] == [
+        "mark web1 as moving to hv2",
+        "claim web1 on hv2",
+        "copy /pool/web1_system.qcow2 to hv2, with its snapshots",
+        "copy /pool/web1_data.qcow2 to hv2, with its snapshots",
+        "leave /nfs/web1_nfs.qcow2 in place on shared storage",
+        "keep the records of snapshots first, second, third on both hypervisors",
+        "detach snapshots first, second, third from web1, their contents stay",
+        "move web1 to hv2",
+        "restore snapshots first, second, third of web1",
+        "remove /pool/web1_system.qcow2 here",
+        "remove /pool/web1_data.qcow2 here",
+        "remove the kept records of the snapshots on both hypervisors",
         "release the claim of web1 on hv2",
         "remove the marks of the move of web1",
     ]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Changing domain definitions: the only module that calls libvirt for that."""
+"""Changing definitions: the only module that calls libvirt for that."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from . import metadata, systems
 from .effects_connection import Connection
 
 if t.TYPE_CHECKING:
-    from ..._libvirt import VirDomain
+    from ..._libvirt import VirDomain, VirSecret
 
 _UNDEFINE = (
     _libvirt.DOMAIN_UNDEFINE_MANAGED_SAVE
@@ -42,6 +42,15 @@ def undefine(
         connection.call(f"undefine {dom.name()}", dom.undefineFlags, flags)
     except LibvirtFailure as error:
         if error.code != _libvirt.ERR_NO_DOMAIN or not missing_ok:
+            raise
+
+
+def undefine_secret(connection: Connection, action: str, secret: VirSecret) -> None:
+    """Remove a secret with its value; one that no longer exists is not an error."""
+    try:
+        connection.call(action, secret.undefine)
+    except LibvirtFailure as error:
+        if error.code != _libvirt.ERR_NO_SECRET:
             raise
 
 

@@ -32,6 +32,7 @@ from ..base.effects_lookup import find_domain, read_metadata
 from ..base.metadata import Metadata, Move
 from ..base.names import CLAIM
 from ..engine import effects_lease_holder as owners
+from . import effects_records as migration_records
 from . import effects_settle as migration_settle
 from . import effects_volumes as migration_volumes
 from . import lost_source as lost_plan
@@ -177,6 +178,7 @@ class _Settler:
                     self.connection, self.name, current.claimed, volumes=True
                 )
                 self.job.kept += [str(left) for left in stay]
+                migration_records.drop(self.connection, str(current.claimed.UUIDString()))
         self.job.flow = "lost"
         raise PlanRefused(
             lost_plan.gone(self.name, self.lost.name, self.here, current.written, check=self.check)
@@ -232,9 +234,29 @@ class _Settler:
             self.connection.call("switch autostart on", dom.setAutostart, 1)
         if stored is not None:
             pools = {**migration_settle.pools_of(self.connection, stored.volumes), **copies}
+            self._snapshots(current, move, pools, copies)
             plain = metadata.after_move(stored, self.here, pools, set(copies))
             migration_endpoints.write_everywhere(self.connection, dom, plain)
         migration_volumes.drop_claim(self.connection, self.name, current.uuid, volumes=False)
+
+    def _snapshots(
+        self,
+        current: _Found,
+        move: Move | None,
+        pools: t.Mapping[str, str],
+        copies: t.Collection[str],
+    ) -> None:
+        """Restore the snapshots from the records that this end keeps, before its marks go."""
+        run = move.run if move is not None else None
+        records = migration_records.kept(self.connection, current.uuid, run)
+        if records is not None:
+            migration_records.restore(
+                self.connection,
+                current.require_dom(),
+                records,
+                lambda then: metadata.after_move(then, self.here, pools, set(copies)),
+            )
+            migration_records.drop(self.connection, migration_plan.claim_uuid(current.uuid))
 
     def _note(self, current: _Found) -> str:
         """What the user must know of it, and of its leftovers."""

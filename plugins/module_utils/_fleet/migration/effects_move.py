@@ -25,12 +25,14 @@ from ..engine import effects_verb as verb
 from ..engine.steps import Step
 from ..seeding import effects_medium as seed_medium
 from . import effects_job as migration_job
+from . import effects_records as records
 from . import effects_volumes as migration_volumes
 from . import plan as migration_plan
 from . import plan_steps as moving
 from .effects_jobs import MigrationSettings
 from .effects_settle import Settler
 from .plan_steps import MoveState
+from .records import Records
 from .types import MigrationPlan, Source, Target
 
 if t.TYPE_CHECKING:
@@ -59,6 +61,8 @@ class Moving(verb.Work):
     watch: t.Callable[[float], migration_job.Watched]
     marked: bool = False
     finished: bool = False
+    records: Records | None = None
+    copied: int = 0  # bytes of files
     watched: migration_job.Watched | None = None
 
     @property
@@ -128,6 +132,17 @@ def _claim(moves: Moving) -> None:
 
 def _volume(moves: Moving, step: moving.MakeVolume) -> None:
     migration_volumes.make(moves.remote, moves.source, [step.volume])
+    moves.copied += step.volume.allocation if step.volume.whole else 0
+
+
+def _keep(moves: Moving) -> None:
+    ends = (moves.connection, moves.remote)
+    moves.records = records.keep(ends, moves.dom, moves.source.name, moves.run)
+
+
+def _detach(moves: Moving) -> None:
+    if moves.records is not None:
+        records.forget(moves.connection, moves.dom, moves.records)
 
 
 def _start(moves: Moving) -> None:
@@ -141,6 +156,7 @@ def _move(moves: Moving) -> None:
     argv = migration_plan.command(source, moves.target, plan, options, moves.connection.uri)
     migration_job.start(source.uuid, argv)
     moves.watched = moves.watch(migration_plan.seconds(plan, source.memory_mib, options))
+    moves.watched.processed += moves.copied
 
 
 # None is undone by itself: which endpoint has the VM decides whether the move is finished or undone
@@ -153,6 +169,8 @@ ACTIONS = (
     .simply(moving.ClaimDestination, _claim)
     .on(moving.MakeVolume, _volume)
     .simply(moving.LeaveShared, lambda _moves: None)
+    .simply(moving.KeepSnapshots, _keep)
+    .simply(moving.DetachSnapshots, _detach)
     .simply(moving.StartPaused, _start)
     .simply(moving.MoveVm, _move)
 )

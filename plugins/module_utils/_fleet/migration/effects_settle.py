@@ -42,7 +42,9 @@ from ..storage import effects_storage as storage
 from ..storage import read_file_users as ownership
 from ..storage.read_file_users import References
 from . import effects_job as migration_job
+from . import effects_records as migration_records
 from . import effects_volumes as migration_volumes
+from . import plan as migration_plan
 from . import plan_steps as moving
 from . import read_endpoints as migration_endpoints
 from . import settling
@@ -50,6 +52,7 @@ from .effects_jobs import MigrationJob
 from .plan_steps import Settled
 from .read import job_of
 from .read_endpoints import DestinationView, Endpoints, SourceView
+from .records import Records
 from .settling import Arrival, DestinationState, SourceState, Verdict
 
 if t.TYPE_CHECKING:
@@ -188,13 +191,16 @@ class Settler:
     def _back(self, source: SourceView, uuid: str, remote: Connection) -> bool:
         """Clean up the destination and restore the VM on the source; whether it is shut off."""
         endpoints = self.endpoints
+        records = self._records(source.stored, uuid, remote)
         plan = moving.undo(
-            endpoints.name, endpoints.source, endpoints.where, _state_of(source), source.stored
+            *(endpoints.name, endpoints.source, endpoints.where, _state_of(source), source.stored),
+            records.names if records else (),
         )
         if plan.lost:
             self._note_off(endpoints.source)
         End(
-            endpoints, self.job, endpoints.connection, source.dom, source.stored, remote, uuid
+            *(endpoints, self.job, endpoints.connection, source.dom, source.stored, remote, uuid),
+            records=records,
         ).carry_out(plan)
         return plan.off
 
@@ -223,7 +229,8 @@ class Settler:
                 f"{name!r} arrived on {self.endpoints.where} without the marks of its move, so its"
                 f" leftovers on {self.endpoints.source} stay; its metadata were changed meanwhile"
             )
-        vm = self._arrived(remote, destination, stored, twice=source is not None)
+        records = self._records(stored, uuid, remote)
+        vm = self._arrived(remote, destination, stored, records, twice=source is not None)
         plan = moving.finish(vm, keep_volumes=self.keep_volumes)
         if plan.lost:
             self._note_off(self.endpoints.where)
@@ -231,9 +238,18 @@ class Settler:
         copies = set(vm.copied)
         pools = {**pools_of(remote, stored.volumes), **vm.copied}
         plain = metadata.after_move(stored, self.endpoints.where, pools, copies)
+        where = self.endpoints.where
         End(
-            self.endpoints, self.job, remote, destination.require_dom(), plain, remote, uuid, source
+            *(self.endpoints, self.job, remote, destination.require_dom(), plain, remote, uuid),
+            *(source, records),
+            moved=lambda then: metadata.after_move(then, where, pools, copies),
         ).carry_out(plan)
+
+    def _records(self, stored: Metadata | None, uuid: str, remote: Connection) -> Records | None:
+        """The records of its snapshots that one end at least keeps for this move."""
+        run = stored.move.run if stored is not None and stored.move is not None else None
+        ends = (self.endpoints.connection, remote)
+        return next(filter(None, (migration_records.kept(end, uuid, run) for end in ends)), None)
 
     def predict_settling(self, uuid: str) -> tuple[Verdict, Settled | None]:
         """What :meth:`settle` would do now, as far as both endpoints show; changes nothing."""
@@ -247,7 +263,9 @@ class Settler:
                     self.endpoints.source,
                     self.endpoints.where,
                 )
-                return verdict, moving.undo(name, source_host, where, state, source.stored)
+                records = self._records(source.stored, uuid, remote) if remote else None
+                names = records.names if records else ()
+                return verdict, moving.undo(name, source_host, where, state, source.stored, names)
             if verdict in (Verdict.FINISH, Verdict.REPLACE) and remote is not None:
                 return verdict, self.predict(remote, destination, twice=source is not None)
         return verdict, None
@@ -256,13 +274,20 @@ class Settler:
         self, remote: Connection, destination: DestinationView, *, twice: bool = False
     ) -> Settled:
         """What :meth:`complete` would do with a VM that is marked on the destination."""
-        vm = self._arrived(
-            remote, destination, destination.stored or metadata.Metadata(), twice=twice
-        )
+        stored = destination.stored or metadata.Metadata()
+        uuid = str(destination.require_dom().UUIDString())
+        records = self._records(stored, uuid, remote)
+        vm = self._arrived(remote, destination, stored, records, twice=twice)
         return moving.finish(vm, keep_volumes=self.keep_volumes)
 
     def _arrived(
-        self, remote: Connection, destination: DestinationView, stored: Metadata, *, twice: bool
+        self,
+        remote: Connection,
+        destination: DestinationView,
+        stored: Metadata,
+        records: Records | None,
+        *,
+        twice: bool,
     ) -> moving.Arrived:
         name = self.endpoints.name
         state = int(remote.call("read the state", destination.require_dom().state, 0)[0])
@@ -275,6 +300,7 @@ class Settler:
             copied={volume.path: volume.pool for volume in (claim.volumes if claim else ())},
             attached={disk["source"] for disk in disks if disk["source"]},
             twice=twice,
+            snapshots=records.names if records else (),
         )
 
     def _read_figures(self, remote: Connection, destination: DestinationView) -> None:
@@ -352,7 +378,8 @@ class End(verb.Work):
     """The endpoint that has the VM, ``dom`` on ``connection``, where the remaining steps are done.
 
     ``stored`` is its metadata: those to write on the destination, the present ones on the source.
-    ``source`` is the definition that the source still has.
+    ``source`` is the definition that the source still has, ``records`` are those kept of its
+    snapshots, and ``moved`` makes of metadata in these what they are on the destination.
     """
 
     endpoints: Endpoints
@@ -363,7 +390,9 @@ class End(verb.Work):
     remote: Connection
     uuid: str
     source: SourceView | None = None
+    records: Records | None = None
     references: References | None = None
+    moved: t.Callable[[Metadata], Metadata] | None = None
 
     def carry_out(self, plan: Settled) -> None:
         """Do all steps; raises the error of the one that failed."""
@@ -414,6 +443,16 @@ def _old(end: End, step: moving.RemoveOld) -> None:
     end.job.kept += [] if stays is None else [str(stays)]
 
 
+def _restore(end: End) -> None:
+    if end.records is not None:
+        migration_records.restore(end.connection, end.dom, end.records, end.moved)
+
+
+def _drop(end: End) -> None:
+    for connection in (end.remote, end.endpoints.connection):
+        migration_records.drop(connection, migration_plan.claim_uuid(end.uuid))
+
+
 def _autostart(end: End) -> None:
     end.connection.call("switch autostart on", end.dom.setAutostart, 1)
 
@@ -436,7 +475,9 @@ ACTIONS = (
     .simply(moving.ReleaseClaim, _release)
     .simply(moving.StopVm, _stop)
     .simply(moving.ResumeVm, _resume)
+    .simply(moving.RestoreSnapshots, _restore)
     .on(moving.RemoveOld, _old)
+    .simply(moving.DropRecords, _drop)
     .simply(moving.SwitchAutostartOn, _autostart)
     .simply(moving.Unmark, _unmark)
 )

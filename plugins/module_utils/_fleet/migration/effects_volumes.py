@@ -33,7 +33,9 @@ from ..storage import effects_storage as storage
 from ..storage import read_file_users as ownership
 from ..storage import volume_xml
 from ..storage.effects_own_files import Stays
+from ..storage.file_references import RAW
 from ..storage.read_file_users import References
+from . import effects_whole as whole
 from . import plan as migration_plan
 from .types import NewVolume, Source
 
@@ -57,7 +59,12 @@ def define_claim(
     system = _lxml.add(root, "os")
     _lxml.add(system, "type", {"arch": source.arch, "machine": source.machine}, "hvm")
     disks = [
-        {"name": volume.target, "size": -(-volume.capacity // MIB), "format": volume.format}
+        {
+            "name": volume.target,
+            "size": -(-volume.capacity // MIB),
+            # a file that is copied is one of plain bytes until it is complete
+            "format": RAW if volume.whole else volume.format,
+        }
         for volume in volumes
     ]
     stored = Metadata(
@@ -85,6 +92,8 @@ def make(remote: Connection, source: Source, volumes: t.Sequence[NewVolume]) -> 
             _remove_earlier(remote, source.name, volume)
             _note(remote, source.name, volume.path, BEGUN)
         xml = volume_xml.render(volume.name, volume.capacity, volume.format, volume.backing)
+        if volume.whole:
+            xml = volume_xml.render(volume.name, whole.size_of(volume.path), RAW)
         try:
             storage.patiently(
                 remote,
@@ -96,6 +105,8 @@ def make(remote: Connection, source: Source, volumes: t.Sequence[NewVolume]) -> 
             _note(remote, source.name, volume.path, NOT_MADE)
             raise
         _note(remote, source.name, volume.path, MADE)
+        if volume.whole:
+            whole.copy(remote, pool, volume)
 
 
 def _remove_earlier(remote: Connection, name: str, volume: NewVolume) -> None:
@@ -105,7 +116,8 @@ def _remove_earlier(remote: Connection, name: str, volume: NewVolume) -> None:
         raise PlanRefused(f"{name + CLAIM} is gone from {remote.uri}; run this again")
     made = _noted(remote, name).get(volume.path, NOT_MADE)
     own = OwnVolume(volume.pool, volume.name, volume.path, volume.target, "disk", made)
-    stays = _remove(remote, own, str(dom.UUIDString()), _references(remote), volume.format)
+    made_as = RAW if volume.whole else volume.format
+    stays = _remove(remote, own, str(dom.UUIDString()), _references(remote), made_as)
     if stays is not None:
         raise PlanRefused(
             f"refusing to remove {stays.path} on {remote.uri}: {stays.reason}; find out who owns"

@@ -11,9 +11,10 @@ import typing as t
 import uuid as uuids
 
 from ..base.metadata import Metadata, Owner, metadata_problems
-from ..base.names import CLAIM, playbook_command, snapshot_removal
+from ..base.names import CLAIM, playbook_command
 from ..engine import leases
 from ..placement.offers import DEFINE_NWFILTER
+from . import plan_snapshots
 from .plan_disks import ejects, is_seed, lacking_space, volume_of
 from .types import DEPLOY, RENEW, DestinationDomain, MigrationOptions, MigrationPlan, Source, Target
 
@@ -60,7 +61,8 @@ def plan(
             move_plan.kept.append(f"{disk.path}: asked for with keep_volumes")
         else:
             move_plan.old.append(disk.own)
-    attached = {disk.path for disk in source.disks}
+    attached = {disk.path for disk in source.disks} | plan_snapshots.below(source)
+    move_plan.findings += plan_snapshots.problems(source, target)
     for own in source.metadata.volumes if source.metadata else ():
         if own.path in attached:
             continue
@@ -123,10 +125,18 @@ def without_seed_medium(source: Source) -> Source:
         for disk in source.disks
     )
     stored = source.metadata
+    seeds: set[str] = set()
     if stored is not None:
+        seeds = {own.path for own in stored.volumes if own.role == "seed"}
         rest = tuple(own for own in stored.volumes if own.role != "seed")
         stored = dataclasses.replace(stored, volumes=rest)
-    return dataclasses.replace(source, disks=disks, metadata=stored)
+    snapshots = tuple(
+        dataclasses.replace(
+            snapshot, media=tuple(path for path in snapshot.media if path not in seeds)
+        )
+        for snapshot in source.snapshots
+    )
+    return dataclasses.replace(source, disks=disks, metadata=stored, snapshots=snapshots)
 
 
 def _is_ours(claim: DestinationDomain, source: Source) -> bool:
@@ -176,11 +186,6 @@ def _vm(source: Source) -> list[str]:
         problems.append(
             f"{name!r} has saved memory, which would stay behind; start it, or discard it with"
             f" virsh managedsave-remove {name}"
-        )
-    if source.snapshots:
-        problems.append(
-            f"{name!r} has snapshots ({', '.join(source.snapshots)}), which would stay behind;"
-            f" delete them first ({snapshot_removal(name)})"
         )
     if source.checkpoints:
         problems.append(
@@ -320,8 +325,11 @@ def command(
     """The migration command of libvirt's own program: native, encrypted, peer to peer."""
     address = target.destination.address
     listen = target.destination.listen or address
-    argv = ["virsh", "--connect", uri, "--quiet", "migrate", "--live", "--p2p", "--persistent"]
-    argv += ["--undefinesource", "--abort-on-error"]
+    argv = ["virsh", "--connect", uri, "--quiet", "migrate"]
+    if plan.whole:  # its files are there already: the definition alone is left
+        argv += ["--offline", "--p2p", "--persistent", "--undefinesource"]
+        return [*argv, "--domain", source.uuid, "--desturi", destination_uri(address)]
+    argv += ["--live", "--p2p", "--persistent", "--undefinesource", "--abort-on-error"]
     if options.tunnelled:  # inside libvirt's own connection, whose TLS is verified
         argv.append("--tunnelled")
     else:

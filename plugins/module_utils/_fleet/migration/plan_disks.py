@@ -12,6 +12,7 @@ import typing as t
 from ..base.metadata import NOT_MADE, OwnVolume
 from ..base.names import playbook_command
 from ..storage.base_name import BaseName
+from .plan_snapshots import below, copied_whole
 from .types import DestinationDomain, MigrationDisk, NewVolume, Source, Target
 
 _MIB = 1024**2
@@ -46,7 +47,7 @@ def volume_of(
         return f"{where} has no pool at {folder}, where {what} is; define one there", None
     if not pool.active:
         return f"pool {pool.name} of {where} is inactive; virsh pool-start {pool.name}", None
-    problem, backing = _backing(disk, source.name, target)
+    problem, backing = _backing(disk, source, target)
     if problem:
         return problem, None
     if disk.path in target.shared:
@@ -66,6 +67,7 @@ def volume_of(
         disk.allocation,
         backing,
         there is not None,
+        whole=copied_whole(source),
     )
 
 
@@ -111,21 +113,30 @@ def _is_in_other_work(source: Source) -> bool:
 
 
 def _backing(
-    disk: MigrationDisk, vm: str, target: Target
+    disk: MigrationDisk, source: Source, target: Target
 ) -> tuple[str | None, tuple[str, str] | None]:
     """The base image of an overlay, if it is proven to be the same on the destination."""
-    if not disk.chain:
+    chain = list(disk.chain)
+    if disk.path in target.shared:
+        # what a snapshot left below it stays in place like the disk; a base image may be elsewhere
+        while chain and chain[0][0] in target.shared:
+            shared, _kind = chain.pop(0)
+            if target.shared[shared]:
+                return _other_storage(shared, target, target.shared[shared]), None
+    elif any(path in below(source) for path, _kind in chain):
+        return None, None  # the reason against the snapshot is told instead
+    if not chain:
         return None, None
-    where, (path, kind) = target.destination.name, disk.chain[0]
+    where, (path, kind) = target.destination.name, chain[0]
     base = BaseName.at(path)
-    if len(disk.chain) > 1 or base is None:
-        below = ", ".join(one for one, _kind in disk.chain)
+    if len(chain) > 1 or base is None:
+        lower = ", ".join(one for one, _kind in chain)
         return (
-            f"disk {disk.target} is an overlay of {below}, which is no base image named by its"
+            f"disk {disk.target} is an overlay of {lower}, which is no base image named by its"
             f" digest, so it is unknown whether {where} has the same; flatten it while the VM runs"
             f" (virsh blockpull DOMAIN {disk.target} --wait)"
         ), None
-    problem = _base_image(disk, path, base, vm, target)
+    problem = _base_image(disk, path, base, source.name, target)
     return problem, None if problem else (path, kind)
 
 

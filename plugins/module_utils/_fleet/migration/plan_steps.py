@@ -61,6 +61,14 @@ class LeaveShared(Action):
     """Leave a file that both ends have; it is reported."""
 
 
+class KeepSnapshots(Action):
+    """Keep libvirt's records of the snapshots on both ends."""
+
+
+class DetachSnapshots(Action):
+    """Remove libvirt's records of the snapshots from the VM; their contents stay in its disks."""
+
+
 class StartPaused(Action):
     """Start a VM that is off, so that libvirt can move it."""
 
@@ -82,6 +90,14 @@ class ClearDestination(Action):
 
 class ReleaseClaim(Action):
     """Remove the claim of a VM that has arrived."""
+
+
+class RestoreSnapshots(Action):
+    """Have libvirt know the snapshots again, on the end that has the VM."""
+
+
+class DropRecords(Action):
+    """Remove the records that were kept on both ends."""
 
 
 class StopVm(Action):
@@ -121,6 +137,7 @@ class EndpointState:
     before: tuple[str, str] | None = None
     evacuated_from: tuple[str, ...] = ()
     incoming: bool = False
+    snapshots: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -131,7 +148,8 @@ class MoveState:
     their creation; None if there is no claim. ``old`` and ``new`` are paths of its volumes that
     exist on the source, and on the destination. ``seed`` is a medium that is no longer needed,
     ``media`` are the targets of drives that hold any other;
-    ``moving``: libvirt moves it.
+    ``moving``: libvirt moves it. ``kept_here`` and ``kept_there`` are the snapshots whose records
+    an end keeps, all or none.
     """
 
     source: EndpointState | None
@@ -142,6 +160,8 @@ class MoveState:
     seed: str | None = None
     media: frozenset[str] = frozenset()
     moving: bool = False
+    kept_here: tuple[str, ...] = ()
+    kept_there: tuple[str, ...] = ()
 
 
 def move_state(source: Source, seed: str | None = None) -> MoveState:
@@ -149,7 +169,11 @@ def move_state(source: Source, seed: str | None = None) -> MoveState:
     stored = source.metadata or Metadata()
     state = source.state if source.state in ("shutoff", "paused") else "running"
     held = EndpointState(
-        state, source.autostart, stored.phase, evacuated_from=stored.evacuated_from
+        state,
+        source.autostart,
+        stored.phase,
+        evacuated_from=stored.evacuated_from,
+        snapshots=snapshot_names(source),
     )
     media = frozenset(disk.target for disk in source.disks if disk.is_drive and disk.path)
     old = frozenset(one.path for one in stored.volumes)
@@ -194,13 +218,24 @@ def begin(
         base = f" over {volume.backing[0]}" if volume.backing else ""
         word = "recreate" if volume.again else "create"
         text = f"{word} {volume.path} on {where}{base}"
+        if volume.whole:
+            text = f"copy {volume.path} to {where}, with its snapshots"
         steps.append(Step(MakeVolume(volume), text, _made(volume), _half_made(volume)))
     for path in plan.shared:
         steps.append(Step(LeaveShared(), f"leave {path} in place on shared storage", _same))
-    if not source.active:
+    names = snapshot_names(source)
+    if names:
+        listed = ", ".join(names)
+        text = f"keep the records of snapshots {listed} on both hypervisors"
+        steps.append(Step(KeepSnapshots(), text, _kept(names), (_kept_here(names),)))
+        text = f"detach snapshots {listed} from {name}, their contents stay"
+        steps.append(Step(DetachSnapshots(), text, _here(snapshots=()), _half_detached(names)))
+    if not source.active and not plan.whole:
         steps.append(Step(StartPaused(), f"start {name} paused", _here(state="paused")))
     flow = f", {plan.flow}" if source.active else ""
     torn: tuple[Effect[MoveState], ...] = (_on_its_way, _arrived_twice)
+    if plan.whole:  # no process of it takes part
+        torn = (_arrived_twice,)
     steps.append(Step(MoveVm(), f"move {name} to {where}{flow}", _moved, torn, irreversible=True))
     return tuple(steps)
 
@@ -222,7 +257,8 @@ class Settled:
 @dataclass(frozen=True)
 class Arrived:
     """The VM on its destination: its ``metadata`` there, the pools of its claim's volumes by their
-    paths, and the paths of its disks. ``twice``: the source still has its definition."""
+    paths, and the paths of its disks. ``twice``: the source still has its definition;
+    ``snapshots`` are those whose records are kept."""
 
     name: str
     where: str
@@ -231,6 +267,7 @@ class Arrived:
     copied: t.Mapping[str, str] = field(default_factory=dict)
     attached: t.Collection[str] = ()
     twice: bool = False
+    snapshots: tuple[str, ...] = ()
 
 
 def finish(vm: Arrived, *, keep_volumes: bool = False) -> Settled:
@@ -243,6 +280,9 @@ def finish(vm: Arrived, *, keep_volumes: bool = False) -> Settled:
         steps.append(_final(ForgetSource(), text, lambda state: replace(state, source=None)))
     if act is Act.STOP:
         steps.append(_final(StopVm(), f"shut {name} off", _there(state="shutoff")))
+    if vm.snapshots:
+        effect, torn = _there(snapshots=vm.snapshots), _half_restored(vm.snapshots, "destination")
+        steps.append(_restoring(name, vm.snapshots, effect, torn))
     # a disk that is not in the claim was not copied: both ends have it
     own = [
         volume
@@ -262,6 +302,8 @@ def finish(vm: Arrived, *, keep_volumes: bool = False) -> Settled:
             f" (virsh vol-delete {volume.name} {volume.pool})"
             for volume in own
         )
+    if vm.snapshots:
+        steps.append(_dropping())
     text = f"release the claim of {name} on {vm.where}"
     steps.append(_final(ReleaseClaim(), text, lambda state: replace(state, claim=None)))
     if move is not None and move.autostart == "yes":
@@ -273,9 +315,15 @@ def finish(vm: Arrived, *, keep_volumes: bool = False) -> Settled:
 
 
 def undo(
-    name: str, here: str, where: str, state: SourceState, metadata: Metadata | None
+    name: str,
+    here: str,
+    where: str,
+    state: SourceState,
+    metadata: Metadata | None,
+    snapshots: tuple[str, ...] = (),
 ) -> Settled:
-    """It is on the source: clean up the destination, and restore the VM's earlier state."""
+    """It is on the source: clean up the destination, and restore the VM's earlier state, with the
+    ``snapshots`` whose records are kept."""
     text = f"remove what was created for {name} on {where}"
     steps: list[Step[MoveState]] = [_final(ClearDestination(), text, _cleared)]
     if metadata is None:
@@ -286,6 +334,10 @@ def undo(
         steps.append(_final(StopVm(), f"shut {name} off", _here(state="shutoff")))
     elif act is Act.RESUME:
         steps.append(_final(ResumeVm(), f"resume {name}", _here(state="running")))
+    if snapshots:
+        effect = _here(snapshots=snapshots)
+        steps.append(_restoring(name, snapshots, effect, _half_restored(snapshots, "source")))
+        steps.append(_dropping())
     if move is not None and move.autostart == "yes":
         steps.append(_final(SwitchAutostartOn(), "autostart on", _here(autostart=True)))
     names = read_metadata.arriving(metadata, here)
@@ -302,10 +354,11 @@ def predicted(
     arrived = Arrived(
         source.name,
         where,
-        Arrival.RUNNING if source.active else Arrival.PAUSED,
+        Arrival.RUNNING if source.active else Arrival.OFF if plan.whole else Arrival.PAUSED,
         kept,
         {volume.path: volume.pool for volume in plan.volumes},
         [disk.path for disk in source.disks if disk.path is not None],
+        snapshots=snapshot_names(source),
     )
     return finish(arrived, keep_volumes=keep_volumes)
 
@@ -344,6 +397,57 @@ def states(seen: MoveState) -> tuple[SourceState, DestinationState]:
 
 def _final(action: Action, text: str, effect: Effect[MoveState]) -> Step[MoveState]:
     return Step(action, text, effect, irreversible=True)
+
+
+def snapshot_names(source: Source) -> tuple[str, ...]:
+    """The names of its snapshots, parents first."""
+    return tuple(snapshot.name for snapshot in source.snapshots)
+
+
+def _restoring(
+    name: str,
+    snapshots: tuple[str, ...],
+    effect: Effect[MoveState],
+    torn: tuple[Effect[MoveState], ...],
+) -> Step[MoveState]:
+    text = f"restore snapshots {', '.join(snapshots)} of {name}"
+    return Step(RestoreSnapshots(), text, effect, torn, irreversible=True)
+
+
+def _dropping() -> Step[MoveState]:
+    text = "remove the kept records of the snapshots on both hypervisors"
+    torn: Effect[MoveState] = lambda seen: replace(seen, kept_there=())  # noqa: E731
+    effect: Effect[MoveState] = lambda seen: replace(seen, kept_here=(), kept_there=())  # noqa: E731
+    return Step(DropRecords(), text, effect, (torn,), irreversible=True)
+
+
+def _kept(names: tuple[str, ...]) -> Effect[MoveState]:
+    return lambda seen: replace(seen, kept_here=names, kept_there=names)
+
+
+def _kept_here(names: tuple[str, ...]) -> Effect[MoveState]:
+    return lambda seen: replace(seen, kept_here=names)
+
+
+def _half_detached(names: tuple[str, ...]) -> tuple[Effect[MoveState], ...]:
+    """Children go first, so that those that remain keep their parents."""
+    return tuple(_here(snapshots=names[:number]) for number in range(1, len(names)))
+
+
+def _half_restored(names: tuple[str, ...], end: str) -> tuple[Effect[MoveState], ...]:
+    """Some more than libvirt knows at this ``end``, parents first."""
+
+    def some(number: int) -> Effect[MoveState]:
+        def effect(seen: MoveState) -> MoveState:
+            held: EndpointState | None = getattr(seen, end)
+            known = {*names[:number], *(held.snapshots if held is not None else ())}
+            there = tuple(name for name in names if name in known)
+            change = _here if end == "source" else _there
+            return change(snapshots=there)(seen)
+
+        return effect
+
+    return tuple(some(number) for number in range(1, len(names)))
 
 
 def _same(seen: MoveState) -> MoveState:

@@ -22,6 +22,7 @@ from ..._libvirt import (
     ERR_NO_SUPPORT,
     ERR_OPERATION_INVALID,
 )
+from ..base import effects_deadline as deadline
 from ..base import metadata
 from ..base.effects_connection import Connection
 from ..base.effects_lookup import checkpoints
@@ -36,8 +37,9 @@ from ..state import start_needs
 from ..storage import effects_storage as storage
 from ..storage import encryption, file_references, storage_info
 from ..storage.file_references import RAW
-from ..storage.read_file_users import FOLDER_TYPES
+from ..storage.read_file_users import FOLDER_TYPES, read_header
 from ..storage.read_pools import describe_volume, list_handles, list_pools
+from . import read_snapshots
 from .types import (
     Destination,
     DestinationDomain,
@@ -63,7 +65,6 @@ class _Live(t.TypedDict):
     active: bool
     persistent: bool
     managed_save: bool
-    snapshots: tuple[str, ...]
 
 
 def read_source(connection: Connection, dom: VirDomain, host: str) -> Source:
@@ -78,9 +79,6 @@ def read_source(connection: Connection, dom: VirDomain, host: str) -> Source:
             "active": active,
             "persistent": bool(dom.isPersistent()),
             "managed_save": bool(dom.hasManagedSaveImage(0)),
-            "snapshots": tuple(
-                sorted(str(snapshot.getName()) for snapshot in dom.listAllSnapshots(0))
-            ),
         }
 
     facts = connection.call(f"read domain {name}", ask)
@@ -94,6 +92,7 @@ def read_source(connection: Connection, dom: VirDomain, host: str) -> Source:
     info = domain_info.parse(_lxml.tostring(live), f"domain {name}")
     cpu = live.find("cpu")
     capabilities = _capabilities(connection)
+    snapshots, record_bytes = read_snapshots.read(connection, dom)
     return Source(
         name=name,
         host=host,
@@ -118,11 +117,24 @@ def read_source(connection: Connection, dom: VirDomain, host: str) -> Source:
         interfaces=tuple(str(nic["source"]) for nic in info["nics"] if nic["type"] == "direct"),
         hostdevs=tuple(f"{hostdev['type']} {hostdev['source']}" for hostdev in info["hostdevs"]),
         cpu=None if cpu is None else _lxml.tostring(cpu),
+        snapshots=snapshots,
+        record_bytes=record_bytes,
+        state_files=_has_state_files(live),
         checkpoints=checkpoints(connection, dom),
         job=job_of(connection, dom) if facts["active"] else None,
         holder=owners.holder(stored.owner) if stored is not None else None,
         host_uuid=str(capabilities["uuid"]),
         qemu=int(connection.call("read the version", connection.conn.getVersion)),
+    )
+
+
+def _has_state_files(domain: Element) -> bool:
+    """Whether it has UEFI variables, or a TPM whose state is in files."""
+    return (
+        domain.find("os/nvram") is not None
+        or domain.find("os/loader[@type='pflash']") is not None
+        or domain.find("os[@firmware='efi']") is not None
+        or domain.find("devices/tpm/backend[@type='emulator']") is not None
     )
 
 
@@ -214,8 +226,9 @@ def _chain(disk: Element) -> t.Iterator[tuple[str, str]]:
 
 def _stored_chain(connection: Connection, path: str | None) -> t.Iterator[tuple[str, str]]:
     """The same for a disk that no process has open, from the volumes' headers."""
+    kind: str | None = None
     for _depth in range(_MAX_DEPTH):
-        if not path:
+        if not path or kind == RAW:
             return
         try:
             volume = storage.volume_at(connection, path)
@@ -223,14 +236,29 @@ def _stored_chain(connection: Connection, path: str | None) -> t.Iterator[tuple[
         except LibvirtFailure as error:
             if error.code != ERR_NO_STORAGE_VOL:
                 raise
+            known = _unlisted(connection, path)
+            if known is not None:
+                path, kind = known
+                yield path, kind or ""
+                continue
             raise PlanRefused(
                 f"{path} is in no pool of this hypervisor, so its backing file is unknown; define"
                 " a pool for its folder, or refresh the pool (virsh pool-refresh)"
             ) from None
         info = storage_info.volume(text)
-        path = info["backing"]
+        path, kind = info["backing"], info["backing_format"]
         if path:
-            yield path, str(info["backing_format"] or "")
+            yield path, str(kind or "")
+
+
+def _unlisted(connection: Connection, path: str) -> tuple[str, str | None] | None:
+    """The backing file of one that no pool lists, as libvirt makes for external snapshots without
+    telling its pools; None if it has not exactly one, or is out of reach."""
+    if not connection.local:
+        return None
+    what = f"look at {path}"
+    below = deadline.call(lambda: read_header(path), seconds=connection.timeout, what=what)
+    return (below[0].name, below[0].format) if len(below) == 1 else None
 
 
 def read_target(

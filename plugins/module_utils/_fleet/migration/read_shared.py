@@ -46,23 +46,30 @@ def proofs(
     *,
     check: bool,
 ) -> dict[str, str]:
-    """The disks in pools that have the same id on source and destination, by path: why a disk is
-    not proven to be the same file on both, empty if it is.
+    """The disks in pools that have the same id on source and destination, with the files below them
+    and those that snapshots need, by path: why a file is not proven to be the same on both, empty
+    if it is.
 
     ``pools`` are the destination's, refreshed unless in check mode. In check mode, a disk that is
     not listed is assumed to be unknown to libvirt only.
     """
     folders: dict[str, str | None] = {}
     problems = {}
-    for disk in source.disks:
-        if disk.type != "file" or not disk.path:
-            continue
-        folder = posixpath.dirname(disk.path)
+    paths = [
+        path
+        for disk in source.disks
+        if disk.type == "file" and disk.path
+        for path in (disk.path, *(lower for lower, _format in disk.chain))
+    ]
+    for snapshot in source.snapshots:
+        paths += [*snapshot.files, *snapshot.media]
+    for path in dict.fromkeys(path for path in paths if path.startswith("/")):
+        folder = posixpath.dirname(path)
         if folder not in folders:
             folders[folder] = _folder(here, there, source.uuid, folder, pools, check=check)
         problem = folders[folder]
         if problem is not None:
-            problems[disk.path] = problem or _file(here, there, disk.path, check=check)
+            problems[path] = problem or _file(here, there, path, check=check)
     return problems
 
 

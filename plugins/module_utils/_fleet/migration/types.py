@@ -100,9 +100,23 @@ class MigrationDisk:
 
 
 @dataclass(frozen=True)
+class SourceSnapshot:
+    """A snapshot of the VM: the machine type of the VM in it, its disks' files, and, if it is
+    ``external``, those that were written since; ``media`` are what was in the drives and exists."""
+
+    name: str
+    external: bool = False
+    machines: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    media: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Source:
     """The VM where it is. ``expired`` and ``missing_certificates`` describe the expired and missing
-    certificates there for outgoing VMs."""
+    certificates there for outgoing VMs. Of its ``snapshots``, parents are first; ``record_bytes``
+    are what libvirt's records of them take, packed. ``state_files``: it has UEFI variables or the
+    state of a TPM, which are in files that libvirt copies only while the VM runs."""
 
     name: str
     uuid: str
@@ -128,7 +142,9 @@ class Source:
     hostdevs: tuple[str, ...] = ()
     cpu: str | None = None
     managed_save: bool = False
-    snapshots: tuple[str, ...] = ()
+    snapshots: tuple[SourceSnapshot, ...] = ()
+    record_bytes: int = 0
+    state_files: bool = False
     checkpoints: tuple[str, ...] = ()
     job: str | None = None
     holder: Holder | None = None
@@ -199,7 +215,10 @@ class Target:
 
 @dataclass(frozen=True)
 class NewVolume:
-    """A volume to be created on the destination; ``again``: an earlier attempt left one."""
+    """A volume to be created on the destination; ``again``: an earlier attempt left one.
+
+    ``whole``: the file itself is copied, with the snapshots in it, before the VM moves.
+    """
 
     target: str
     pool: str
@@ -210,6 +229,7 @@ class NewVolume:
     allocation: int
     backing: tuple[str, str] | None = None
     again: bool = False
+    whole: bool = False
 
 
 @dataclass
@@ -224,6 +244,11 @@ class MigrationPlan:
     old: list[OwnVolume] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
+
+    @property
+    def whole(self) -> bool:
+        """Whether files are copied as they are, so that only the definition is left to move."""
+        return any(volume.whole for volume in self.volumes)
 
     @property
     def bytes_to_copy(self) -> int:
@@ -244,6 +269,7 @@ __all__ = [
     "Move",
     "NewVolume",
     "Source",
+    "SourceSnapshot",
     "Target",
     "Volume",
 ]

@@ -385,7 +385,7 @@ def _follow(
             continue
         references.looking_at = path
         is_raw = references.formats_of(path) == {file_references.RAW}
-        below = [] if is_raw else _read_header(path)
+        below = [] if is_raw else read_header(path)
         references.chains[path] = [lower.name for lower in below]
         identity = _identity(path)
         if identity is not None:
@@ -399,7 +399,7 @@ def _follow(
                 waiting.append(lower.name)
 
 
-def _read_header(path: str) -> list[Below]:
+def read_header(path: str) -> list[Below]:
     """The files that the image references, with absolute paths, as QEMU resolves them."""
     try:
         status = os.stat(path)

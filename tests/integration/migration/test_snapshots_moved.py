@@ -1,0 +1,193 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""VMs that move with their snapshots, and are reverted to them where they have come to."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.fleet.virt.tests.integration.support.shared_folder import shared_folder
+from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
+
+from .conftest import IMAGES, KILL, Movers
+
+_AT = "/srv/shared"
+_POOL = [{"name": "shared", "path": _AT}]
+_SHARED = {"disks": [{"name": "system", "pool": "shared", "size": 256}], "overlay": False}
+# A screen whose password is in the definition, and so in each snapshot
+_SCREEN = (
+    "virsh -q dumpxml --inactive {name} | sed -e '/<graphics/,/<.graphics>/d' -e"
+    " \"s|</devices>|<graphics type='vnc' autoport='yes' passwd='s3cret42'/></devices>|\""
+    " > /run/x; virsh -q define /run/x; rm /run/x"
+)
+_OTHER = {"hv1": "hv2", "hv2": "hv1"}
+
+
+@pytest.fixture
+def folder(movers: Movers, tmp_path: Path) -> Iterator[Path]:
+    """A pool ``shared`` on both, one folder, with the id that the role gives it."""
+    place = tmp_path / "shared"
+    place.mkdir(mode=0o711)
+    with shared_folder(movers.lab, place, _AT, ("hv1", "hv2")):
+        made = movers.ansible.module("hypervisors", "virt_pool", {"pools": _POOL})
+        assert not [one for one in made.values() if one["failed"]], made
+        yield place
+        movers.sweep()
+        for host in ("hv1", "hv2"):
+            ends = "virsh -q pool-destroy shared; virsh -q pool-undefine shared"
+            movers.lab.ssh(host, ends, check=False)
+
+
+def _snapshot(movers: Movers, name: str, snapshot: str, **more: Any) -> None:
+    movers.ansible.playbook(
+        "snapshot", {"vm_name": name, "virt_snapshot": snapshot, **more}
+    ).succeeded()
+
+
+def _snapshots(movers: Movers, host: str, name: str) -> tuple[dict[str, str], str]:
+    """The parent of each snapshot, and the current one."""
+    lines = movers.fleet.host(host, f"virsh -q snapshot-list {name} --parent").splitlines()
+    parents = {line.split()[0]: line.split()[-1] for line in lines if line.strip()}
+    names = movers.fleet.host(host, f"virsh -q snapshot-list {name} --name").split()
+    current = movers.lab.ssh(host, f"virsh snapshot-current {name} --name", check=False).stdout
+    return {one: parents[one] if parents[one] in names else "" for one in names}, current.strip()
+
+
+def _nothing_kept(movers: Movers) -> None:
+    for host in ("hv1", "hv2"):
+        assert movers.fleet.host(host, "virsh -q secret-list").strip() == "", host
+        assert movers.fleet.host(host, "ls -A /etc/libvirt/secrets").strip() == "", host
+
+
+def _disk(movers: Movers, host: str, name: str) -> str:
+    """The file of the VM's disk."""
+    listed = movers.fleet.host(host, f"virsh -q domblklist {name}").split()
+    return next(word for word in listed if word.startswith("/"))
+
+
+def _marked(movers: Movers, host: str, name: str, text: str) -> None:
+    """Have the disk of a VM that is off carry a text, beyond its file system's first MiB."""
+    path = _disk(movers, host, name)
+    movers.fleet.host(host, f"qemu-io -c 'write -P {text} 200M 64k' {path}")
+
+
+def _mark(movers: Movers, host: str, name: str, text: str) -> bool:
+    path = _disk(movers, host, name)
+    done = movers.fleet.host(host, f"qemu-io -r -c 'read -P {text} 200M 64k' {path}")
+    return "Pattern verification failed" not in done
+
+
+def test_vm_off_with_local_snapshots_moves_and_is_reverted(movers: Movers) -> None:
+    """There and back, so that either libvirt has taken them; each revert gives the old contents."""
+    movers.make("off", start=False, disks=[{"name": "system", "size": 256}])
+    _marked(movers, "hv1", "off", "0x11")
+    _snapshot(movers, "off", "first")
+    _marked(movers, "hv1", "off", "0x22")
+    _snapshot(movers, "off", "second")
+    _marked(movers, "hv1", "off", "0x33")
+    movers.fleet.host("hv1", "virsh -q snapshot-current off first >/dev/null")
+    for source in ("hv1", "hv2"):
+        before = _snapshots(movers, source, "off")
+        assert before[0] == {"first": "", "second": "first"}
+        other = _OTHER[source]
+        checked = movers.playbook(check=True, vm_name="off", vm_host=other).succeeded()
+        assert "would move (offline)" in checked.stdout, str(checked)
+        run = movers.playbook(vm_name="off", vm_host=other).succeeded()
+        print(run.stdout)
+        movers.clean(source, "off")
+        assert _snapshots(movers, other, "off") == before
+        _nothing_kept(movers)
+        assert _mark(movers, other, "off", "0x33")
+        listed = movers.fleet.host(other, f"qemu-img snapshot -l {IMAGES}/off_system.qcow2")
+        assert {"first", "second"} <= set(listed.split()), listed
+    for host, snapshot, text in (("hv1", "second", "0x22"), ("hv2", "first", "0x11")):
+        if host == "hv2":
+            movers.playbook(vm_name="off", vm_host="hv2").succeeded()
+        _snapshot(movers, "off", snapshot, virt_snapshot_state="reverted")
+        assert _mark(movers, host, "off", text), (host, snapshot)
+        assert _snapshots(movers, host, "off")[1] == snapshot
+        movers.qemu_check(host, "off")
+
+
+def test_vm_on_shared_storage_moves_with_snapshots_running_and_off(
+    movers: Movers, folder: Path
+) -> None:
+    """Killed in the middle of the first move, with both ends keeping what libvirt has of the
+    snapshots, a password among it; then reverted on 11.3 and, moved back, on 9.0. Boots: ``both``.
+    """
+    movers.make("both", start=False, **_SHARED)
+    movers.fleet.host("hv1", _SCREEN.format(name="both"))
+    movers.fleet.host("hv1", "virsh -q start both")
+    movers.count("both")
+    _snapshot(movers, "both", "first")
+    at_first = movers.shown("hv1", "both")
+    _snapshot(movers, "both", "second")
+    before = _snapshots(movers, "hv1", "both")
+    assert before == ({"first": "", "second": "first"}, "second")
+
+    killer = (
+        "for turn in $(seq 1 300); do systemctl list-units --plain --no-legend 'fleet-virt-mi*'"
+        f" | grep -q running && {{ sleep 1; {KILL.format(name='both')}; exit 0; }}; sleep 0.2; done"
+    )
+    movers.lab.ssh("hv1", f"systemd-run --quiet --unit=killer sh -c {shlex.quote(killer)}")
+    killed = movers.ansible.module("hv1", "virt_migrate", movers.args("both", bandwidth=4))["hv1"]
+    assert killed["failed"]
+    assert "vms" not in killed, "it was not killed"
+    for host in ("hv1", "hv2"):
+        modes = movers.fleet.host(host, "stat -c '%a %U' /etc/libvirt/secrets/*.base64").split()
+        assert modes == ["600", "root"], (host, modes)
+    repaired = movers.ansible.playbook("repair_vms", {}, limit=300).succeeded()
+    assert "s3cret42" not in str(killed) + repaired.stdout
+    movers.clean("hv1", "both")
+    assert movers.state("hv2", "both") == "running"
+    assert _snapshots(movers, "hv2", "both") == before
+    _nothing_kept(movers)
+    kept = movers.fleet.host("hv2", "virsh snapshot-dumpxml both first --security-info")
+    assert "passwd='s3cret42'" in kept
+    _snapshot(movers, "both", "first", virt_snapshot_state="reverted")
+    assert movers.state("hv2", "both") == "running"
+    wait_for(lambda: movers.shown("hv2", "both") > at_first, 60, "it goes on from there")
+
+    movers.fleet.host("hv2", "virsh -q destroy both")
+    off = movers.playbook(vm_name="both", vm_host="hv1").succeeded()
+    assert "moved (offline)" in off.stdout
+    assert _snapshots(movers, "hv1", "both") == (before[0], "first")
+    _nothing_kept(movers)
+    assert "both_system.qcow2" in {one.name for one in folder.iterdir()}
+    _snapshot(movers, "both", "second", virt_snapshot_state="reverted")
+    assert movers.state("hv1", "both") == "running"
+    movers.fleet.host("hv1", "virsh -q destroy both")
+
+
+@pytest.mark.usefixtures("folder")
+def test_external_snapshots_move_on_shared_storage_and_are_refused_elsewhere(
+    movers: Movers,
+) -> None:
+    """Off, so that nothing boots: 11.3 reverts to it where it has come to, 9.0 cannot at all. The
+    same of local disks is refused, in check mode with the same words."""
+    movers.make("ext", start=False, **_SHARED)
+    movers.make("local", start=False, disks=[{"name": "system", "size": 256}])
+    _marked(movers, "hv1", "ext", "0x11")
+    for name in ("ext", "local"):
+        _snapshot(movers, name, "outside", virt_snapshot_disk_only=True)
+    _marked(movers, "hv1", "ext", "0x22")
+    movers.playbook(vm_name="ext", vm_host="hv2").succeeded()
+    assert _snapshots(movers, "hv2", "ext") == ({"outside": ""}, "outside")
+    assert _mark(movers, "hv2", "ext", "0x22")
+    _snapshot(movers, "ext", "outside", virt_snapshot_state="reverted")
+    assert _mark(movers, "hv2", "ext", "0x11")
+    _nothing_kept(movers)
+    texts = []
+    for check in (True, False):
+        run = movers.playbook(check=check, vm_name="local", vm_host="hv2")
+        assert run.returncode != 0, str(run)
+        (line,) = {one for one in run.stdout.splitlines() if "has external snapshots" in one}
+        texts.append(line)
+    assert texts[0] == texts[1]
+    assert "'local' has external snapshots (outside), and vda would be copied" in texts[0]
+    movers.clean("hv2", "local")
