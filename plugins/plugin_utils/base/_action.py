@@ -16,6 +16,7 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.action import ActionBase
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, visible
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import tables
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.arguments import Spec
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope, outcomes
 from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _alive, _flood, _packed
@@ -72,10 +73,15 @@ class FleetAction(ActionBase):
         _alive.keep(self._connection)
         _flood.guard(self._connection)
         try:
-            result.update(self._worked(values))
+            with tables.fitting(None if self._to_file(values) else _output.columns()):
+                result.update(self._worked(values))
         except FleetVirtError as error:
             raise failure(error) from None
         return result
+
+    def _to_file(self, values: Values) -> bool:
+        """Whether what the task shows goes to a file, where lines may have any length."""
+        return bool(self._task.args.get("output_file") or values.get("virt_output_file"))
 
     def _worked(self, values: Values) -> Answer:
         _answers.require_own(values.get("inventory_hostname"), values)

@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 import typing as t
 
 import yaml
@@ -34,6 +36,28 @@ def render(
             return text
         return str(yaml.safe_dump(dict(data), sort_keys=True))  # escapes all but ASCII
     return records() if form == "csv" else table()
+
+
+def columns() -> int | None:
+    """How many columns the terminal has that Ansible writes to; None if it writes to none.
+
+    A task runs in a process of its own, which may have been detached from the terminal.
+    """
+    for process in (os.getpid(), os.getppid()):
+        path = f"/proc/{process}/fd/1"
+        try:
+            if not stat.S_ISCHR(os.stat(path).st_mode):  # a pipe or a file
+                return None
+            terminal = os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
+        except OSError:
+            continue
+        try:
+            return os.get_terminal_size(terminal).columns or None
+        except OSError:  # another device
+            continue
+        finally:
+            os.close(terminal)
+    return None
 
 
 def say(text: str) -> None:

@@ -252,3 +252,58 @@ def test_placements_have_a_line_for_each_vm_and_all_hypervisors_only_if_asked() 
     assert "chosen, 1.500" in every
     assert "possible, 1.500" in every
     assert "no: memory" in every
+
+
+_LONG = "averylongnameofavm"
+
+
+def _fitted(columns: int | None, heads: list[str], rows: list[list[t.Any]]) -> list[str]:
+    with tables.fitting(columns):
+        return tables.table(heads, rows).splitlines()
+
+
+@pytest.mark.parametrize("columns", [None, 80, 200])
+def test_table_that_fits_or_has_no_screen_keeps_names(columns: int | None) -> None:
+    rows = [[_LONG * 3, "hv1", "running"]]
+    assert _LONG * 3 in _fitted(columns, ["NAME", "HYPERVISOR", "STATE"], rows)[1]
+    assert tables.table(["NAME"], [["n" * 300]]).splitlines()[1] == "n" * 300
+
+
+@pytest.mark.parametrize(("columns", "name"), [(80, 60), (60, 40), (40, 20)])
+def test_table_narrow_screen_cuts_names_to_fit(columns: int, name: int) -> None:
+    rows = [["n" * 70, "hv1", "running"], ["web1", "hv2", "shutoff"]]
+    lines = _fitted(columns, ["NAME", "HYPERVISOR", "STATE"], rows)
+    assert max(map(len, lines)) <= columns
+    assert lines[1].startswith("n" * (columns - 22) + "~ ")
+    assert len(lines[1].split()[0]) >= name - 3
+    assert lines[2].split() == ["web1", "hv2", "shutoff"]
+
+
+def test_table_names_that_would_read_alike_differ() -> None:
+    names = [f"{_LONG}{_LONG}{number}" for number in (1, 2, 12)] + [f"{_LONG}~"]
+    lines = _fitted(
+        40, ["HYPERVISOR", "NAME", "STATE"], [["hv1", name, "running"] for name in names]
+    )
+    cells = [line.split()[1] for line in lines[1:]]
+    assert len(set(cells)) == len(names)
+    assert max(map(len, lines)) <= 40
+    assert all("~" in cell for cell in cells)
+
+
+def test_table_names_stay_distinct_even_if_the_line_wraps() -> None:
+    names = ["a" * 30 + "b" + "c" * 30, "a" * 30 + "d" + "c" * 30]
+    lines = _fitted(20, ["VM", "STATE"], [[name, "running"] for name in names])
+    assert len({line.split()[0] for line in lines[1:]}) == 2
+
+
+def test_table_prose_at_the_end_does_not_cost_more_of_names_than_a_part() -> None:
+    rows = [["n" * 30, "hv1", "a long reason " * 20]]
+    lines = _fitted(80, ["VM", "HYPERVISOR", "WHY"], rows)
+    assert lines[1].startswith("n" * 30 + "  hv1")
+    assert _fitted(60, ["VM", "HYPERVISOR", "WHY"], rows)[1].startswith("n" * 21 + "~  hv1")
+
+
+def test_table_cuts_names_only() -> None:
+    path = "/var/lib/libvirt/images/" + "x" * 70
+    rows = [["web1", "hv1", "removed", path]]
+    assert path in _fitted(60, ["VM", "HYPERVISOR", "RESULT", "WHAT"], rows)[1]

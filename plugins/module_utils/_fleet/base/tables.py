@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import csv
 import re
 import typing as t
@@ -28,6 +30,22 @@ _FORMULA = re.compile(r"(^|[,;])( *)(?=[-=+@\uff0d\uff1d\uff0b\uff20])")
 # apart, and the whole is in JSON, YAML and CSV
 _DIGEST = re.compile(r"(?<![0-9a-f])([0-9a-f]{12})(?:[0-9a-f]{52}|[0-9a-f]{116})(?![0-9a-f])")
 
+# Columns whose cells are names, which stand whole in every other output and in errors
+_NAMES = frozenset({"VM", "NAME", "HYPERVISOR", "FROM", "TO", "IMAGE", "SNAPSHOT", "PARENT"})
+_SHORTEST = 12  # characters that a name is cut to, or more where names would read alike
+_PROSE = 24  # of the last column, which may wrap, this much belongs in the line
+_screen: contextvars.ContextVar[int | None] = contextvars.ContextVar("screen", default=None)
+
+
+@contextlib.contextmanager
+def fitting(columns: int | None) -> t.Iterator[None]:
+    """Tables that are made meanwhile are for a terminal with so many columns; None: for any."""
+    token = _screen.set(columns)
+    try:
+        yield
+    finally:
+        _screen.reset(token)
+
 
 def clean(value: object) -> str:
     """Text for a terminal: names and titles belong to guests, so control characters are shown."""
@@ -41,11 +59,13 @@ def table(
     rows: t.Sequence[t.Sequence[object]],
     groups: t.Mapping[int, str] | None = None,
 ) -> str:
-    """Columns as wide as their widest cell; numbers are right-aligned, digests are cut.
+    """Columns as wide as their widest cell; numbers are right-aligned, digests are cut, and names
+    where a narrow terminal would wrap the line (:func:`fitting`).
 
     ``groups`` are headings on a line of their own, each above the columns from its number on.
     """
     cells = [[_DIGEST.sub(r"\1", clean(cell)) for cell in row] for row in rows]
+    _shorten(heads, cells)
     widths = [max(len(row[i]) for row in [list(heads), *cells]) for i in range(len(heads))]
     numeric = [
         all(isinstance(row[i], (int, type(None))) for row in rows) for i in range(len(heads))
@@ -65,6 +85,45 @@ def table(
             above = above.ljust(sum(widths[:first]) + 2 * first) + word
         lines.insert(0, above)
     return "\n".join(lines)
+
+
+def _shorten(heads: t.Sequence[str], cells: list[list[str]]) -> None:
+    """Cut the names in ``cells`` as far as the screen needs; two that differ still do."""
+    screen = _screen.get()
+    widths = [max(map(len, column)) for column in zip(heads, *cells)]
+    last = len(heads) - 1
+    if screen is None or sum(widths) + 2 * last <= screen:
+        return
+    if heads[last] not in _NAMES:
+        widths[last] = min(widths[last], _PROSE)
+    columns = [i for i in range(len(heads)) if heads[i] in _NAMES and widths[i] > _SHORTEST]
+    wanted = {i: widths[i] for i in columns}
+    while columns and sum(widths) + 2 * last > screen:
+        widest = max(columns, key=lambda i: wanted[i])
+        if wanted[widest] == _SHORTEST:
+            break
+        wanted[widest] -= 1
+        widths[widest] -= 1
+    for i, width in wanted.items():
+        short = _shortened({row[i] for row in cells}, width)
+        for row in cells:
+            row[i] = short[row[i]]
+
+
+def _shortened(names: t.Collection[str], width: int) -> dict[str, str]:
+    """Each of ``names`` with at most ``width`` characters, or more if two would read alike: cut at
+    the end, else in the middle, where ``~`` stands for the rest."""
+    for longest in range(width, max(map(len, names), default=0) + 1):
+        for tail in range(longest - 1):
+            short = {
+                name: name
+                if len(name) <= longest
+                else f"{name[: longest - 1 - tail]}~{name[len(name) - tail :]}"
+                for name in names
+            }
+            if len(set(short.values())) == len(short):
+                return short
+    return {name: name for name in names}
 
 
 def csv_text(heads: t.Sequence[str], rows: t.Sequence[t.Sequence[object]]) -> str:
