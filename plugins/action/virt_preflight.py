@@ -85,6 +85,9 @@ class ActionModule(StagedAction[PreflightWork]):
     def _read(self, work: PreflightWork, variables: Values) -> Answer:
         options = self._options
         own = str(variables.get("inventory_hostname"))
+        if options["bridges"] is None:
+            chosen = Variables(variables, self._templar).get("virt_nic_profiles")
+            work = dataclasses.replace(work, bridges=profiles.bridges(chosen))
         arguments = {**self.given, envelope.OPTION: envelope.plain(work)}
         if options["peers"] is None:
             arguments["peers"] = [
@@ -92,9 +95,6 @@ class ActionModule(StagedAction[PreflightWork]):
                 for name in _expected(options, variables)
                 if name != own
             ]
-        if options["bridges"] is None:
-            chosen = Variables(variables, self._templar).get("virt_nic_profiles")
-            arguments["bridges"] = profiles.bridges(chosen)
         answer = self.module(variables, arguments)
         facts = answer.get("facts")
         if isinstance(facts, dict):

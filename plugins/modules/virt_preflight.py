@@ -50,7 +50,7 @@ options:
   bridges:
     description:
       - Bridges that have to exist. Defaults to those of C(virt_nic_profiles), without these to
-        C(br0).
+        C(br0); one of these that no VM here is on is then reported as a warning only.
     type: list
     elements: str
   pools:
@@ -198,6 +198,7 @@ def main() -> None:
             uri=params["uri"],
             timeout=params["timeout"],
             bridges=params["bridges"] or [],
+            profile_bridges=stage.bridges,
             pools=params["pools"],
             peers=params["peers"] or [],
         )

@@ -128,6 +128,10 @@ def test_a_fleet_in_order(fleet: Fleet) -> None:
     assert json.loads(json.dumps(looked["hv1"]["changed"])) is False
 
 
+NEEDS_BR9 = (
+    "<domain type='qemu'><name>needs-br9</name><memory>65536</memory><os><type>hvm</type></os>"
+    "<devices><interface type='bridge'><source bridge='br9'/></interface></devices></domain>"
+)
 DISORDER = {
     "hv1": (
         "virsh -q pool-destroy base; virsh -q pool-autostart --disable default",
@@ -143,6 +147,7 @@ DISORDER = {
         " { type filter hook forward priority 0; policy drop; }'",
     ),
     "hv2": (
+        f'echo "{NEEDS_BR9}" | virsh -q define /dev/stdin',
         "cp /etc/libvirt/libvirtd.conf /root/libvirtd.conf",
         "echo 'tls_no_verify_certificate = 1' >> /etc/libvirt/libvirtd.conf",
         "sed -i 's/^host_uuid.*/host_uuid = \"{uuid}\"/' /etc/libvirt/libvirtd.conf",
@@ -156,7 +161,10 @@ ORDER = {
         f"chmod 0600 {PKI}/private/clientkey.pem",
         "nft delete table inet docker",
     ),
-    "hv2": ("cp /root/libvirtd.conf /etc/libvirt/libvirtd.conf",),
+    "hv2": (
+        "virsh -q undefine needs-br9",
+        "cp /root/libvirtd.conf /etc/libvirt/libvirtd.conf",
+    ),
 }
 # id, hosts and words of the message
 PROVOKED = [
@@ -165,7 +173,7 @@ PROVOKED = [
     ("bridge_down", ["hv1"], "bridge br8 is down"),
     ("bridge_no_uplink", ["hv1"], "bridge br8 has no uplink"),
     ("bridge_uplink_down", ["hv1"], "bridge br9: no uplink is active (up9)"),
-    ("bridge_missing", ["hv2"], "there is no bridge br8"),
+    ("bridge_unavailable", ["hv2"], "there is no bridge br8"),
     ("bridge_missing", ["hv2"], "there is no bridge br9"),
     ("libvirt_plain", ["hv1"], ":16509"),
     ("qemu_exposed", ["hv1"], f"{ALL_INTERFACES}:5907"),

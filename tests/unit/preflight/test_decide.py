@@ -56,7 +56,9 @@ def facts(**more: t.Any) -> dict[str, t.Any]:
         "clock": {"offset": 0.01, "uncertainty": 0.02},
         "kvm": GOOD_KVM,
         "iommu": True,
-        "bridges": [{"name": "br0", "exists": True, "up": True, "ports": [UPLINK, TAP]}],
+        "bridges": [
+            {"name": "br0", "exists": True, "up": True, "needed": True, "ports": [UPLINK, TAP]}
+        ],
         "bridge_filter": [],
         "listeners": [
             {"address": ANY, "port": 22, "process": "sshd"},
@@ -84,7 +86,7 @@ def two(first: dict[str, t.Any], second: dict[str, t.Any]) -> list[findings.Find
 
 
 def bridge(**more: t.Any) -> dict[str, t.Any]:
-    whole = {"name": "br0", "exists": True, "up": True, "ports": [UPLINK]}
+    whole = {"name": "br0", "exists": True, "up": True, "needed": True, "ports": [UPLINK]}
     return {"bridges": [{**whole, **more}]}
 
 
@@ -115,6 +117,16 @@ ONE: list[tuple[dict[str, t.Any], str, str]] = [
     ),
     ({"iommu": False}, "iommu_off", "iommu_groups is empty"),
     (bridge(exists=False, up=False, ports=[]), "bridge_missing", "there is no bridge br0"),
+    (
+        bridge(exists=False, up=False, ports=[], needed=None),
+        "bridge_missing",
+        "there is no bridge br0",
+    ),
+    (
+        bridge(exists=False, up=False, ports=[], needed=False),
+        "bridge_unavailable",
+        "there is no bridge br0, which a NIC profile names; no VM here is on it",
+    ),
     (bridge(up=False), "bridge_down", "bridge br0 is down"),
     (bridge(ports=[]), "bridge_no_uplink", "br0 has no uplink"),
     (bridge(ports=[TAP]), "bridge_no_uplink", "br0 has no uplink"),

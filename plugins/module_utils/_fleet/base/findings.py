@@ -82,6 +82,11 @@ KINDS: dict[str, tuple[Severity, str]] = {
         "no guest can migrate between these: install QEMU versions that share a machine type",
     ),
     "bridge_missing": ("error", f"{_SET_UP}, or name another bridge in virt_nic_profiles"),
+    "bridge_unavailable": (
+        "warning",
+        "VMs with that profile are not placed there; if they should be, add the bridge to"
+        f" bridge_list and {_SET_UP}",
+    ),
     "bridge_down": ("error", "run ip link set BRIDGE up, and find out why it was down"),
     "bridge_no_uplink": (
         "warning",

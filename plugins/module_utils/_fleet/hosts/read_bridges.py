@@ -10,12 +10,19 @@ import typing as t
 from pathlib import Path
 
 from ..._errors import FleetVirtError
-from ..._libvirt import ERR_NO_INTERFACE
+from ..._libvirt import (
+    DOMAIN_XML_INACTIVE,
+    ERR_NO_DOMAIN,
+    ERR_NO_INTERFACE,
+    ERR_NO_NETWORK,
+)
 from ..base.effects_connection import Connection
-from . import network_info
+from ..base.xml_values import read_root
+from . import network_info, segments
 
 if t.TYPE_CHECKING:
-    from ..._libvirt import VirInterface
+    from ..._libvirt import VirDomain, VirInterface, VirNetwork
+    from ..base.snapshot import NetworkInfo
 
 _BRIDGE = "bridge"
 
@@ -47,3 +54,30 @@ def bridges(connection: Connection) -> list[str] | None:
     except FleetVirtError:
         return None
     return sorted(str(interface.name()) for interface, of in kinds if of == _BRIDGE) or None
+
+
+def used(connection: Connection) -> set[str]:
+    """The bridges that NICs of VMs are on by their definitions, also by a network that is one."""
+
+    def places(domain: VirDomain) -> list[segments.NicPlace]:
+        text = domain.XMLDesc(DOMAIN_XML_INACTIVE)
+        return segments.nics(read_root(text, "domain", f"domain {domain.name()}"))
+
+    def info(network: VirNetwork) -> NetworkInfo:
+        return network_info.network(network.XMLDesc(0), f"network {network.name()}")
+
+    networks = connection.each_there(
+        info,
+        connection.call("list networks", connection.conn.listAllNetworks, 0),
+        lambda network: f"read network {network.name()}",
+        ERR_NO_NETWORK,
+    )
+    known = {str(network.name()): of for network, of in networks}
+    domains = connection.each_there(
+        places,
+        connection.call("list domains", connection.conn.listAllDomains, 0),
+        lambda domain: f"read domain {domain.name()}",
+        ERR_NO_DOMAIN,
+    )
+    nics = [nic for _domain, listed in domains for nic in listed]
+    return {segment.partition(",")[0] for segment in segments.of_nics(nics, known)}

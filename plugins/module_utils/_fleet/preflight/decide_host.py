@@ -83,7 +83,12 @@ def _bridges(name: str, facts: PreflightFacts) -> list[Finding]:
     for bridge in facts.get("bridges") or ():
         label = bridge["name"]
         if not bridge["exists"]:
-            findings.append(Finding("bridge_missing", (name,), f"there is no bridge {label}"))
+            text = f"there is no bridge {label}"
+            if bridge["needed"] is False:
+                text += ", which a NIC profile names; no VM here is on it"
+                findings.append(Finding("bridge_unavailable", (name,), text))
+            else:
+                findings.append(Finding("bridge_missing", (name,), text))
             continue
         if not bridge["up"]:
             findings.append(Finding("bridge_down", (name,), f"bridge {label} is down"))

@@ -75,13 +75,20 @@ class Port(t.TypedDict):
     active: bool
 
 
-class PreflightBridge(t.TypedDict):
-    """A requested bridge."""
+class BridgeState(t.TypedDict):
+    """A bridge of this machine."""
 
     name: str
     exists: bool
     up: bool
     ports: list[Port]
+
+
+class PreflightBridge(BridgeState):
+    """A bridge that is to be there, and whether it was requested by name or a VM here is on it;
+    None where that is not known."""
+
+    needed: bool | None
 
 
 class Socket(t.TypedDict):

@@ -33,8 +33,10 @@ ARGUMENTS: Spec = {
 
 @dataclass(frozen=True)
 class PreflightWork(Work):
-    """A stage of checking a fleet; ``cpus`` are those of the others, as libvirt describes them."""
+    """A stage of checking a fleet; ``cpus`` are those of the others, as libvirt describes them,
+    ``bridges`` those that profiles name."""
 
     STAGES = ("all", "read", "compare", "report")
 
     cpus: list[str] = field(default_factory=list)
+    bridges: list[str] = field(default_factory=list)

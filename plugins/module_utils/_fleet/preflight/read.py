@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ..._errors import FleetVirtError, LibvirtFailure
 from ..._libvirt import CPU_COMPARE_IDENTICAL, CPU_COMPARE_SUPERSET
 from ..base.effects_connection import Connection, connect
-from ..hosts import cpu_xml, host_info
+from ..hosts import cpu_xml, host_info, read_bridges
 from ..hosts import read_host as host
 from ..storage.read_pools import list_pools, pool_entries
 from . import read_host as preflight_machine
@@ -28,6 +28,7 @@ if t.TYPE_CHECKING:
         Baseline,
         Hypervisor,
         Peer,
+        PreflightBridge,
         PreflightCpu,
         PreflightFacts,
         PreflightPool,
@@ -39,13 +40,16 @@ _FITS = (CPU_COMPARE_IDENTICAL, CPU_COMPARE_SUPERSET)
 
 @dataclass(frozen=True)
 class PreflightRequest:
-    """What to check: libvirt's URI, the names of bridges and pools, and the peers."""
+    """What to check: libvirt's URI, the names of bridges and pools, and the peers.
+
+    ``profile_bridges`` are those that VMs may be on."""
 
     uri: str
     timeout: float
     bridges: t.Sequence[str]
     pools: t.Sequence[str]
     peers: t.Sequence[Peer]
+    profile_bridges: t.Sequence[str] = ()
 
 
 class _Checks:
@@ -68,6 +72,8 @@ def read(settings: PreflightRequest) -> PreflightFacts:
     checks = _Checks()
     facts: PreflightFacts = {"errors": checks.errors, "time": time.time()}
     hypervisor: Hypervisor | None = None
+    used: set[str] | None = None
+    names = [*settings.bridges, *settings.profile_bridges]
     try:
         with connect(settings.uri, settings.timeout) as connection:
             hypervisor = checks.made("hypervisor", lambda: _hypervisor(connection))
@@ -80,6 +86,7 @@ def read(settings: PreflightRequest) -> PreflightFacts:
             pools = checks.made("pools", lambda: _pools(connection, settings.pools))
             if pools is not None:
                 facts["pools"] = pools
+            used = checks.made("bridges of VMs", lambda: read_bridges.used(connection))
     except FleetVirtError as error:
         checks.errors["libvirt"] = str(error)
     emulator = facts["cpu"]["emulator"] if "cpu" in facts else None
@@ -90,12 +97,10 @@ def read(settings: PreflightRequest) -> PreflightFacts:
     iommu = checks.made("iommu", preflight_machine.iommu)
     if iommu is not None:
         facts["iommu"] = iommu
-    bridges = checks.made(
-        "bridges", lambda: [preflight_machine.bridge(name) for name in settings.bridges]
-    )
+    bridges = checks.made("bridges", lambda: [_bridge(name, settings, used) for name in names])
     if bridges is not None:
         facts["bridges"] = bridges
-    chains = checks.made("bridge_filter", lambda: preflight_machine.bridge_filter(settings.bridges))
+    chains = checks.made("bridge_filter", lambda: preflight_machine.bridge_filter(names))
     if chains is not None:
         facts["bridge_filter"] = chains
     sockets = checks.made("listeners", preflight_machine.open_sockets)
@@ -108,6 +113,11 @@ def read(settings: PreflightRequest) -> PreflightFacts:
     if keys is not None:
         facts["keys"] = keys
     return facts
+
+
+def _bridge(name: str, settings: PreflightRequest, used: set[str] | None) -> PreflightBridge:
+    needed = name in settings.bridges or (None if used is None else name in used)
+    return {**preflight_machine.bridge(name), "needed": needed}
 
 
 def _hypervisor(connection: Connection) -> Hypervisor:

@@ -21,7 +21,7 @@ from ..hosts import read_tcp_table as tcp_table
 from . import trial_guest
 
 if t.TYPE_CHECKING:
-    from .facts import Device, Port, PreflightBridge, Socket
+    from .facts import BridgeState, Device, Port, Socket
 
 _TRIAL_SECONDS = 20.0
 _NET = Path("/sys/class/net")
@@ -55,7 +55,7 @@ def iommu() -> bool:
     return groups.is_dir() and any(groups.iterdir())
 
 
-def bridge(name: str) -> PreflightBridge:
+def bridge(name: str) -> BridgeState:
     """A bridge and its ports; a tap belongs to a guest and is not an uplink."""
     folder = _NET / name
     if not (folder / "bridge").is_dir():
