@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.names import (
+    INSTALL_GUEST_TOOLS,
+)
 from ansible_collections.fleet.virt.tests.contract import documentation
 from ansible_collections.fleet.virt.tests.integration import harness
 from ansible_collections.fleet.virt.tests.integration.support import offline, tls
@@ -191,6 +194,13 @@ def test_as_documented(copies: Fleet) -> None:
     assert refused.returncode
     assert "python3-guestfs" in refused.stdout
     assert _bases(fleet, "hv1", "-another") == []
+    wanted = {**fleet.variables, "vm_name": "web9", "virt_clone_of": "web1"}
+    for check in (True, False):
+        refused = fleet.ansible.playbook("clone", wanted, check=check)
+        assert refused.returncode
+        assert INSTALL_GUEST_TOOLS in refused.stdout
+    assert _bases(fleet, "hv1", "-web9") == []
+    assert "web9" not in fleet.domains()["hv1"]
 
 
 if "FLEET_VIRT_TRIALS" in os.environ:

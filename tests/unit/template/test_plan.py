@@ -83,6 +83,7 @@ def test_killed_anywhere_the_next_ends_it(active: bool) -> None:
         ({"disks": ()}, {"disk": "vdz"}, "it has: vda, vdb"),
         ({"active": True}, {"quiesce": "always"}, "not connected"),
         ({"resettable": False}, {}, "python3-guestfs"),
+        ({"resettable": False}, {}, "setup_hypervisors -e libvirtd_guest_tools=true"),
     ],
 )
 def test_refused(facts: dict[str, t.Any], wanted: dict[str, t.Any], said: str) -> None:

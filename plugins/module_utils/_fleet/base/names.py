@@ -170,6 +170,10 @@ def playbook_command(name: str, **variables: str) -> str:
     return " ".join([f"ansible-playbook fleet.virt.{name}", *words])
 
 
+# installs libguestfs, which is large, on hypervisors that were set up without it
+INSTALL_GUEST_TOOLS = playbook_command("setup_hypervisors", libvirtd_guest_tools="true")
+
+
 def snapshot_removal(name: str) -> str:
     """The command that removes a snapshot of the VM, whose own name is left to the reader."""
     return playbook_command(

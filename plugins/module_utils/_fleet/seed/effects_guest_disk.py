@@ -18,6 +18,7 @@ import types
 import typing as t
 
 from ..._errors import DependencyMissing, PlanRefused
+from ..base.names import INSTALL_GUEST_TOOLS
 from . import effects_guest_system as guest_system
 from . import guest_paths
 from .effects_guest_system import Handle
@@ -53,7 +54,8 @@ def _binding() -> types.ModuleType:
         raise DependencyMissing(
             "a seed with method offline needs libguestfs and its Python binding on the hypervisor;"
             " install the package python3-guestfs (Debian, Ubuntu) or python3-libguestfs (others),"
-            " or use method nocloud with an image that has cloud-init"
+            f" as {INSTALL_GUEST_TOOLS} does, or use method nocloud with an image that has"
+            " cloud-init"
         ) from None
 
 

@@ -18,6 +18,7 @@ import re
 import typing as t
 from dataclasses import dataclass
 
+from ..base.names import INSTALL_GUEST_TOOLS
 from ..engine import leases
 from ..engine.leases import Holder
 from ..engine.steps import Action, Effect, Plan, Step
@@ -225,8 +226,9 @@ def _refusals(facts: TemplateFacts, wanted: TemplateRequest) -> list[str]:
     if wanted.reset and not facts.resettable:
         problems.append(
             "resetting the identity (machine id, SSH host keys, what cloud-init has stored) needs"
-            " libguestfs with its Python binding on the hypervisor; install the package"
-            " python3-guestfs (Debian, Ubuntu) or python3-libguestfs (others), or keep it with"
-            " identity: keep (-e virt_identity=keep)"
+            " libguestfs with its Python binding on the hypervisor; install it"
+            f" ({INSTALL_GUEST_TOOLS}; or the package python3-guestfs, python3-libguestfs on other"
+            " systems than Debian and Ubuntu), or keep the identity with identity: keep (-e"
+            " virt_identity=keep)"
         )
     return problems
