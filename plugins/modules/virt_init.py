@@ -1503,7 +1503,6 @@ import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
-    Connection,
     connect,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
@@ -1514,59 +1513,58 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.option
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.work import ProvisionWork
 
+if t.TYPE_CHECKING:
+    from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import (
+        read_up_to_date as up_to_date,
+    )
+
+# Each stage imports its own: what is imported is run again at every call
+
+
+def _read(params: up_to_date.Options, given: ProvisionWork) -> t.Mapping[str, object]:
+    from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import read_up_to_date
+
+    with connect(params["uri"], params["timeout"]) as connection:
+        return read_up_to_date.facts(connection, params, given)
+
+
+def _compare(params: up_to_date.Options, given: ProvisionWork) -> t.Mapping[str, object]:
+    from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import (
+        effects,
+        read_existing,
+        read_up_to_date,
+    )
+
+    domains, settings = effects.read_options(params, given)
+    with connect(params["uri"], params["timeout"]) as connection:
+        facts = read_up_to_date.facts(connection, params, given)
+        return {**facts, **read_existing.read(connection, domains, settings)}
+
+
+def _work(
+    params: up_to_date.Options, given: ProvisionWork, *, check: bool
+) -> t.Mapping[str, object]:
+    from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import effects
+
+    domains, settings = effects.read_options(params, given)
+    stage, withdraw = given.stage, given.withdraw
+    with connect(params["uri"], params["timeout"]) as connection:
+        return effects.run(
+            connection, domains, settings, stage=stage, check=check, withdraw=withdraw
+        )
+
 
 def main() -> None:
     module = create_module(ARGUMENTS, INTERNAL)
     for name in OPTIONS:  # written ones come in vms; the defaults would only be shown beside them
         del module.params[name]
-    params = module.options
+    params = t.cast("up_to_date.Options", module.options)
     given = envelope.read(ProvisionWork, params)
-
-    def facts(connection: Connection) -> t.Mapping[str, object]:
-        from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import (
-            read_up_to_date as up_to_date,
-        )
-
-        return up_to_date.facts(connection, t.cast("up_to_date.Options", params), given)
-
-    def read() -> t.Mapping[str, object]:
-        with connect(params["uri"], params["timeout"]) as connection:
-            return facts(connection)
-
-    def compare() -> t.Mapping[str, object]:
-        from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import (
-            effects as init,
-        )
-        from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import (
-            read_existing as existing,
-        )
-
-        domains, settings = init.read_options(t.cast("init.ProvisionOptions", params), given)
-        with connect(params["uri"], params["timeout"]) as connection:
-            return {**facts(connection), **existing.read(connection, domains, settings)}
-
-    def work() -> t.Mapping[str, object]:
-        from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import (
-            effects as init,
-        )
-
-        domains, settings = init.read_options(t.cast("init.ProvisionOptions", params), given)
-        with connect(params["uri"], params["timeout"]) as connection:
-            return init.run(
-                connection,
-                domains,
-                settings,
-                stage=given.stage,
-                check=module.check_mode,
-                withdraw=given.withdraw,
-            )
-
-    # Each stage imports its own: what is imported is compiled again at every call
     if given.stage in ("look", "read"):
-        run(module, read)
+        run(module, lambda: _read(params, given))
     if given.stage == "compare":
-        run(module, compare)
-    run(module, work, commands=("qemu-img",))
+        run(module, lambda: _compare(params, given))
+    run(module, lambda: _work(params, given, check=module.check_mode), commands=("qemu-img",))
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ from ..spec.domain import Domain
 from ..state.actions import StateFacts
 from . import definition, power
 from . import plan as change_plan
+from . import read_accepted as accepted
 from . import read_schema as schema
 from .definition import DefinitionRequest, Device
 from .effects_batch import DiskPlan, Draft, Host, ProvisionJob
@@ -259,8 +260,6 @@ def _accepted(host: Host, facts: ChangeFacts, converged: Converged) -> Plan[Chan
     after = predict(facts, plan.steps).inactive
     if after == facts.inactive:
         return plan
-    from . import read_accepted as accepted  # few VMs are changed
-
     problem = accepted.refusal(host.connection, facts.name, facts.inactive, after)
     return plan if problem is None else Plan(refusals=(problem,))
 
@@ -354,10 +353,6 @@ def _sizes(
             resting[path] = sizes[path]
     if not paths or (runs is not None and runs >= set(paths.values())):
         return sizes, {}
-    from . import (
-        read_accepted as accepted,  # few VMs with sizes are off, or get a disk at their next start
-    )
-
     if runs is not None:
         unplugged = [path for path in paths.values() if path not in runs]
         resting = accepted.volume_sizes(connection, unplugged)

@@ -19,6 +19,7 @@ from . import effects_changing as changing
 from . import read_fleet_cpu as fleet_cpu
 from .effects_batch import SEED_SUFFIX, BatchSettings, Host
 from .pending import pending
+from .plan_creation import occupied
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
@@ -86,8 +87,6 @@ def taken(
             reasons = []
             paths = _taken(host, domain)
             if paths:
-                from .plan_creation import occupied  # few VMs have a file in the way
-
                 reasons += [occupied(path) for path in paths]
             new = fleet_cpu.given(host, domain)
             if new is not domain:

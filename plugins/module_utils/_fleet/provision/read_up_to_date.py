@@ -13,9 +13,6 @@ import base64
 import json
 import typing as t
 
-from ... import _lxml
-from ..._errors import FleetVirtError
-from ..base import metadata
 from ..hosts import read_placement_facts as placement_facts
 
 if t.TYPE_CHECKING:
@@ -26,8 +23,11 @@ if t.TYPE_CHECKING:
     from .work import ProvisionWork
 
     class Options(init.ProvisionOptions):
-        """With the batch as the controller packed it; empty if it is not to be compared."""
+        """With the connection, and the batch as the controller packed it; empty if it is not to be
+        compared."""
 
+        uri: str
+        timeout: float
         _asked: str
 
 
@@ -50,7 +50,11 @@ def facts(connection: Connection, params: Options, work: ProvisionWork) -> UpToD
     answer: UpToDateResult = {"changed": False, "host": host}
     if params["_asked"]:
         asked = here(params["_asked"], answer["host"]["vms"])
-        answer["vms"] = read(connection, params, work.home, asked) if asked else []
+        answer["vms"] = []
+        if asked:
+            from . import read_unchanged as unchanged  # few hypervisors have one of them
+
+            answer["vms"] = unchanged.read(connection, params, work.home, asked)
     return answer
 
 
@@ -61,39 +65,3 @@ def here(asked: str, defined: t.Sequence[DefinedEntry]) -> list[dict[str, object
         return []
     batch: list[dict[str, object]] = json.loads(base64.b64decode(asked))
     return [vm for vm in batch if vm.get("name") in complete]
-
-
-def read(
-    connection: Connection, params: Options, home: str, asked: list[dict[str, object]]
-) -> list[MadeVm]:
-    """The results of those of ``asked`` that need no change."""
-    # few hypervisors have one of them
-    from ..base.effects_lookup import find_domain
-    from ..engine import effects_verb as verb
-    from ..spec.options import many
-    from . import effects_changing as changing
-    from .effects_batch import BatchSettings, Host, defaults_of
-
-    domains, problems = many(asked, defaults=defaults_of(params))
-    if problems:
-        return []  # the controller reports them
-    host = Host(connection, BatchSettings("", home, {}, params["base_pool"]))
-    jobs: list[changing.ChangeJob] = []
-    for domain in domains:
-        if any(disk.image is not None and disk.device != "disk" for disk in domain.disks):
-            continue  # comparing the medium in a drive needs the image's identity
-        try:
-            dom = find_domain(connection, domain.name)
-            if dom is None:
-                continue
-            text = changing.read_inactive(connection, dom, domain.name)
-            stored = metadata.parse(_lxml.parse(text, f"domain {domain.name}"))
-            if stored is None or stored.request is None or stored.phase is not None:
-                continue
-            job = changing.look(host, dom, stored, domain, text)
-        except FleetVirtError:
-            continue
-        if not (job.has_work or job.plan.refusals or job.power.refusals):
-            job.waits = job.waiting()
-            jobs.append(job)
-    return t.cast("list[MadeVm]", verb.result(jobs)["vms"])

@@ -15,6 +15,7 @@ import typing as t
 from pathlib import Path
 
 from ..._errors import DependencyMissing, PlanRefused
+from ..base import effects_programs as programs
 from ..base.effects_connection import Connection
 from ..storage import effects_storage as storage
 from .types import HostKey, Seed, SeededNic
@@ -170,8 +171,6 @@ def _image(files: t.Mapping[str, bytes], uuid: str) -> bytes:
 
 
 def _run(what: str, command: t.Sequence[str | Path]) -> None:
-    from ..base import effects_programs as programs  # in virt_init, only a new seed needs it
-
     done = programs.attempt([str(word) for word in command], seconds=_SECONDS)
     if done is None or done.status:
         detail = done.error_text[-500:] if done else "it is not installed"
