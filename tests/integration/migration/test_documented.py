@@ -33,7 +33,7 @@ COMMANDS = {
     f"{_MOVE} -e 'virt_names=web*' -e vm_host=hv1 --check": r"web1 +hv2 +hv1 +would move",
     "ansible-playbook fleet.virt.state -e vm_name=shop1 -e vm_state=shutoff": r"shop1 +hv1",
     f"{_MOVE} -e vm_name=shop1 -e vm_host=hv2": r"shop1 +hv1 +hv2 +moved \(offline\)",
-    "ansible-playbook fleet.virt.snapshots -e vm_name=shop1": r"shop1 +hv2 +before +yes",
+    "ansible-playbook fleet.virt.snapshots -e vm_name=shop1": r"shop1 +hv2 +before +- +yes",
 }
 
 

@@ -93,7 +93,6 @@ def _files(source: Source, target: Target) -> t.Iterator[str]:
             if reason == "" or (reason is None and path in disks and copied_whole(source)):
                 continue
             why = reason or f"no disk of {source.name!r}, and not on storage that {where} shares"
-
             yield (
                 f"snapshot {snapshot.name} of {source.name!r} needs {path}: {why}; delete the"
                 f" snapshot ({snapshot_removal(source.name)})"

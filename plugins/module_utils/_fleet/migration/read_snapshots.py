@@ -56,8 +56,9 @@ def records(connection: Connection, dom: VirDomain, run: str) -> Records:
 
 def _records(connection: Connection, dom: VirDomain, run: str, flags: int) -> Records:
     def ask() -> tuple[list[str], str | None]:
-        current = str(dom.snapshotCurrent(0).getName()) if dom.hasCurrentSnapshot(0) else None
-        return [snapshot.getXMLDesc(flags) for snapshot in dom.listAllSnapshots(0)], current
+        texts = [snapshot.getXMLDesc(flags) for snapshot in dom.listAllSnapshots(0)]
+        has_current = bool(texts) and dom.hasCurrentSnapshot(0)
+        return texts, str(dom.snapshotCurrent(0).getName()) if has_current else None
 
     texts, current = connection.call(f"read the snapshots of {dom.name()}", ask)
     by_name = {parsed.snapshot(text).name: text for text in texts}
