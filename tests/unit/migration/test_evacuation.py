@@ -103,6 +103,9 @@ def test_relaxed_evacuation_breaks_anti_affinity_only_where_it_must() -> None:
     assert strict.shares == {"hv1": [("web1", "hv3")]}
     assert strict.notes == []
     assert "web2 fits nowhere" in strict.problems[0]
+    assert strict.problems[1:] == [
+        "only anti-affinity keeps web2 on hv1; -e virt_relax=true breaks it for this evacuation"
+    ]
     relaxed = leave("hv1", answers, fleet(answers), {}, placement.Policy(), relax=True)
     assert dict(relaxed.shares["hv1"])["web1"] == "hv3"
     assert set(dict(relaxed.shares["hv1"])) == {"web1", "web2"}

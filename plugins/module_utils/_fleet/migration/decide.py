@@ -30,7 +30,8 @@ Mute = t.Mapping[str, proofs.Silence]
 class MigrationDecision:
     """``shares``: hypervisor to VMs that move from there, each with its destination's name;
     ``left``: destination to VMs that were moving there, each with the lost hypervisor it came from.
-    ``notes`` say which rules of anti-affinity are broken.
+    ``notes`` say which rules of anti-affinity are broken; ``kept_away`` are the VMs that would fit
+    somewhere without such rules, and do not with them.
     """
 
     shares: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
@@ -38,6 +39,7 @@ class MigrationDecision:
     settled: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    kept_away: list[str] = field(default_factory=list)
     placements: list[Placement] = field(default_factory=list)
 
 
@@ -238,13 +240,17 @@ def place_one(
     if counted:
         fleet.add(source, request)
     ranking = _others(result, source)
-    if relax and not ranking:
-        request = dataclasses.replace(request, relaxed=True)
+    if not ranking:
+        relaxed = dataclasses.replace(request, relaxed=True)
         if counted:
             fleet.remove(source, request)
-        ranking = _others(placement.rank(fleet, request), source)
+        possible = _others(placement.rank(fleet, relaxed), source)
         if counted:
             fleet.add(source, request)
+        if relax:
+            ranking = possible
+        elif possible:
+            decision.kept_away.append(name)
     placed = Placement(name, ranking[0].host if ranking else None, ranking, result.rejected)
     if placed.host is None:
         return placement.describe(placed)

@@ -48,6 +48,11 @@ def leave(
             " maintenance; run without --limit"
         )
     decision = _decide(names, None, answers, marked, mute, policy, relax=relax)
+    if decision.kept_away:
+        decision.problems.append(
+            f"only anti-affinity keeps {', '.join(decision.kept_away)} on {source};"
+            " -e virt_relax=true breaks it for this evacuation"
+        )
     decision.problems += [
         f"{name!r} was being moved to {source}, and that move is finished first; run this again to"
         " move it away"
