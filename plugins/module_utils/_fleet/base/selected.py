@@ -116,8 +116,8 @@ def expand(selected: Selected, members: t.Collection[Member]) -> Expanded:
         )
         for group in selected.groups
     }
-    for found in in_group.values():
-        names.update(dict.fromkeys(found))
+    for members_of_group in in_group.values():
+        names.update(dict.fromkeys(members_of_group))
     return Expanded(
         tuple(names),
         tuple(pattern for pattern, found in meant.items() if not found),

@@ -28,7 +28,7 @@ def problems(source: Source, target: Target) -> list[str]:
     """The reasons against moving the VM with its snapshots."""
     if not source.snapshots:
         return []
-    name, found = source.name, []
+    name, reasons = source.name, []
     local = [
         disk.target
         for disk in source.disks
@@ -37,32 +37,32 @@ def problems(source: Source, target: Target) -> list[str]:
     external = [snapshot.name for snapshot in source.snapshots if snapshot.external]
     copied = f"{', '.join(local)} would be copied from hypervisor to hypervisor"
     if local and external:
-        found.append(
+        reasons.append(
             f"{name!r} has external snapshots ({', '.join(external)}), and {copied}, without the"
             f" files of these; delete them first ({snapshot_removal(name)})"
         )
     elif local and source.active:
         off = playbook_command("state", vm_name=name, vm_state="shutoff")
-        found.append(
+        reasons.append(
             f"{name!r} runs and has snapshots ({', '.join(_names(source.snapshots))}), and {copied}"
             f" without what is in them; shut it off first ({off}), or delete them"
             f" ({snapshot_removal(name)})"
         )
     elif local and source.state_files:
-        found.append(
+        reasons.append(
             f"{name!r} has snapshots, so its files are copied while it is off, and libvirt copies"
             f" UEFI variables and the state of a TPM only while it runs; delete the snapshots"
             f" ({snapshot_removal(name)})"
         )
     else:
-        found += _files(source, target)
+        reasons += _files(source, target)
     if source.record_bytes > MOST_BYTES:
-        found.append(
+        reasons.append(
             f"the records of the snapshots of {name!r} take {source.record_bytes} bytes, and a move"
             f" keeps {MOST_BYTES} at most; delete some ({snapshot_removal(name)})"
         )
-    found += _machines(source, target)
-    return found
+    reasons += _machines(source, target)
+    return reasons
 
 
 def _names(snapshots: t.Iterable[SourceSnapshot]) -> list[str]:

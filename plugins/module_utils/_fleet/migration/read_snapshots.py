@@ -29,14 +29,14 @@ def read(connection: Connection, dom: VirDomain) -> tuple[tuple[SourceSnapshot, 
     records = _records(connection, dom, "", 0)
     if not records.snapshots:
         return (), 0
-    found = [_snapshot(record.xml) for record in records.snapshots]
-    media = {path for snapshot in found for path in snapshot.media}
+    snapshots = [_snapshot(record.xml) for record in records.snapshots]
+    media = {path for snapshot in snapshots for path in snapshot.media}
     present = _present(connection, media) if connection.local else media
     return tuple(
         dataclasses.replace(
             snapshot, media=tuple(path for path in snapshot.media if path in present)
         )
-        for snapshot in found
+        for snapshot in snapshots
     ), len(pack(records))
 
 
@@ -71,13 +71,13 @@ def _snapshot(text: str) -> SourceSnapshot:
     domains = [one for tag in ("domain", "inactiveDomain") for one in root.iterfind(tag)]
     machines = [kind.get("machine") for domain in domains for kind in domain.iterfind("os/type")]
     memory = [str(one.get("file")) for one in root.iterfind("memory[@file]")]
-    found = parsed.snapshot(text)
+    snapshot = parsed.snapshot(text)
     return SourceSnapshot(
-        found.name,
-        found.kind == EXTERNAL,
+        snapshot.name,
+        snapshot.kind == EXTERNAL,
         tuple(dict.fromkeys(str(machine) for machine in machines if machine)),
-        tuple(dict.fromkeys([*_files(found), *memory])),
-        tuple(disk.source for disk in found.disks if not disk.taken and disk.source),
+        tuple(dict.fromkeys([*_files(snapshot), *memory])),
+        tuple(disk.source for disk in snapshot.disks if not disk.taken and disk.source),
     )
 
 
