@@ -191,3 +191,29 @@ def test_external_snapshots_move_on_shared_storage_and_are_refused_elsewhere(
     assert texts[0] == texts[1]
     assert "'local' has external snapshots (outside), and vda would be copied" in texts[0]
     movers.clean("hv2", "local")
+
+
+def test_copying_of_files_that_is_killed_leaves_them_on_the_source(movers: Movers) -> None:
+    """Killed while a file is sent; repaired, nothing of it is on the destination, and it moves."""
+    movers.make("cut", start=False, disks=[{"name": "system", "size": 512}])
+    disk = _disk(movers, "hv1", "cut")
+    movers.fleet.host("hv1", f"qemu-io -c 'write -P 0x5a 0 400M' {disk}")
+    _snapshot(movers, "cut", "first")
+    before = _snapshots(movers, "hv1", "cut")
+    opened = "ls -l /proc/[0-9]*/fd 2>/dev/null | grep -q cut_system"
+    killer = f"until {opened} && grep -q migrating /etc/libvirt/qemu/cut.xml; do sleep 0.1; done"
+    killer += f"; {KILL.format(name='cut')}"
+    movers.lab.ssh("hv1", f"systemd-run --quiet --unit=killer sh -c {shlex.quote(killer)}")
+    killed = movers.ansible.module("hv1", "virt_migrate", movers.args("cut"))["hv1"]
+    assert killed["failed"]
+    assert "vms" not in killed, "it was not killed"
+    assert "cut_system.qcow2" in movers.fleet.files("hv2")
+    assert _snapshots(movers, "hv1", "cut") == before
+    movers.ansible.playbook("repair_vms", {}, limit=300).succeeded()
+    movers.clean("hv2", "cut")
+    assert _snapshots(movers, "hv1", "cut") == before
+    assert not movers.module("cut")["failed"]
+    movers.clean("hv1", "cut")
+    assert _snapshots(movers, "hv2", "cut") == before
+    movers.qemu_check("hv2", "cut")
+    _nothing_kept(movers)

@@ -10,11 +10,13 @@ snapshot are in the disks. So the records are kept on both ends first (:mod:`.re
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
 from ... import _libvirt, _lxml
 from ..._errors import LibvirtFailure, PlanRefused
 from ..base import effects_definitions as definitions
+from ..base import effects_files as files
 from ..base import metadata
 from ..base.effects_connection import Connection
 from ..base.metadata import Metadata
@@ -26,6 +28,7 @@ if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain, VirSecret
 
 _MISSING = (_libvirt.ERR_NO_SECRET, _libvirt.ERR_NO_SUPPORT)
+_SECRETS = "/etc/libvirt/secrets"
 _SECONDS = 60.0  # for each change of a record
 
 
@@ -45,6 +48,9 @@ def keep(ends: t.Sequence[Connection], dom: VirDomain, name: str, run: str) -> R
         end.call(what, secret.setValue, value, 0)
         if kept(end, uuid, run) != records:
             raise PlanRefused(f"{what}: what was stored is not what libvirt returns; try again")
+        if end.local:  # libvirt flushes the file, but not its name
+            with contextlib.suppress(FileNotFoundError):
+                files.flush(_SECRETS)
     return records
 
 
