@@ -62,3 +62,20 @@ def test_features_of_an_expanded_cpu_are_all_that_it_has() -> None:
         "<feature policy='disable' name='c'/><feature policy='require' name='a'/></cpu>"
     )
     assert cpu_xml.features(xml) == {"vendor": "AMD", "features": ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("message", "model", "expected"),
+    [
+        ("internal error: Unknown CPU model EPYC-Rome-v1", "EPYC-Rome-v1", "EPYC-Rome"),
+        ("internal error: Unknown CPU model EPYC-v1", "EPYC-v2", "EPYC-v2"),
+        ("internal error: Unknown CPU model EPYC-v2", "EPYC-v2", "EPYC-v2"),
+        ("internal error: Unknown CPU model EPYC-v10", "EPYC-v10", "EPYC-v10"),
+        ("no connection", "EPYC-v1", "EPYC-v1"),
+    ],
+)
+def test_first_version_of_a_model_that_is_unknown_is_the_model(
+    message: str, model: str, expected: str
+) -> None:
+    xml = cpu_xml.unversioned(message, f"<cpu><model>{model}</model></cpu>")
+    assert cpu_xml.describe(xml) == expected

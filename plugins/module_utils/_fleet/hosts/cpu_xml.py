@@ -15,6 +15,7 @@ from ..base.xml_values import attribute, first_children, read_root, text_of
 if t.TYPE_CHECKING:
     from ..base.snapshot import GuestCpuEntry
 
+_FIRST_VERSION = re.compile(r"[Uu]nknown CPU model:? '?([\w.-]+)-v1\b")
 _UNKNOWN = re.compile(r"[Uu]nknown CPU feature:? '?([\w.-]+)")
 
 
@@ -22,6 +23,18 @@ def unknown_feature(message: str) -> str | None:
     """The CPU feature that libvirt's message reports as unknown, if any."""
     match = _UNKNOWN.search(message)
     return match[1] if match else None
+
+
+def unversioned(message: str, xml: str) -> str:
+    """The CPU with the older name of its model, if libvirt's message reports as unknown the first
+    version of a model, which is the model itself: ``EPYC-v1`` is ``EPYC``."""
+    match = _FIRST_VERSION.search(message)
+    root = parse(xml, "CPU")
+    model = root.find("model")
+    if match is None or model is None or model.text != f"{match[1]}-v1":
+        return xml
+    model.text = match[1]
+    return tostring(root)
 
 
 class GuestCpu(t.TypedDict):

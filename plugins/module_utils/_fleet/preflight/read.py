@@ -198,14 +198,17 @@ def compare(uri: str, timeout: float, cpus: t.Sequence[str]) -> Baseline:
 def _baseline(
     connection: Connection, where: tuple[None, str | None, None, str], cpus: list[str]
 ) -> str:
-    """The common CPU, without features that this libvirt is too old to support."""
+    """The common CPU, without features and names that this libvirt is too old to know."""
     while True:
         try:
             function = connection.conn.baselineHypervisorCPU
             return str(connection.call("compute the common CPU", function, *where, cpus, 0))
         except LibvirtFailure as error:
             name = cpu_xml.unknown_feature(str(error))
-            shorter = [cpu_xml.without_feature(xml, name) for xml in cpus] if name else cpus
+            shorter = [
+                cpu_xml.without_feature(xml, name) if name else cpu_xml.unversioned(str(error), xml)
+                for xml in cpus
+            ]
             if list(map(len, shorter)) == list(map(len, cpus)):
                 raise
             cpus = shorter
