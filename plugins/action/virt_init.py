@@ -20,7 +20,11 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import en
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.fleet_seen import (
     SeenHypervisor,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.facts import Made
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes import handed
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.facts import (
+    Claims,
+    Made,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.work import (
     ProvisionWork,
     WorkImage,
@@ -40,8 +44,10 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.provision import (
     _batch,
     _cloned,
     _elsewhere,
+    _noted,
     _seeds,
 )
+from ansible_collections.fleet.virt.plugins.plugin_utils.provision._noted import texts_by_name
 
 _AD_HOC = "Ansible Ad-Hoc"
 _SYSTEM = "qemu:///system"
@@ -57,11 +63,12 @@ class ActionModule(StagedAction[ProvisionWork]):
         cloned = _cloned.of(self)
         given = {**self.given, **({"vms": cloned["vms"]} if cloned else {})}
         if work.stage == "read":
-            return self.module(task_vars, self._reading(given, work, None))
+            reading = self._reading(given, work, None)
+            return self.module(task_vars, {**reading, "_notes": self._noting(work, host)})
         if work.stage == "look":
             only = self._pending(work.round - 1) if work.round else None
             return self.module(task_vars, self._looking(given, work, only))
-        only = None
+        only, notes = None, handed.Handed()
         if work.stage in ("claim", "finish") and not work.claimed_by:
             placed = self.decision("virt_placed", "place", work.round, _PLACE)
             work = dataclasses.replace(
@@ -70,6 +77,8 @@ class ActionModule(StagedAction[ProvisionWork]):
             only = texts(as_mapping(placed["shares"]).get(host))
             if work.stage == "claim":
                 work = dataclasses.replace(work, seen=_seen(placed["seen"]))
+                if work.seen:
+                    notes = handed.Handed(readings=texts_by_name(placed["readings"]))
             else:
                 confirmed = self.decision("virt_confirmed", "confirm", work.round, _PLACE)
                 only = texts(as_mapping(confirmed["confirmed"]).get(host))
@@ -80,7 +89,8 @@ class ActionModule(StagedAction[ProvisionWork]):
                     return _again(claimed)
                 if self.check:  # predicts as the claim did: there is none to finish
                     work = dataclasses.replace(work, stage="claim")
-        return self._asked(self._arguments(given, cloned, work, only), task_vars)
+        arguments = self._arguments(given, cloned, work, only)
+        return self._asked({**arguments, "_notes": handed.packed(notes)}, task_vars)
 
     def alone(self, task_vars: Values) -> Answer:
         arguments = self._arguments(self.given, {}, ProvisionWork(), None)
@@ -93,6 +103,27 @@ class ActionModule(StagedAction[ProvisionWork]):
         if work.stage != "compare" and not arguments["vms"] and not work.withdraw:
             return {"changed": False, "vms": []}
         return self.module(task_vars, arguments)
+
+    def _noting(self, work: ProvisionWork, host: str) -> str:
+        """What the hypervisor is to note before it is read: the claims of this round, and readings
+        that it lacks. Of those that do not answer it tells what it has noted."""
+        placed = self.latest("virt_placed", _PLACE)
+        if placed.get("attempt") != work.round:
+            return ""  # read on its own
+        answering = texts(placed["answering"])
+        if self.check:
+            return handed.packed(handed.Handed(answering=answering))
+        readings = texts_by_name(placed["readings"])
+        lacks = texts(as_mapping(placed["lacks"]).get(host))
+        claimed = self.answers("virt_claim", Claims, "claim", work.round)
+        claims = _noted.claims(claimed, str(placed["run"]), but=host)
+        return handed.packed(
+            handed.Handed(
+                [*claims, *(volume for volume in lacks if volume not in readings)],
+                {volume: readings[volume] for volume in lacks if volume in readings},
+                answering,
+            )
+        )
 
     def _pending(self, number: int) -> list[str]:
         """The VMs that the round before this one left to place."""
@@ -258,7 +289,14 @@ def _converges(option: object, variables: _batch.Variables) -> bool:
 
 def _seen(given: object) -> list[SeenHypervisor]:
     return [
-        SeenHypervisor(**{key: str(value) for key, value in host.items()})
+        SeenHypervisor(
+            str(host["name"]),
+            str(host["address"]),
+            str(host["uuid"]),
+            str(host["domains"]),
+            claims=texts(host["claims"]),
+            lacks=texts(host["lacks"]),
+        )
         for host in as_mappings(given)
     ]
 

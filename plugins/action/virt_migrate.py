@@ -97,6 +97,8 @@ class ActionModule(StagedAction[MigrateWork]):
     def asked(self, work: MigrateWork, task_vars: Values) -> Answer:
         path = str(Variables(task_vars, self._templar).get("virt_base_path", work.base_path))
         work = dataclasses.replace(work, base_path=path)
+        if work.stage == "act" and not self.check:
+            work = dataclasses.replace(work, places=self._places())
         given = {**self.given, envelope.OPTION: envelope.plain(work)}
         if work.stage == "bases":
             return self._bases(self.options(VirtMigrateOptions, ARGUMENTS), work, task_vars)
@@ -258,6 +260,19 @@ class ActionModule(StagedAction[MigrateWork]):
         )
         notes = "".join(f"{clean(note)}\n" for note in texts(decision["notes"]))
         return self.shown(text + notes + self._marked(work), failures)
+
+    def _places(self) -> dict[str, str]:
+        """The machine UUID of each hypervisor, and when it was read."""
+        seen = {
+            name: host
+            for name, answer in self.answers("virt_look", MigrateLook, "look").items()
+            if (host := answer.get("host")) is not None
+        }
+        return {
+            name: f"{host.get('uuid')}.{at}"
+            for name, host in seen.items()
+            if (at := host.get("at"))
+        }
 
     def _with_incoming(self, vms: list[t.Mapping[str, object]]) -> list[Answer]:
         """The VMs, their destinations with the base images that check mode would transfer there."""

@@ -4,9 +4,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
+import uuid
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import (
+    as_number,
+    as_text,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes import note
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename import (
     decide as rename_decision,
 )
@@ -20,7 +27,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename.options i
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
 
 
@@ -44,7 +51,26 @@ class ActionModule(StagedAction[RenameWork]):
         old, new = options["name"], options["new_name"]
         seen = self._fleet(0)
         _peers.refuse_hypervisors([new], self._values)
-        return {"changed": False, "hypervisor": rename_decision.decide(old, new, seen)}
+        host = rename_decision.decide(old, new, seen)
+        there = seen.answers[host]
+        place = {"machine": there.get("machine"), "at": there.get("at")}
+        return {"changed": False, "hypervisor": host, **place}
+
+    def asked(self, work: RenameWork, task_vars: Values) -> Answer:
+        if work.stage == "look" and work.round and not self.check:
+            place = self.decision("virt_decision")
+            if str(task_vars["inventory_hostname"]) != place["hypervisor"]:
+                work = dataclasses.replace(work, claims=self._claims(place))
+        return super().asked(work, task_vars)
+
+    def _claims(self, place: Answer) -> list[str]:
+        """What the other hypervisors note: that the VM has the new name where it is."""
+        machine, at = as_text(place["machine"]), as_number(place["at"])
+        if not machine or at is None:
+            return []
+        new = self.options(VirtRenameOptions, ARGUMENTS)["new_name"]
+        run = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.header.run} {new}"))
+        return [note.Claim(machine, at, run, "name", new).volume]
 
     def _fleet(self, number: int) -> rename_decision.Fleet:
         answers = self.answers("virt_look", RenameLook, "look", number)

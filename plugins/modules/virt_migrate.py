@@ -413,6 +413,7 @@ def main() -> None:
                 repair=params["state"] == "repaired",
                 parallel=params["parallel"],
                 evacuating=bool(stage.evacuated) and stage.evacuated == here,
+                places=stage.places,
             )
             wanted = migration_options.moves(params["vms"], here, repair=settings.repair)
             return migration.run(connection, wanted, settings, check=module.check_mode)

@@ -170,9 +170,10 @@ def main() -> None:
 
     def work() -> Mapping[str, object]:
         with connect(params["uri"], params["timeout"]) as connection:
-            stage = envelope.read(RenameWork, params).stage
+            given = envelope.read(RenameWork, params)
+            stage = given.stage
             if stage == "look":
-                return rename.look(connection)
+                return rename.look(connection, given.claims)
             old, new = params["name"], params["new_name"]
             volumes = params["volumes"]
             return rename.run(connection, old, new, stage, check=module.check_mode, volumes=volumes)

@@ -121,7 +121,8 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "console": frozenset({"vm_name", "virt_console", "virt_console_minutes"}),
     "clone": _OUTPUT
     | {"virt_clone_mode", "virt_clone_of", "virt_identity", "virt_quiesce"}
-    | {"virt_converge", "virt_refresh_inventory", "virt_restart", "virt_wait_timeout"},
+    | {"virt_converge", "virt_refresh_inventory", "virt_restart", "virt_unasked"}
+    | {"virt_wait_timeout"},
     "console_log": _CHOSEN_OR_GROUPED | {"virt_console_follow", "virt_console_lines"},
     "evacuate": _MOVE | {"virt_host", "virt_relax"},
     "host_info": _OUTPUT,
@@ -139,7 +140,8 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "plan": _OUTPUT | {"virt_strict", "virt_vms"},
     "preflight": _PREFLIGHT,
     "provision_vm": _OUTPUT
-    | {"virt_converge", "virt_refresh_inventory", "virt_restart", "virt_vms", "virt_wait_timeout"},
+    | {"virt_converge", "virt_refresh_inventory", "virt_restart", "virt_unasked", "virt_vms"}
+    | {"virt_wait_timeout"},
     "purge_vm": _CHOSEN_OR_GROUPED | {"virt_confirm", "vm_force"},
     "query": _OUTPUT | _SELECTION | _CHOSEN,
     "rename": frozenset({"vm_name", "vm_new_name", "vm_rename_volumes"}),

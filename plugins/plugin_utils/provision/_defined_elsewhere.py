@@ -64,7 +64,7 @@ def require_absent(
             existing = sorted({str(domain["name"]) for domain in outcome.value} & set(names))
             problems += [f"{vm!r} is defined on {name}; a VM exists once" for vm in existing]
     if failed:
-        silent = _silences(failed, task_vars)
+        silent = proofs.missing("create alone", _silences(failed, task_vars))
         problems.append(
             f"a hypervisor that gave no answer may have it ({proofs.named(silent)});"
             f" {proofs.remedy(silent)}"

@@ -14,7 +14,6 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
     machine_types as machines,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import Json
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import proofs
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.facts import ImageFacts
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import decide as placement
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import unique
@@ -34,28 +33,6 @@ if t.TYPE_CHECKING:
     from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Domain
 
 Answers = t.Mapping[str, Placing]
-
-
-def require_all(
-    answers: Answers, lost: t.Collection[str], expected: t.Sequence[str] | None = None
-) -> None:
-    """Raise PlanRefused, naming silent hypervisors: absence is proven only if all responded.
-
-    ``expected`` are the hypervisors of the fleet, of which ``--limit`` may have left out some.
-    """
-    problem = proofs.unknown_lost(lost, list(dict.fromkeys([*answers, *(expected or ())])))
-    if problem:
-        raise PlanRefused(problem)
-    answered = [name for name, answer in answers.items() if answer.get("host") is not None]
-    silent = proofs.silences(answers, answered, expected, lost)
-    missing = proofs.missing("create", silent)
-    if missing and not answered:
-        raise PlanRefused(f"no hypervisor answered: {proofs.named(missing)}")
-    if missing:
-        raise PlanRefused(
-            "a hypervisor that does not respond may be running a VM of that name, so nothing is"
-            f" created: {proofs.named(missing)}. Remedy: {proofs.remedy(missing)}"
-        )
 
 
 def limits_of(name: str, task_vars: Values) -> dict[str, Json]:

@@ -34,8 +34,10 @@ for name in $(virsh list --all --name); do
   virsh destroy "$name" >/dev/null 2>&1
   virsh undefine "$name" --nvram --managed-save --snapshots-metadata >/dev/null
 done
-rm -rf /var/lib/libvirt/images/*
+rm -rf /var/lib/libvirt/images/* /var/lib/libvirt/fleet-notes/*
 [ ! -e /etc/libvirt/storage/default.xml ] || virsh pool-refresh default >/dev/null
+# what they noted of one another would be the rest of a fleet, for a test of a single one
+[ ! -e /etc/libvirt/storage/fleet-notes.xml ] || virsh pool-refresh fleet-notes >/dev/null
 """
 
 

@@ -25,9 +25,8 @@ systemctl -q start {_SOCKETS}
 """
 
 
-@contextlib.contextmanager
-def trusting(lab: Laboratory, hosts: Sequence[str]) -> Iterator[Authority]:
-    """They have keys of one CA, which it is, and listen with TLS; afterwards neither."""
+def trust(lab: Laboratory, hosts: Sequence[str]) -> Authority:
+    """They have keys of one CA, which it is, and listen with TLS."""
     authority = Authority()
     for host in hosts:
         certificate, key = authority.issue(host, [lab.host(host).address])
@@ -39,8 +38,14 @@ def trusting(lab: Laboratory, hosts: Sequence[str]) -> Iterator[Authority]:
             command = f"mkdir -p $(dirname {target}); umask 077; cat > {target}"
             lab.ssh(host, command, input=text)
         lab.ssh(host, LISTEN)
+    return authority
+
+
+@contextlib.contextmanager
+def trusting(lab: Laboratory, hosts: Sequence[str]) -> Iterator[Authority]:
+    """The same, and afterwards neither."""
     try:
-        yield authority
+        yield trust(lab, hosts)
     finally:
         for host in hosts:
             lab.ssh(host, _SILENT)

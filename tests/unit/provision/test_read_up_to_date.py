@@ -66,6 +66,7 @@ def _facts(machine: Machine, *vms: t.Mapping[str, object]) -> up_to_date.UpToDat
         "fleet": "",
         "fleet_cpu": None,
         "_asked": asked if vms else "",
+        "_notes": "",
     }
     work = ProvisionWork(home="hv1")
     options = t.cast("up_to_date.Options", params)

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from . import outcomes
 
 Answer = t.Mapping[str, object]
-# Those that answer; those the action concerns, by name; all, since any silent one may be concerned
-ANY, CONCERNED, ALL = "any", "concerned", "all"
+# Those that answer; those the action concerns, by name; all, since any silent one may be concerned;
+# all as well, but for one that is silent others may answer by what they noted (notes/rule.py)
+ANY, CONCERNED, ALL, NOTED = "any", "concerned", "all", "noted"
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,22 @@ PROOFS: dict[str, Proof] = {
         ANY,
     ),
     "create": Proof(
-        "``provision_vm``, and ``virt_init`` on its own",
+        "``provision_vm`` of a VM that is found nowhere",
         "no hypervisor has a VM of that name or MAC address",
+        "more than half of the fleet; for each other, one that noted what it had",
+        NOTED,
+    ),
+    "create alone": Proof(
+        "``virt_init`` on its own",
+        "no hypervisor has a VM of that name",
         "all hypervisors of the fleet",
         ALL,
+    ),
+    "change": Proof(
+        "``provision_vm`` of a VM that exists",
+        "the VM is on that hypervisor",
+        "that hypervisor",
+        CONCERNED,
     ),
     "adopt": Proof(
         "``adopt``",
@@ -208,11 +221,16 @@ def silences(
 
 def unknown_lost(lost: t.Collection[str], known: t.Collection[str]) -> str | None:
     """What is wrong with ``virt_hypervisors_lost``."""
-    unknown = [name for name in lost if name not in known]
+    return unknown_names("virt_hypervisors_lost", lost, known)
+
+
+def unknown_names(variable: str, names: t.Collection[str], known: t.Collection[str]) -> str | None:
+    """What is wrong with a ``variable`` that names hypervisors."""
+    unknown = [name for name in names if name not in known]
     if not unknown:
         return None
     return (
-        f"virt_hypervisors_lost names {', '.join(unknown)}, not a hypervisor of this play; its"
+        f"{variable} names {', '.join(unknown)}, not a hypervisor of this play; its"
         f" hypervisors: {', '.join(known)}"
     )
 
@@ -223,7 +241,7 @@ def missing(
     """Which of ``silent`` must answer before ``proof`` is given; ``concerned`` are the hypervisors
     that the action is about."""
     who = PROOFS[proof].who
-    if who == ALL:
+    if who in (ALL, NOTED):
         return dict(silent)
     return {
         name: silence for name, silence in silent.items() if who == CONCERNED and name in concerned

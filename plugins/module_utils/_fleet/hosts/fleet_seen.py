@@ -9,19 +9,24 @@ from __future__ import annotations
 import hashlib
 import json
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 _NOT_COUNTED = ("active", "seeded", "disks", "targets", "addresses", "segments")
 
 
 @dataclass(frozen=True)
 class SeenHypervisor:
-    """A hypervisor when VMs were placed; ``domains`` is a fingerprint, see :func:`domains`."""
+    """A hypervisor when VMs were placed; ``domains`` is a fingerprint, see :func:`domains`.
+
+    ``claims`` are those that it held then, ``lacks`` the notes that it is to get, by volumes.
+    """
 
     name: str
     address: str
     uuid: str
     domains: str
+    claims: list[str] = field(default_factory=list)
+    lacks: list[str] = field(default_factory=list)
 
 
 def domains(entries: t.Iterable[t.Mapping[str, object]], run: str | None = None) -> str:

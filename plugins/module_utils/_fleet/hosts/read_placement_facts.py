@@ -24,6 +24,7 @@ from ..base.effects_connection import Connection
 from ..base.effects_deadline import Failed
 from ..base.json_values import disk_sizes
 from ..base.metadata import Metadata
+from ..notes import read as read_notes
 from ..storage import read_paths as paths
 from ..storage.read_pools import describe_volume, list_handles, list_pools
 from . import cpu_xml, host_info, network_info, segments
@@ -61,6 +62,7 @@ def read(
     ``promised_mib`` is the sum of virtual sizes in a pool, ``claimed_mib`` that of the disks of
     VMs in creation, whose volumes may not exist yet, ``volume_allocation_mib`` what they take.
     """
+    at = read_notes.now()  # before the domains: one that was defined earlier is among them
     host = read_host(connection, base_pool, base_path)
     domains = _domains(connection)
     running = connection.call(
@@ -73,6 +75,8 @@ def read(
     tagging_bridges, networks = _tagging_bridges(connection), _networks(connection, host)
     facts: PlacementEntry = {
         **host,
+        "at": at,
+        "notes": read_notes.held(connection),
         "vms": [
             {
                 **_entry(domain),

@@ -36,6 +36,7 @@ from ..engine.steps import Step
 from ..seeding.effects_waited import consumed_medium
 from . import effects_job as migration_job
 from . import effects_lost_source as migration_lost
+from . import effects_noting as noting
 from . import plan as migration_plan
 from . import plan_steps as moving
 from . import read as migration_facts
@@ -73,6 +74,10 @@ def run(
             f"{connection.uri} is not this machine's hypervisor; run this on the hypervisor that"
             " has the VM, with uri qemu:///system"
         )
+
+    moves = list(moves)
+    if not check:
+        noting.leave(connection, [(name, to.name) for name, to, _lost in moves], settings.places)
 
     def move_vm(job: MigrationJob) -> None:
         # one connection each: libvirt 9.0's client loses replies that several threads wait for

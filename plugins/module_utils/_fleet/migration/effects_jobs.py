@@ -19,7 +19,8 @@ from .types import Destination, LostSource, MigrationOptions
 @dataclass(frozen=True)
 class MigrationSettings:
     """``here`` is this hypervisor's name in the inventory; ``repair``: start no new move;
-    ``parallel``: VMs to move at the same time; ``evacuating``: they are to return later."""
+    ``parallel``: VMs to move at the same time; ``evacuating``: they are to return later.
+    ``places``: see ``MigrateWork``."""
 
     here: str
     base_pool: str
@@ -27,6 +28,7 @@ class MigrationSettings:
     repair: bool = False
     parallel: int = 1
     evacuating: bool = False
+    places: t.Mapping[str, str] = field(default_factory=dict)
 
 
 Figure = t.Union[int, float, str, None]  # a text in check mode

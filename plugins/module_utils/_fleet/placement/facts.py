@@ -18,6 +18,7 @@ class _DefinedMore(t.TypedDict, total=False):
     uuid: str | None
     managed: bool | None
     seeded: bool | None
+    run: str | None
     groups: list[str] | None
     anti_affinity: list[str] | None
     disks: list[str] | None
@@ -57,6 +58,8 @@ class SeenPool(_PoolMore):
 
 class _HostMore(t.TypedDict, total=False):
     uuid: str | None
+    at: int | None
+    notes: list[str] | None
     addresses: list[str] | None
     machines: list[str] | None
     images: list[str] | None

@@ -18,6 +18,7 @@ from ..engine import effects_verb as verb
 from ..images import effects_base_images as images
 from ..images.facts import ImageFacts
 from ..images.source import ImageSource
+from ..notes import handed
 from ..seed import effects_nocloud as seed_nocloud
 from ..spec import fleet_cpu
 from ..spec.domain import Domain
@@ -45,6 +46,7 @@ class ProvisionOptions(OfAll):
     converge: bool
     _passwords: dict[str, str]
     _seeds: str
+    _notes: str
 
 
 def read_options(
@@ -78,6 +80,7 @@ def read_options(
         machine=work.machine or None,
         fleet_cpu=cpu,
         seen=work.seen,
+        readings=handed.unpacked(params["_notes"]).readings,
         facts={name: ImageFacts.of(image.known) for name, image in work.images.items()},
     )
 
@@ -149,7 +152,7 @@ def _apply(host: Host, jobs: t.Sequence[AnyJob], stage: str, done: _Done) -> Non
         if created:
             owner = owners.reserved(run) if stage == "claim" else owners.myself(run)
             done.facts = creation.claim(host, created, owner)
-        done.finished = done.finished or _may_stay(jobs, host.settings, done.facts)
+        done.finished = done.finished or _may_stay(jobs, host, done.facts)
     if done.finished:
         if created:
             creation.finish(created, run)
@@ -195,21 +198,19 @@ def _start(connection: Connection, jobs: t.Sequence[ChangeJob]) -> None:
             job.altered = job.altered or bool(entry["changed"])
 
 
-def _may_stay(
-    jobs: t.Sequence[AnyJob], settings: BatchSettings, facts: PlacementEntry | None
-) -> bool:
+def _may_stay(jobs: t.Sequence[AnyJob], host: Host, facts: PlacementEntry | None) -> bool:
     """Whether the claims, if any, can be finished without the controller's checks."""
     if not any(job.problem or job.has_work for job in jobs):
         return True  # nothing to do
-    if not settings.seen:
+    if not host.settings.seen:
         return False  # other VMs of the batch go elsewhere: the controller decides
     if all(job.existed for job in jobs):
         return True
     if facts is None or any(job.problem or not _is_clear(job) for job in jobs):
         return False
-    from . import read_others as others  # needed only where what was seen is told
+    from . import effects_noting as noting  # needed only where what was seen is told
 
-    return others.unchanged(settings.seen, settings.home, facts, settings.run)
+    return noting.claimed_everywhere(host, facts)
 
 
 def _is_clear(job: AnyJob) -> bool:

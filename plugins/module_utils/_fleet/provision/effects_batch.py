@@ -68,7 +68,8 @@ class BatchSettings:
     ``images`` maps images as users write them to base images of this host
     (None for those a real run would fetch). ``observe`` is how long, in seconds, a claim between
     two steps of another run must not change before it is taken over. ``seen`` is the fleet as it
-    was when the VMs were placed (``fleet_seen``), empty if claims are not to be finished at once.
+    was when the VMs were placed (``fleet_seen``), empty if claims are not to be finished at once;
+    ``readings`` are the notes that hypervisors of it lack.
     Without ``converge`` a VM that exists and differs is refused. ``leftovers`` are what a copy gets
     of its source beside its settings, without what is at the places of those that were
     ``requested`` for the copy.
@@ -86,6 +87,7 @@ class BatchSettings:
     observe: float = 10.0
     converge: bool = True
     seen: t.Sequence[SeenHypervisor] = ()
+    readings: t.Mapping[str, str] = field(default_factory=dict)
     clone_of: str | None = None
     leftovers: str | None = None
     requested: tuple[str, ...] = ()

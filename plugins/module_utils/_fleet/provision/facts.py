@@ -37,9 +37,15 @@ class Made(answers.Result, total=False):
 
 
 class Claims(Placing, total=False):
-    """The same, with the hypervisor as it is after its claims; ``finished``: not only claimed."""
+    """The same, with the hypervisor as it is after its claims; ``finished``: not only claimed.
+
+    ``noted`` are readings of machines that do not answer, by volume, ``unnoted`` is why a note
+    could not be written.
+    """
 
     finished: object
+    noted: dict[str, str] | None
+    unnoted: str | None
     vms: list[MadeVm] | None
 
 

@@ -36,6 +36,8 @@ ARGUMENTS: Spec = {
 INTERNAL: Spec = {
     **SPEC,
     "_asked": {"type": "str", "default": "", "no_log": True},
+    # Notes to keep and to tell (notes/handed.py): long, and of no use to who reads an invocation
+    "_notes": {"type": "str", "default": "", "no_log": True},
     "_passwords": {"type": "dict", "default": {}, "no_log": True},
     "_seeds": {"type": "str", "default": "", "no_log": True},
 }

@@ -22,6 +22,8 @@ from ..hosts import fleet_seen, host_info
 from ..hosts import read_placement_facts as placement_facts
 from ..images.options import peer_uris
 from ..migration import read as migration_facts
+from ..notes import note
+from ..notes import read as read_notes
 from ..storage import storage_info
 from ..storage.read_pools import list_pools
 
@@ -38,20 +40,29 @@ _FILES_HOST_SECONDS = 30.0
 _PARALLEL = 64
 
 
-def unchanged(seen: t.Sequence[SeenHypervisor], home: str, facts: PlacementEntry, run: str) -> bool:
-    """Whether every hypervisor of ``seen`` responds and has the same domains as then.
+def unchanged(
+    seen: t.Sequence[SeenHypervisor],
+    home: str,
+    facts: PlacementEntry,
+    run: str,
+    first: t.Callable[[Connection, SeenHypervisor], None],
+) -> bool:
+    """Whether every hypervisor of ``seen`` responds and has the same domains and claims as then.
 
     To be called once the claims of ``run`` exist; ``facts`` are those of this hypervisor, ``home``,
-    read with the claims. Also False if a hypervisor cannot be read, or not quickly.
+    read with the claims. ``first`` is called with each of the others before it is read. Also False
+    if a hypervisor cannot be read, or not quickly.
     """
     here = [host for host in seen if host.name == home]
     own = fleet_seen.domains(facts["vms"], run)
     if len(here) != 1 or (here[0].uuid, here[0].domains) != (facts["uuid"], own):
         return False
+    if _is_claimed(facts["notes"], run, here[0]):
+        return False
     differing: list[str] = []
 
     def is_same(host: SeenHypervisor) -> bool:
-        if not differing and not _has_same_domains(host):
+        if not differing and not _is_same(host, run, first):
             differing.append(host.name)
         return not differing
 
@@ -97,10 +108,20 @@ def _expected(host: SeenHypervisor, seconds: float) -> t.Iterator[Connection | N
         yield far if host_info.capabilities(text)["uuid"] == host.uuid else None
 
 
-def _has_same_domains(host: SeenHypervisor) -> bool:
+def _is_claimed(held: t.Collection[str], run: str, host: SeenHypervisor) -> bool:
+    """Whether it holds claims that are neither of ``run`` nor known."""
+    return not {*note.claims_in(held, run)} <= {*host.claims, *host.lacks}
+
+
+def _is_same(
+    host: SeenHypervisor, run: str, first: t.Callable[[Connection, SeenHypervisor], None]
+) -> bool:
     try:
         with _expected(host, _CALL_SECONDS) as far:
             if far is None:
+                return False
+            first(far, host)
+            if _is_claimed(read_notes.held(far), run, host):
                 return False
             return fleet_seen.domains(placement_facts.defined(far)) == host.domains
     except FleetVirtError:

@@ -14,6 +14,8 @@ import json
 import typing as t
 
 from ..hosts import read_placement_facts as placement_facts
+from ..notes import handed
+from ..notes import read as read_notes
 
 if t.TYPE_CHECKING:
     from ..base.effects_connection import Connection
@@ -32,6 +34,8 @@ if t.TYPE_CHECKING:
 
 
 class _Found(t.TypedDict, total=False):
+    noted: dict[str, str]
+    unnoted: str
     vms: list[MadeVm]
 
 
@@ -46,8 +50,17 @@ def facts(connection: Connection, params: Options, work: ProvisionWork) -> UpToD
     """This hypervisor's facts for placement, and the VMs of the batch that are up to date."""
     base = params["base_pool"]
     path = str(params["pool_paths"].get(base, ""))
+    unnoted, notes = None, handed.unpacked(params["_notes"])
+    if notes.claims or notes.readings:
+        from . import effects_noting as noting
+
+        unnoted = noting.keep(connection, notes)
     host = placement_facts.read(connection, base, path, work.image_paths)
     answer: UpToDateResult = {"changed": False, "host": host}
+    if unnoted is not None:
+        answer["unnoted"] = unnoted
+    if notes.answering:
+        answer["noted"] = read_notes.texts(connection, notes.answering)
     if params["_asked"]:
         asked = here(params["_asked"], answer["host"]["vms"])
         answer["vms"] = []

@@ -28,6 +28,9 @@ from ..base.states import state_name
 from ..engine import effects_lease_holder as owners
 from ..engine import effects_verb as verb
 from ..engine.steps import Plan
+from ..hosts import host_info
+from ..notes import effects as notes
+from ..notes import read as read_notes
 from ..storage import effects_storage as storage
 from ..storage import read_file_users as ownership
 from . import plan as rename_plan
@@ -76,8 +79,13 @@ class _RenameJob(verb.Job[RenameFacts]):
         return before, after
 
 
-def look(connection: Connection) -> RenameLook:
-    """What other hypervisors must know of this one. Changes nothing."""
+def look(connection: Connection, claims: t.Sequence[str] = ()) -> RenameLook:
+    """What other hypervisors must know of this one. Changes nothing, but for ``claims``, which are
+    noted first."""
+    notes.write(connection, claims, {})
+    at = read_notes.now()
+    text = connection.call("read capabilities", connection.conn.getCapabilities)
+    machine = host_info.capabilities(text)["uuid"]
     entries: list[RenameVm] = []
     for dom in connection.call("list domains", connection.conn.listAllDomains, 0):
         stored = read_metadata(connection, dom) or Metadata()
@@ -90,7 +98,8 @@ def look(connection: Connection) -> RenameLook:
                 "renamed_from": stored.renamed_from,
             }
         )
-    return {"changed": False, "defined": sorted(entries, key=lambda entry: entry["name"])}
+    defined = sorted(entries, key=lambda entry: entry["name"])
+    return {"changed": False, "defined": defined, "machine": machine, "at": at}
 
 
 def run(

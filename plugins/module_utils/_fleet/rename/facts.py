@@ -17,9 +17,12 @@ class RenameVm(answers.VmIdentity):
 
 
 class RenameLook(answers.Result, total=False):
-    """The VMs of a hypervisor."""
+    """The VMs of a hypervisor; its machine UUID, and when it was read, by its own clock, in
+    milliseconds since 1970."""
 
     defined: list[RenameVm] | None
+    machine: str | None
+    at: int | None
 
 
 class RenamedVm(answers.VmResult):

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..engine.envelope import Work
 
@@ -24,6 +24,10 @@ ARGUMENTS: Spec = {
 
 @dataclass(frozen=True)
 class RenameWork(Work):
-    """A stage of renaming a VM; after ``take`` all hypervisors are asked again, as round 1."""
+    """A stage of renaming a VM; after ``take`` all hypervisors are asked again, as round 1.
+
+    They note the ``claims`` first: that the VM has the new name where it is."""
 
     STAGES = ("all", "look", "decide", "take", "finish", "withdraw", "report")
+
+    claims: list[str] = field(default_factory=list)

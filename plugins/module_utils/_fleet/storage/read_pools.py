@@ -21,6 +21,9 @@ if t.TYPE_CHECKING:
     from ..base.snapshot import PoolEntry, VolumeInfo
 
 
+NOTES = "fleet-notes"  # the pool of what a hypervisor keeps of others, in which no disk is
+
+
 @dataclass(frozen=True)
 class VolumeHandle:
     """A volume as a pool lists it; ``handle`` is libvirt's ``virStorageVol``."""
@@ -32,7 +35,10 @@ class VolumeHandle:
 
 
 def list_pools(connection: Connection, *, active_only: bool = False) -> list[VirStoragePool]:
-    """``virStoragePool`` objects, sorted by name; none if the driver does not support storage."""
+    """``virStoragePool`` objects, sorted by name; none if the driver does not support storage.
+
+    The pool of notes is not among them: nothing of a VM is there.
+    """
     try:
         pools = connection.call(
             "list storage pools",
@@ -43,7 +49,8 @@ def list_pools(connection: Connection, *, active_only: bool = False) -> list[Vir
         if error.code == ERR_NO_SUPPORT:
             return []
         raise
-    return sorted(pools, key=lambda pool: str(pool.name()))
+    shown = [pool for pool in pools if str(pool.name()) != NOTES]
+    return sorted(shown, key=lambda pool: str(pool.name()))
 
 
 def pool_entries(connection: Connection) -> list[PoolEntry]:

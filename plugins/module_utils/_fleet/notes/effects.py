@@ -1,0 +1,77 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Writing notes on a hypervisor, this one or another that libvirt reaches."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+from ..._errors import FleetVirtError, LibvirtFailure
+from ..._libvirt import ERR_STORAGE_VOL_EXIST
+from ..base.effects_connection import Connection
+from ..storage import effects_storage as storage
+from ..storage.read_pools import NOTES
+from . import read
+from .note import Note, Reading, notes, opened, parse, superseded
+
+PATH = "/var/lib/libvirt/fleet-notes"
+_MODE = "0600"  # they name every VM of the fleet
+
+
+def write(connection: Connection, claims: t.Iterable[str], readings: t.Mapping[str, str]) -> None:
+    """Hold these claims and readings, by their volumes' names; what a reading replaces goes.
+
+    Each claim is there as a whole or not at all. A reading that a kill tore is recognised by its
+    digest; it goes with the next one.
+    """
+    wanted = [*claims, *readings]
+    if not wanted:
+        return
+    there = read.volumes(connection)
+    pool = _pool(connection)
+    old: list[Note] = []
+    for name in wanted:  # the claims come first, and nothing goes before all is there
+        note, text = parse(name), readings.get(name, "")
+        if note is None or name in there:
+            continue
+        if _make(connection, pool, name, text.encode()) and isinstance(note, Reading):
+            body = opened(note, text)
+            old += superseded(notes(there), note, body[1] if body else ())
+    _remove(connection, pool, old)
+
+
+def _make(connection: Connection, pool: storage.Pool, name: str, content: bytes) -> bool:
+    """Create the volume with its content; whether it was not there."""
+    try:
+        volume = storage.create_volume(
+            connection, pool, name, size=len(content), volume_format="raw", mode=_MODE
+        )
+    except LibvirtFailure as error:
+        if error.code == ERR_STORAGE_VOL_EXIST:  # of this run, or another's of the same time
+            return False
+        raise
+    if content:
+        storage.upload(connection, volume, name, content)
+    return True
+
+
+def _remove(connection: Connection, pool: storage.Pool, old: t.Iterable[Note]) -> None:
+    for note in old:
+        with contextlib.suppress(FleetVirtError):  # another run removes the same
+            storage.delete_volume(connection, pool, note.volume)
+
+
+def _pool(connection: Connection) -> storage.Pool:
+    """The pool of notes, made or started where it is not."""
+    handle = read.pool(connection)
+    if handle is None:
+        try:
+            return storage.make_pool(connection, NOTES, PATH)
+        except LibvirtFailure:
+            handle = read.pool(connection)  # another run has made it meanwhile
+            if handle is None:
+                raise
+    return storage.Pool(NOTES, PATH, handle)

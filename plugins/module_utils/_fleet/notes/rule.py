@@ -1,0 +1,292 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The names rule: when a new name, UUID or MAC address is free although a hypervisor is silent.
+
+More than half of the fleet answers and has none, and of each silent hypervisor one that answers
+holds a reading, in which it is not. What a hypervisor that answers has counts by its answer, never
+by a note: so a note can refuse, and never permits anything.
+
+The fleet is the inventory and every machine of which an answering hypervisor holds a reading: two
+inventories that each lack a part would otherwise have majorities without a common member.
+"""
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+from dataclasses import dataclass, field
+
+from ..engine.proofs import Silence, named, remedy
+from .note import Claim, Note, NotedVm, Reading, latest, notes, opened, plain
+from .note import values as note_values
+
+Texts = t.Mapping[str, str]  # the content of readings, by volume
+
+
+@dataclass(frozen=True)
+class Answering:
+    """A hypervisor that answers: its machine UUID, and the volumes of notes that it holds."""
+
+    machine: str
+    held: t.Collection[str] = ()
+
+
+@dataclass
+class Noted:
+    """All that is held of a silent hypervisor: of its VMs, each holder's last reading counts."""
+
+    host: str
+    at: int
+    by: str
+    vms: list[NotedVm] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)
+
+    @property
+    def when(self) -> str:
+        """The time of the last reading, by the silent hypervisor's clock."""
+        return _time(self.at)
+
+
+@dataclass
+class Standing:
+    """``problem`` prevents everything new; ``noted`` is what is known of each silent hypervisor,
+    by its name in the inventory, ``foreign`` of machines that the inventory lacks."""
+
+    problem: str = ""
+    noted: dict[str, Noted] = field(default_factory=dict)
+    silent: dict[str, Silence] = field(default_factory=dict)
+    unknown: list[str] = field(default_factory=list)  # silent, and nothing is held of them
+    foreign: dict[str, Noted] = field(default_factory=dict)  # by machine
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a new VM has: its name, UUID, where it is chosen, and MAC addresses."""
+
+    name: str
+    macs: t.Collection[str] = ()
+    uuid: str | None = None
+
+    def values(self) -> list[tuple[str, str]]:
+        """Each with its kind."""
+        own = [("name", self.name), *(("mac", mac) for mac in self.macs)]
+        return [*own, ("uuid", self.uuid)] if self.uuid else own
+
+
+def silent_machines(answering: t.Mapping[str, Answering]) -> list[str]:
+    """The machines of which a reading is held and that do not answer."""
+    there = {host.machine for host in answering.values()}
+    held = (note for host in answering.values() for note in notes(host.held))
+    return sorted({note.machine for note in held if isinstance(note, Reading)} - there)
+
+
+def judge(
+    answering: t.Mapping[str, Answering],
+    silent: t.Mapping[str, Silence],
+    texts: Texts,
+    excused: t.Collection[str] = (),
+) -> Standing:
+    """What is known of the hypervisors that do not answer, and whether that suffices.
+
+    ``silent`` are those of the inventory, ``texts`` the content of readings of machines that do not
+    answer, ``excused`` the names and machine UUIDs of those that need not be asked or are lost.
+    """
+    standing = Standing(silent={n: why for n, why in silent.items() if n not in excused})
+    excluded = {name: why for name, why in standing.silent.items() if not why.asked}
+    for machine in silent_machines(answering):
+        noted = _united(machine, answering, texts)
+        if noted is None or machine in excused or noted.host in excused:
+            continue
+        if noted.host in standing.silent and noted.host not in standing.noted:
+            standing.noted[noted.host] = noted
+        else:
+            standing.foreign[machine] = noted
+    standing.unknown = [name for name in standing.silent if name not in standing.noted]
+    total = len(answering) + len(standing.silent) + len(standing.foreign)
+    problems = []
+    if standing.foreign:
+        problems.append(_foreign(standing.foreign, answering))
+    if standing.silent and len(answering) * 2 <= total:
+        problems.append(
+            f"{len(answering)} of {total} hypervisors answered; more than half must, or others"
+            " could create the same meanwhile"
+        )
+    elif excluded:
+        problems.append("--limit is no reason not to ask")
+    elif standing.unknown:
+        problems.append(f"nothing is known of what {', '.join(standing.unknown)} had")
+    if problems:
+        standing.problem = _because(problems, standing)
+    return standing
+
+
+def _because(problems: t.Sequence[str], standing: Standing) -> str:
+    why = "; ".join(problems)
+    if not standing.silent:
+        return why
+    asked = [name for name, silence in standing.silent.items() if silence.asked]
+    unasked = (
+        f"; if it is known that {', '.join(asked)} has no VM of that name, this run need not ask:"
+        f" -e virt_unasked={','.join(asked)}"
+        if asked
+        else ""
+    )
+    return (
+        "a hypervisor that does not respond may be running a VM of that name, so nothing is"
+        f" created: {named(standing.silent)} ({why}). Remedy: {remedy(standing.silent)}{unasked}"
+    )
+
+
+def _foreign(foreign: t.Mapping[str, Noted], answering: t.Mapping[str, Answering]) -> str:
+    told = []
+    for machine, noted in foreign.items():
+        why = (
+            "another machine answers by that name now"
+            if noted.host in answering
+            else "the inventory lacks it"
+        )
+        told.append(f"{noted.host}, machine {machine}, as {noted.by} noted at {noted.when} ({why})")
+    return (
+        f"the fleet also has {'; '.join(told)}: add it to the inventory, or, only if it is"
+        f" permanently gone, -e virt_hypervisors_lost={','.join(foreign)}"
+    )
+
+
+def _united(machine: str, answering: t.Mapping[str, Answering], texts: Texts) -> Noted | None:
+    """All that is held of a machine; None if no reading of it can be read."""
+    found: Noted | None = None
+    vms: dict[str, NotedVm] = {}
+    claims: dict[str, Claim] = {}
+    for name, host in answering.items():
+        held = [note for note in notes(host.held) if note.machine == machine]
+        claims.update({note.volume: note for note in held if isinstance(note, Claim)})
+        readable = [
+            (note, body)
+            for note in held
+            if isinstance(note, Reading)
+            if (body := opened(note, texts.get(note.volume, ""))) is not None
+        ]
+        if not readable:
+            continue
+        note, (told, those) = max(readable, key=lambda pair: pair[0].at)
+        vms.update({vm["uuid"]: vm for vm in those})
+        if found is None or note.at > found.at:
+            found = Noted(told, note.at, name)
+    if found is not None:
+        found.vms, found.claims = list(vms.values()), list(claims.values())
+    return found
+
+
+def conflicts(
+    wanted: Wanted, standing: Standing, there: t.Collection[str] = (), run: str = ""
+) -> list[str]:
+    """Why ``wanted`` is not free, by what is noted of silent hypervisors.
+
+    ``there`` are the UUIDs of VMs on hypervisors that answer: a noted VM that is one of these has
+    moved. ``run`` is this run, whose own claims do not count.
+    """
+    problems = []
+    for host, noted in {**standing.noted, **standing.foreign}.items():
+        place = noted.host if host in standing.foreign else host
+        moved = _moved_on(noted.claims, there)
+        values = {(kind, plain(kind, value)) for kind, value in wanted.values()}
+        for vm in noted.vms:
+            if vm["uuid"] in there:
+                continue
+            own = note_values(vm)
+            shared = [(kind, value) for kind, value in own if (kind, plain(kind, value)) in values]
+            if shared:
+                what = _what(wanted.name, vm["name"], *shared[0])
+                problems.append(
+                    f"{what} {place}, which does not answer, as {noted.by} noted at {noted.when}"
+                )
+        problems += [
+            f"{claim.kind} {claim.value} was claimed on {place}, which does not answer, at"
+            f" {_time(claim.at)}"
+            for claim in noted.claims
+            if claim.run != run and claim.run not in moved
+            if any(claim.is_of(*value) for value in wanted.values())
+        ]
+    return list(dict.fromkeys(problems))
+
+
+def _moved_on(claims: t.Collection[Claim], there: t.Collection[str]) -> set[str]:
+    """The runs whose claims are void: all that they put there answers elsewhere."""
+    uuids: dict[str, set[str]] = {}
+    for claim in claims:
+        if claim.kind == "uuid":
+            uuids.setdefault(claim.run, set()).add(claim.value)
+    return {run for run, those in uuids.items() if those <= {*there}}
+
+
+def _what(name: str, owner: str, kind: str, value: str) -> str:
+    if kind == "name":
+        return f"a VM named {owner!r} is on"
+    return (
+        f"{'MAC address' if kind == 'mac' else 'UUID'} {value} of {name!r} is that of {owner!r} on"
+    )
+
+
+def claimed(
+    wanted: Wanted, answering: t.Mapping[str, Answering], run: str, seen: t.Collection[str]
+) -> list[str]:
+    """Claims of other runs that came since ``seen``, the volumes of claims before this run's own.
+
+    An older one whose hypervisor answers without the VM was claimed and never built. Of one that
+    came since, it is unknown whether its hypervisor was read before it: both runs withdraw.
+    """
+    held: t.Iterable[Note] = (note for host in answering.values() for note in notes(host.held))
+    return sorted(
+        {
+            f"{claim.kind} {claim.value} was claimed meanwhile by another run"
+            for claim in held
+            if isinstance(claim, Claim) and claim.run != run and claim.volume not in seen
+            if any(claim.is_of(*value) for value in wanted.values())
+        }
+    )
+
+
+def remarks(standing: Standing, new: t.Collection[str]) -> list[str]:
+    """What people are told of each silent hypervisor where ``new`` is created all the same."""
+    if not new:
+        return []
+    return [
+        f"{host} does not answer; as {noted.by} noted at {noted.when} it had"
+        f" {_count(len(noted.vms))}, none named {' or '.join(new)}"
+        for host, noted in standing.noted.items()
+    ]
+
+
+def _count(number: int) -> str:
+    return "1 VM" if number == 1 else f"{number} VMs"
+
+
+def remedies(standing: Standing) -> str:
+    """What to do where a silent hypervisor has the name."""
+    names = ",".join(standing.noted)
+    return (
+        f"bring {names} back; or choose another name; or, if the VM is known to be gone, this run"
+        f" need not ask: -e virt_unasked={names}"
+    )
+
+
+def _time(at: int) -> str:
+    moment = datetime.datetime.fromtimestamp(at / 1000, datetime.timezone.utc)
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+__all__ = [
+    "Answering",
+    "Noted",
+    "Standing",
+    "Wanted",
+    "claimed",
+    "conflicts",
+    "judge",
+    "latest",
+    "remarks",
+    "remedies",
+    "silent_machines",
+]

@@ -1,0 +1,60 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Creating VMs: what is noted on the other hypervisors before the VMs are built.
+
+A hypervisor that dies is remembered by them: so each claim is noted there first, and what they did
+not know yet of the others goes along.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._errors import FleetVirtError
+from ..base.effects_connection import Connection
+from ..hosts.fleet_seen import SeenHypervisor
+from ..notes import effects as notes
+from ..notes import note
+from ..notes.handed import Handed
+from . import read_others as others
+from .effects_batch import Host
+
+if t.TYPE_CHECKING:
+    from ..base.snapshot import PlacementEntry
+
+
+def claimed_everywhere(here: Host, facts: PlacementEntry) -> bool:
+    """Note the claims of this run on every other hypervisor, and whether the fleet is still what it
+    was when the VMs were placed. ``facts`` are those of this hypervisor with its claims."""
+    settings = here.settings
+    claims = note.claims_of(str(facts["uuid"]), facts["at"], settings.run, facts["vms"])
+    volumes = [claim.volume for claim in claims]
+
+    def first(far: Connection, host: SeenHypervisor) -> None:
+        _write(far, volumes, host.lacks, settings.readings)
+
+    for own in (host for host in settings.seen if host.name == settings.home):
+        _write(here.connection, (), own.lacks, settings.readings)
+    return others.unchanged(settings.seen, settings.home, facts, settings.run, first)
+
+
+def _write(
+    connection: Connection,
+    claims: t.Sequence[str],
+    lacks: t.Sequence[str],
+    readings: t.Mapping[str, str],
+) -> None:
+    more = [volume for volume in lacks if volume not in readings]
+    told = {volume: readings[volume] for volume in lacks if volume in readings}
+    notes.write(connection, [*claims, *more], told)
+
+
+def keep(connection: Connection, handed: Handed) -> str | None:
+    """Note what the controller brings; why that failed, which does not prevent reading."""
+    try:
+        notes.write(connection, handed.claims, handed.readings)
+    except FleetVirtError as error:
+        return str(error)
+    return None

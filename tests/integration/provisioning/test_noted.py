@@ -1,0 +1,118 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A fleet of four goes on while one is down, by what the others noted of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from ansible_collections.fleet.virt.tests.integration.support import tls
+from ansible_collections.fleet.virt.tests.integration.support.ansible import SERVERS, Ansible
+from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
+
+from .conftest import Fleet
+
+_HOSTS = ("hv1", "hv2", "hv3", "hv4")
+_NOTES = "ls /var/lib/libvirt/fleet-notes"
+_BLANK = {"memory": 64, "seed": False, "start": False}
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """Four hypervisors that trust one another."""
+    laboratory = Laboratory(f"n{os.getpid()}", os.getpid())
+    laboratory.preloaded = True
+    laboratory.up(4)
+    try:
+        authority = tls.trust(laboratory, _HOSTS)
+        for host in ("hv1", "hv3"):
+            _give_qemu_keys(laboratory, host, authority)
+        folder = tmp_path_factory.mktemp("noted")
+        yield Fleet(laboratory, Ansible(laboratory.inventory, folder, SERVERS), folder)
+    finally:
+        laboratory.down()
+
+
+def _give_qemu_keys(laboratory: Laboratory, host: str, authority: tls.Authority) -> None:
+    """Those with which QEMU encrypts the disks of a move."""
+    certificate, key = authority.issue(host, [laboratory.host(host).address])
+    files = {"ca-cert.pem": authority.certificate}
+    for side in ("server", "client"):
+        files |= {f"{side}-cert.pem": certificate, f"{side}-key.pem": key}
+    for name, text in files.items():
+        command = (
+            "install -d -m 0750 -g libvirt-qemu /etc/pki/qemu; umask 027;"
+            f" cat > /etc/pki/qemu/{name}; chgrp libvirt-qemu /etc/pki/qemu/{name}"
+        )
+        laboratory.ssh(host, command, input=text)
+
+
+def _vms(*names: str, **places: str) -> list[dict[str, Any]]:
+    return [
+        {"name": name, **_BLANK, **({"host": places[name]} if name in places else {})}
+        for name in names
+    ]
+
+
+def _domains(fleet: Fleet, *hosts: str) -> list[str]:
+    return sorted(
+        name for host in hosts for name in fleet.host(host, "virsh list --all --name").split()
+    )
+
+
+def test_fleet_with_hypervisor_down_goes_on(four: Fleet) -> None:
+    """All of it in one test: a fleet is made once, and dies bit by bit."""
+    made = four.provision(virt_vms=_vms("old1", "gone1", old1="hv1", gone1="hv3")).succeeded()
+    assert made.of("Create the claimed VMs and withdraw the other claims")["hv3"]["changed"]
+    alone = four.provision(virt_vms=_vms("gone2", gone2="hv3")).succeeded()
+    # it noted the claim itself, over TLS, so that nobody had to be asked again
+    assert alone.of("Claim names and capacity for the VMs")["hv3"]["finished"]
+    for host in ("hv1", "hv2", "hv4"):
+        assert ".name.gone2" in four.host(host, _NOTES)
+    moved = {"vm_name": "old1", "vm_host": "hv3"}
+    four.ansible.playbook("migrate_vm", moved).succeeded()
+    assert ".name.old1" in four.host("hv1", _NOTES), "where it went, if its destination dies"
+    renamed = {"vm_name": "gone2", "vm_new_name": "gone3"}
+    four.ansible.playbook("rename", renamed).succeeded()
+
+    four.lab.kill("hv3")
+    created = four.provision(virt_vms=_vms("new1")).succeeded()
+    assert "hv3 does not answer; as hv" in created.stderr + created.stdout
+    assert "none named new1" in created.stderr + created.stdout
+    changed = [{**vm, "memory": 80} for vm in _vms("new1")]
+    again = four.provision(virt_vms=changed).succeeded()
+    assert "Read every hypervisor again" not in str(again.events), "it asks its hypervisor only"
+
+    for check in (True, False):
+        # created there, claimed there, moved there, renamed there
+        refused = four.provision(virt_vms=_vms("gone1", "gone2", "old1", "gone3"), check=check)
+        assert refused.returncode == 2, str(refused)
+        for name in ("gone1", "gone2", "old1", "gone3"):
+            assert f"{name}: " in refused.stdout + refused.stderr, name
+        for remedy in ("bring hv3 back", "choose another name", "-e virt_unasked=hv3"):
+            assert remedy in refused.stdout + refused.stderr
+    mixed = four.provision(virt_vms=[*changed, *_vms("gone1", "new2")])
+    assert mixed.returncode == 2, str(mixed)
+    assert "new1" in mixed.stdout
+    assert "unchanged" in mixed.stdout
+    assert "new2: not tried" in mixed.stdout
+    assert _domains(four, "hv1", "hv2", "hv4") == ["new1"]
+
+    four.host("hv1", "rm /var/lib/libvirt/fleet-notes/*; virsh pool-refresh fleet-notes")
+    for host in ("hv2", "hv4"):
+        four.host(host, "rm /var/lib/libvirt/fleet-notes/*; virsh pool-refresh fleet-notes")
+    unknown = four.provision(virt_vms=_vms("new3"))
+    assert unknown.returncode == 2, str(unknown)
+    assert "nothing is known of what hv3 had" in unknown.stdout + unknown.stderr
+
+    four.lab.kill("hv4")
+    half = four.provision(virt_vms=_vms("new3"))
+    assert half.returncode == 2, str(half)
+    assert "2 of 4 hypervisors answered; more than half must" in half.stdout + half.stderr
+    stated = four.provision(virt_vms=_vms("new3"), args=("-e", "virt_unasked=hv3,hv4"))
+    stated.succeeded()
+    assert _domains(four, "hv1", "hv2") == ["new1", "new3"]
