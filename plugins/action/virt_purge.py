@@ -55,7 +55,8 @@ class ActionModule(StagedAction[PurgeWork]):
         hypervisors = _peers.hypervisors(self._values)
         decision = purge_decision.decide(options["names"], seen, hypervisors, work.groups)
         selected = Selected.of(options["names"], work.groups)
-        purge_decision.require_confirmed(selected, work.confirm, decision, check=self.check)
+        confirm = work.confirm.lstrip("= ")
+        purge_decision.require_confirmed(selected, confirm, decision, check=self.check)
         if work.round:
             users = self._fleet("virt_users", "users", "users")
             purge_decision.require_unused(decision, users)
