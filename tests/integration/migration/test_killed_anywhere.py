@@ -165,9 +165,26 @@ def _read(_movers: Movers, _name: str) -> bool:
     return True
 
 
+def _snapshotted(movers: Movers) -> None:
+    movers.make("one", start=False)
+    movers.ansible.module("hv1", "virt_snapshot", {"names": ["one"], "snapshot": "s1"})
+
+
+def _snapshot(present: bool) -> Callable[[Movers, str], bool]:
+    listed = "virsh -q snapshot-list {} --name"
+    return lambda movers, name: (
+        ("s1" in movers.fleet.host("hv1", listed.format(name)).split()) is present
+    )
+
+
+def _runs(movers: Movers, name: str) -> bool:
+    return movers.state("hv1", name) == "running"
+
+
 _HOST = {"virt_host": "hv1"}
 _ONE = {"vm_name": "one"}
 _TO = {**_ONE, "vm_host": "hv2"}
+_S1 = {**_ONE, "virt_snapshot": "s1"}
 SCENARIOS = [
     Scenario("provision_vm", _VMS, _nothing, ["one", "two"], _settled, 4),
     Scenario("purge_vm", {**_ONE, "vm_force": "true"}, _running("one"), ["one"], _gone, 2, ["hv1"]),
@@ -185,6 +202,15 @@ SCENARIOS = [
     Scenario("images", {"virt_images_prune": "true"}, _brought, _HOSTS, _image(False), 3,
              label="prune"),
     Scenario("renew_keys", {"libvirt_keys_renew": "true"}, _keyed, _HOSTS, _reached, 2),
+    Scenario("snapshot", _S1, _off("one"), ["one"], _snapshot(True), 2, ["hv1"]),
+    Scenario("snapshot", {**_S1, "virt_snapshot_state": "absent"}, _snapshotted, ["one"],
+             _snapshot(False), 2, ["hv1"], "absent"),
+    Scenario("rename", {**_ONE, "vm_new_name": "uno", "vm_rename_volumes": "true"}, _off("one"),
+             ["uno"], _whole("hv1"), 3, ["hv1"]),
+    Scenario("clone", {"vm_name": "two", "virt_clone_of": "one", "virt_identity": "keep",
+                       "vm_start": "false"}, _off("one"), ["two"], _settled, 4),
+    Scenario("state", {"virt_names": "on*", "vm_state": "running"}, _off("one"), ["one"], _runs, 2,
+             ["hv1"]),
     Scenario("list", {}, _off("one"), ["one"], _read, 1),
     Scenario("query", {"virt_names": "one"}, _off("one"), ["one"], _read, 1),
     Scenario("host_info", {}, _nothing, _HOSTS, _read, 1),
