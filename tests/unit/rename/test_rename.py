@@ -17,6 +17,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.metadata im
     OwnVolume,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.leases import Holder
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.outcomes import by_host
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.steps import (
     interrupted,
     predict,
@@ -257,6 +258,12 @@ def test_what_is_told() -> None:
     assert "failed" in text
     assert failures == ["'a' is not renamed to 'b': 'b' is on hv2; it has its old name again"]
     assert rename_decision.report("a", "b", "hv1", {}, "", check=False)[1]
+
+
+def test_report_of_failed_rename_names_host_of_vm() -> None:
+    for answers, problem in (({}, ""), ({"hv2": {"vms": []}}, "'b' is on hv1")):
+        failures = rename_decision.report("a", "b", "hv2", answers, problem, check=False)[1]
+        assert [*by_host(failures, ["hv1", "hv2"])] == ["hv2"]
 
 
 def test_report_of_two_stages_is_that_of_check_mode() -> None:

@@ -10,6 +10,7 @@ import typing as t
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.outcomes import by_host
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.decide import (
     Fleet,
     Told,
@@ -122,6 +123,17 @@ def test_who_may_have_more_of_a_group_is_a_failure() -> None:
         "not all hypervisors answered, and VMs there that were meant too were not changed:"
         " hv2: gone"
     ]
+
+
+def test_report_after_rounds_names_host_of_each_failure() -> None:
+    """What the rounds noted came back through Ansible, as text."""
+    bad = entry("b", failed=True, changed=False, msg="no memory")
+    answers = {"hv1": {"vms": [entry("a")]}, "hv2": {"vms": [bad]}}
+    noted = tell({"hv1": ["a"], "hv2": ["b"]}, answers, Told())
+    failures = {name: "".join(why) for name, why in noted.failures.items()}
+    returned = earlier_outcomes({"rows": noted.rows, "failures": failures})
+    _text, reported = report(returned, "", check=False)
+    assert by_host(reported, ["hv1", "hv2"]) == {"hv2": ["b on hv2: no memory"]}
 
 
 def ordered(**orders: int | None) -> dict[str, t.Any]:

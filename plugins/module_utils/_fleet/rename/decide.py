@@ -14,7 +14,7 @@ from ..base.names import require_named
 from ..base.results import word
 from ..base.tables import table
 from ..engine import located, proofs
-from ..engine.outcomes import outcomes
+from ..engine.outcomes import Failure, outcomes
 from .facts import Renamed, RenamedVm, RenameLook, RenameVm
 from .plan import PHASE
 
@@ -116,10 +116,13 @@ def report(
     first, outcome = ends[0], ends[-1]
     known = [end.entry for end in ends if end.entry is not None]
     changed = any(entry["changed"] for entry in known)
-    failures = [f"renaming {old} to {outcome.problem}"] if outcome.problem is not None else []
+    failures: list[str] = []
+    if outcome.problem is not None:
+        failures.append(Failure(host, f"renaming {old} to {outcome.problem}"))
     if problem:
         back = "" if outcome.problem is not None or check else "; it has its old name again"
-        failures.insert(0, f"{old!r} is not renamed to {new!r}: {problem}{back}")
+        why = f"{old!r} is not renamed to {new!r}: {problem}{back}"
+        failures.insert(0, Failure(host, why))
     done = "would be renamed" if check else "renamed"
     steps = [step for entry in known for step in entry["steps"]]
     steps += [

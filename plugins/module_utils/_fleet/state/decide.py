@@ -15,7 +15,7 @@ from ..base.results import NOT_TRIED, word
 from ..base.selected import Selected
 from ..base.tables import table
 from ..engine import located, proofs
-from ..engine.outcomes import outcomes
+from ..engine.outcomes import Failure, outcomes
 from . import start_order
 from .facts import Brought, BroughtVm, StateLook, StateVm
 from .plan import StateRequest
@@ -132,5 +132,8 @@ def report(so_far: Told, silent: str, *, check: bool) -> tuple[str, list[str]]:
     """The report as text, and the failures."""
     words = {"changed": "would change"} if check else {}
     rows = [[*row[:3], words.get(str(row[3]), row[3]), *row[4:]] for row in so_far.rows]
-    failures = [*so_far.failures.values(), *located.not_done(silent)]
+    # Ansible returned what the rounds noted, as text alone
+    places = {str(row[0]): str(row[1]) for row in so_far.rows}
+    own = [Failure(places.get(name, ""), why) for name, why in so_far.failures.items()]
+    failures = [*own, *located.not_done(silent)]
     return table(_HEADS, sorted(rows, key=lambda row: str(row[0]))) + "\n", failures
