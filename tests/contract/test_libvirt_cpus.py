@@ -81,7 +81,7 @@ def recorded() -> dict[str, Recorded]:
 def test_line_for_recorded_cpus_has_what_each_of_them_has(recorded: dict[str, Recorded]) -> None:
     compared = 0
     pairs = list(itertools.combinations(recorded.values(), 2))
-    for first, second in pairs[::7]:  # of some seven hundred
+    for first, second in pairs[::7]:  # of some hundreds
         if first.cpu.vendor != second.cpu.vendor:
             with pytest.raises(LibvirtFailure):
                 baseline([first.xml, second.xml])
