@@ -64,11 +64,7 @@ def standing(
     answered."""
     there = answering(answers)
     known = list(dict.fromkeys([*answers, *expected]))
-    machines = rule.silent_machines(there)
-    problem = proofs.unknown_lost([name for name in lost if name not in machines], known)
-    problem = problem or proofs.unknown_names(
-        UNASKED, [name for name in excused if name not in machines], known
-    )
+    problem = proofs.unknown_lost(lost, known) or proofs.unknown_names(UNASKED, excused, known)
     if problem:
         raise PlanRefused(problem)
     silent = proofs.missing("create", proofs.silences(answers, list(there), expected, lost))

@@ -10,6 +10,7 @@ guide shows it. Code that needs answers calls :func:`missing`.
 
 from __future__ import annotations
 
+import re
 import typing as t
 from dataclasses import dataclass
 
@@ -179,6 +180,7 @@ _ANSWERS = (
 )
 
 
+_MACHINE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _SHAPELESS = "its response is not what a module of this collection returns"
 
 
@@ -225,8 +227,9 @@ def unknown_lost(lost: t.Collection[str], known: t.Collection[str]) -> str | Non
 
 
 def unknown_names(variable: str, names: t.Collection[str], known: t.Collection[str]) -> str | None:
-    """What is wrong with a ``variable`` that names hypervisors."""
-    unknown = [name for name in names if name not in known]
+    """What is wrong with a ``variable`` that names hypervisors, or the UUIDs of machines that the
+    inventory need not have."""
+    unknown = [name for name in names if name not in known and not _MACHINE.fullmatch(name)]
     if not unknown:
         return None
     return (
