@@ -278,7 +278,7 @@ vms:
       elements: str
     kept:
       description: Files of the VM that stay on the source, or on the destination of a move that was
-        undone, and why.
+        undone, and why; and checkpoints, whose records libvirt does not move.
       type: list
       elements: str
     progress:

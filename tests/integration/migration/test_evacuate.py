@@ -78,6 +78,7 @@ def test_emptied_and_filled_again(movers: Movers) -> None:
         image = _IMAGE.get(name, "tiny.qcow2")
         movers.make(name, image=image, start=name != _OFF)
     movers.fleet.host("hv1", f"virsh -q snapshot-create-as {_STUCK} before")
+    movers.fleet.host("hv1", f"virsh -q checkpoint-create-as {_NAMES[0]} noted")
     movers.lab.ssh("hv1", "virsh -q define /dev/stdin", input=_ILL)
     _made_on(movers, _OFF, "hv1", "hv2")
     try:

@@ -33,7 +33,8 @@ _MIB = 1024 * 1024
 _SWEEP = r"""
 for name in $(virsh list --all --name); do
   virsh destroy "$name" >/dev/null 2>&1
-  virsh undefine "$name" --nvram --managed-save --snapshots-metadata >/dev/null
+  virsh undefine "$name" --nvram --managed-save --snapshots-metadata \
+    --checkpoints-metadata >/dev/null
 done
 rm -rf /var/lib/libvirt/images/* /var/lib/libvirt/fleet-notes/*
 [ ! -e /etc/libvirt/storage/default.xml ] || virsh pool-refresh default >/dev/null

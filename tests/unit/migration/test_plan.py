@@ -333,7 +333,6 @@ VM_REFUSED: dict[str, tuple[Source, str]] = {
     "crashed": (source(state="crashed", active=False), "is crashed"),
     "saved": (source(managed_save=True), "has saved memory"),
     "snapshots": (source(snapshots=SNAPSHOTS), r"runs and has snapshots \(one, two\), and vda "),
-    "checkpoints": (source(checkpoints=("c1",)), r"has checkpoints \(c1\)"),
     "job": (source(job="unbounded"), "has a job running"),
     "device": (source(hostdevs=("pci 0000:01:00.0",)), "host device pci 0000:01:00.0"),
     "block job": (disk(block_job=True), "has a block job running"),
@@ -570,3 +569,10 @@ def test_the_second_of_two_moves_is_told_of_the_first(
     assert (
         other_move("web1", Metadata(move=stored.move), "hv1", "hv2", lambda _owner: alive) is None
     )
+
+
+def test_checkpoint_is_no_obstacle_and_its_loss_is_told() -> None:
+    found = plan(source(checkpoints=("c1",)), TARGET, MigrationOptions())
+    assert found.findings == []
+    (told,) = found.kept
+    assert told.startswith("checkpoint c1: libvirt does not move its record, so the next backup is")

@@ -70,6 +70,11 @@ def plan(
             move_plan.old.append(own)
         elif own.role != "seed":
             move_plan.kept.append(f"{own.path}: {DETACHED}")
+    move_plan.kept += [
+        f"checkpoint {checkpoint}: libvirt does not move its record, so the next backup is a full"
+        " one; its bitmap goes along in the disks"
+        for checkpoint in source.checkpoints
+    ]
     if space:
         move_plan.findings += lacking_space(move_plan.volumes, target)
     if options.tunnelled and move_plan.volumes:
@@ -186,11 +191,6 @@ def _vm(source: Source) -> list[str]:
         problems.append(
             f"{name!r} has saved memory, which would stay behind; start it, or discard it with"
             f" virsh managedsave-remove {name}"
-        )
-    if source.checkpoints:
-        problems.append(
-            f"{name!r} has checkpoints ({', '.join(source.checkpoints)}), which would stay behind;"
-            f" remove them first (virsh checkpoint-delete {name} NAME)"
         )
     if source.job is not None:
         problems.append(
