@@ -571,7 +571,7 @@ def test_the_second_of_two_moves_is_told_of_the_first(
     )
 
 
-def test_checkpoint_is_no_obstacle_and_its_loss_is_told() -> None:
+def test_checkpoint_is_no_obstacle_and_its_loss_is_reported() -> None:
     found = plan(source(checkpoints=("c1",)), TARGET, MigrationOptions())
     assert found.findings == []
     (told,) = found.kept
