@@ -95,9 +95,15 @@ def judge(
     """
     standing = Standing(silent={n: why for n, why in silent.items() if n not in excused})
     excluded = {name: why for name, why in standing.silent.items() if not why.asked}
+    unread: list[str] = []  # machines of whose notes none can be read
+    explained: set[str] = set()  # of those excused
     for machine in silent_machines(answering):
         noted = _united(machine, answering, texts)
-        if noted is None or machine in excused or noted.host in excused:
+        if machine in excused or (noted is not None and noted.host in excused):
+            explained.add(machine if noted is None or machine in excused else noted.host)
+            continue
+        if noted is None:
+            unread.append(machine)
             continue
         if noted.host in standing.silent and noted.host not in standing.noted:
             standing.noted[noted.host] = noted
@@ -117,6 +123,9 @@ def judge(
         problems.append("--limit is no reason not to ask")
     elif standing.unknown:
         problems.append(f"nothing is known of what {', '.join(standing.unknown)} had")
+    # a machine that no inventory names, or one of those excused
+    elif len(unread) > len({*excused} - explained - {*answering}):
+        problems.append(_unread(unread))
     if problems:
         standing.problem = _because(problems, standing)
     return standing
@@ -154,8 +163,17 @@ def _foreign(foreign: t.Mapping[str, Noted], answering: t.Mapping[str, Answering
     )
 
 
+def _unread(machines: t.Sequence[str]) -> str:
+    return (
+        f"the fleet also has machine {', '.join(machines)}, of which no note could be read: run"
+        " this again; or add it to the inventory; or, only if it is permanently gone,"
+        f" -e virt_hypervisors_lost={','.join(machines)}"
+    )
+
+
 def _united(machine: str, answering: t.Mapping[str, Answering], texts: Texts) -> Noted | None:
-    """All that is held of a machine; None if no reading of it can be read."""
+    """All that is held of a machine; None if no reading of it can be read, or one that a
+    hypervisor holds was not told."""
     found: Noted | None = None
     vms: dict[str, NotedVm] = {}
     claims: dict[str, Claim] = {}
@@ -168,6 +186,9 @@ def _united(machine: str, answering: t.Mapping[str, Answering], texts: Texts) ->
             if isinstance(note, Reading)
             if (body := opened(note, texts.get(note.volume, ""))) is not None
         ]
+        last = latest(held).get(machine)
+        if last is not None and last.volume not in texts:
+            return None  # it was not told, and may have replaced claims
         if not readable:
             continue
         note, (told, those) = max(readable, key=lambda pair: pair[0].at)
