@@ -118,7 +118,7 @@ def test_a_machine_that_refuses_a_login_answers(error: str) -> None:
     assert ("virt_hypervisors_lost" in proofs.remedy({"hv2": found})) != found.reached
 
 
-def test_machine_that_inventory_lacks_is_declared_lost_by_uuid() -> None:
+def test_hypervisor_that_inventory_lacks_is_declared_lost_by_uuid() -> None:
     machine = "4498c960-c945-4dda-bd96-1e23a5828fe2"
     assert proofs.unknown_lost([machine], ["hv1"]) is None
     assert proofs.unknown_lost([machine[:-1]], ["hv1"]) is not None
