@@ -56,6 +56,7 @@ from ansible_collections.fleet.virt.tests.integration.provisioning.test_document
     CREATING_SEVERAL,
     REMOVING_A_GROUP,
 )
+from ansible_collections.fleet.virt.tests.integration.provisioning.test_noted import OF_UNASKED
 from ansible_collections.fleet.virt.tests.integration.provisioning.test_plan import (
     COMMANDS as OF_PLAN,
 )
@@ -427,6 +428,7 @@ def test_every_command_shown_is_run() -> None:
         *OF_PLAN,
         *OF_PREFLIGHT,
         OF_THE_LOST,
+        OF_UNASKED,
         OF_A_LOST_SOURCE,
         *CREATING,
         CREATING_SEVERAL,

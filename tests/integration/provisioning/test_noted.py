@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from ansible_collections.fleet.virt.tests.integration.support import tls
 from ansible_collections.fleet.virt.tests.integration.support.ansible import SERVERS, Ansible
+from ansible_collections.fleet.virt.tests.lab import images
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
 from .conftest import Fleet
@@ -19,6 +22,11 @@ from .conftest import Fleet
 _HOSTS = ("hv1", "hv2", "hv3", "hv4")
 _NOTES = "ls /var/lib/libvirt/fleet-notes"
 _BLANK = {"memory": 64, "seed": False, "start": False}
+# As the guide shows it
+OF_UNASKED = (
+    "ansible-playbook fleet.virt.provision_vm -e vm_name=web9 -e vm_image=debian12.qcow2"
+    " -e virt_unasked=hv3"
+)
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +116,11 @@ def test_fleet_with_hypervisor_down_goes_on(four: Fleet) -> None:
     unknown = four.provision(virt_vms=_vms("new3"))
     assert unknown.returncode == 2, str(unknown)
     assert "nothing is known of what hv3 had" in unknown.stdout + unknown.stderr
+    (four.images / "debian12.qcow2").symlink_to(images.image("tiny"))
+    options = {f"vm_{name}": value for name, value in _BLANK.items()}
+    more = {**four.variables, **options, "vm_host": "hv1"}
+    program, *words = shlex.split(OF_UNASKED)
+    four.ansible.run(program, [*words, "-e", json.dumps(more)]).succeeded()
 
     four.lab.kill("hv4")
     half = four.provision(virt_vms=_vms("new3"))
@@ -115,4 +128,4 @@ def test_fleet_with_hypervisor_down_goes_on(four: Fleet) -> None:
     assert "2 of 4 hypervisors answered; more than half must" in half.stdout + half.stderr
     stated = four.provision(virt_vms=_vms("new3"), args=("-e", "virt_unasked=hv3,hv4"))
     stated.succeeded()
-    assert _domains(four, "hv1", "hv2") == ["new1", "new3"]
+    assert _domains(four, "hv1", "hv2") == ["new1", "new3", "web9"]
