@@ -29,10 +29,10 @@ def now() -> int:
 def pool(connection: Connection) -> VirStoragePool | None:
     """libvirt's object for the pool of notes; None if there is none, or it is inactive."""
     try:
-        found = connection.call(
+        own = connection.call(
             "look for the pool of notes", connection.conn.storagePoolLookupByName, NOTES
         )
-        return found if connection.call("read the pool of notes", found.isActive) else None
+        return own if connection.call("read the pool of notes", own.isActive) else None
     except LibvirtFailure as error:
         if error.code in (ERR_NO_STORAGE_POOL, ERR_NO_SUPPORT):
             return None
@@ -61,14 +61,14 @@ def texts(connection: Connection, answering: t.Collection[str]) -> dict[str, str
     """The last readings of machines that are none of ``answering``, by their volumes."""
     there = volumes(connection)
     last = latest(note for note in notes(there) if isinstance(note, Reading))
-    found = {}
+    texts_by_volume = {}
     for machine, note in last.items():
         if machine not in answering:
             try:
-                found[note.volume] = _content(connection, there[note.volume])
+                texts_by_volume[note.volume] = _content(connection, there[note.volume])
             except (FleetVirtError, UnicodeDecodeError):
                 continue  # torn, or gone since
-    return found
+    return texts_by_volume
 
 
 def _content(connection: Connection, volume: VirStorageVol) -> str:

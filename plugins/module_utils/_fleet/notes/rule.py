@@ -174,7 +174,7 @@ def _unread(machines: t.Sequence[str]) -> str:
 def _united(machine: str, answering: t.Mapping[str, Answering], texts: Texts) -> Noted | None:
     """All that is held of a machine; None if no reading of it can be read, or one that a
     hypervisor holds was not told."""
-    found: Noted | None = None
+    united: Noted | None = None
     vms: dict[str, NotedVm] = {}
     claims: dict[str, Claim] = {}
     for name, host in answering.items():
@@ -193,11 +193,11 @@ def _united(machine: str, answering: t.Mapping[str, Answering], texts: Texts) ->
             continue
         note, (told, those) = max(readable, key=lambda pair: pair[0].at)
         vms.update({vm["uuid"]: vm for vm in those})
-        if found is None or note.at > found.at:
-            found = Noted(told, note.at, name)
-    if found is not None:
-        found.vms, found.claims = list(vms.values()), list(claims.values())
-    return found
+        if united is None or note.at > united.at:
+            united = Noted(told, note.at, name)
+    if united is not None:
+        united.vms, united.claims = list(vms.values()), list(claims.values())
+    return united
 
 
 def conflicts(

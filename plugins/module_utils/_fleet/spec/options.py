@@ -45,7 +45,7 @@ class Defaults:
     pool: str = "default"
     ssh_public_keys: tuple[str, ...] = ()
     fleet: str = ""
-    fleet_cpu: t.Any = None
+    fleet_cpu: object = None
     read_yaml: ReadYaml | None = None
 
 
