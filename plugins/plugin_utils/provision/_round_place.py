@@ -107,7 +107,7 @@ class PlaceRound(Round):
                 absent = host not in self._holders(name)
                 if absent and name not in copies.setdefault(host, []):
                     copies[host].append(name)
-        creates = any(not placed.existing for placed in placements)
+        creates = bool(new)
         noting = creates and not self.check
         missing = _noted.distribution(self.answers) if noting else _noted.Distribution()
         return {
@@ -181,12 +181,14 @@ class PlaceRound(Round):
         }
 
     def _new(self) -> list[str]:
-        """The requested VMs that no hypervisor that answered has: a change concerns that one."""
+        """The requested VMs that no hypervisor that answered has, or that a dead run has only
+        begun; a change of any other concerns that hypervisor."""
         there = {
             vm["name"]
             for name, answer in self.answers.items()
             if not proofs.missing("change", self.standing.silent, name)
             for vm in _placing.vms_of(answer)
+            if vm["phase"] != "creating"
         }
         return [domain.name for domain in self.domains if domain.name not in there]
 
