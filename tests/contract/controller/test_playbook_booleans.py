@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._variables import (
     BOOLEANS_AMONG,
     operations,
@@ -68,8 +69,13 @@ def mentions(text: t.Any) -> set[str]:
     return BOOLEANS & set(re.findall(r"\w+", json.dumps(text)))
 
 
-def option_type(module: str, option: str) -> str:
+def option_type(module: str, option: str, value: t.Any, variable: str) -> str:
+    """The type of an option, or of the field of ``_work`` that has the variable."""
     name = module.removeprefix("fleet.virt.")
+    if option == envelope.OPTION:
+        work = importlib.import_module(f"{_ACTIONS}.{name}").ActionModule.WORK
+        (given,) = [field for field in value if variable in mentions(value[field])]
+        return str(t.get_type_hints(work)[given].__name__)
     source = (ROOT / "plugins" / "modules" / f"{name}.py").read_text(encoding="utf-8")
     documented = source.split('DOCUMENTATION = r"""')[1].split('"""')[0]
     if option.startswith("_"):  # in no documentation
@@ -91,7 +97,7 @@ def test_truth_values_are_options_of_modules_or_checked_before() -> None:
                 if key.startswith("fleet.virt.") and "| bool" not in json.dumps(value):
                     given = {**value.pop("<<", {}), **value}
                     (option,) = [one for one in given if name in mentions(given[one])]
-                    assert option_type(key, option) == "bool", where
+                    assert option_type(key, option, given[option], name) == "bool", where
                     continue
                 assert re.search(rf"{name} \| default\(\w+\) \| bool", json.dumps(value)), where
                 assert any(

@@ -133,7 +133,7 @@ def _run(movers: Movers, kill: Kill, interpreter: str) -> tuple[Run, str]:
         **kill.variables,
         "ansible_python_interpreter": interpreter,
     }
-    ansible = movers.ansible.alone(kill.host) if kill.alone else movers.ansible
+    ansible = movers.fleet.alone(kill.host).ansible if kill.alone else movers.ansible
     run = ansible.playbook(kill.playbook, variables, kill.args, check=kill.check, limit=300)
     failed = [
         (one.host, result)

@@ -36,9 +36,11 @@ for name in $(virsh list --all --name); do
   virsh undefine "$name" --nvram --managed-save --snapshots-metadata \
     --checkpoints-metadata >/dev/null
 done
-rm -rf /var/lib/libvirt/images/* /var/lib/libvirt/fleet-notes/*
+rm -rf /var/lib/libvirt/images/*
 [ ! -e /etc/libvirt/storage/default.xml ] || virsh pool-refresh default >/dev/null
-# what they noted of one another would be the rest of a fleet, for a test of a single one
+"""
+_FORGET = """
+rm -f /var/lib/libvirt/fleet-notes/*
 [ ! -e /etc/libvirt/storage/fleet-notes.xml ] || virsh pool-refresh fleet-notes >/dev/null
 """
 
@@ -68,7 +70,11 @@ class Fleet:
         blank.make(self.images / blank.NAME)
 
     def alone(self, host: str) -> Fleet:
-        """The same where that hypervisor is the whole fleet: for tests of one hypervisor's VMs."""
+        """The same where that hypervisor is the whole fleet: for tests of one hypervisor's VMs.
+
+        What it has noted of others would be a fleet of which the inventory lacks a part.
+        """
+        self.host(host, _FORGET)
         fleet = copy.copy(self)
         fleet.ansible = self.ansible.alone(host)
         return fleet
