@@ -320,6 +320,15 @@ host:
           description: Targets of the other disks in its definition.
           type: list
           elements: str
+    at:
+      description: When it was read, by its own clock, in milliseconds since 1970.
+      returned: with O(placement=true)
+      type: int
+    notes:
+      description: Names of the volumes in which it keeps what others had, and what runs claim there.
+      returned: with O(placement=true)
+      type: list
+      elements: str
     machines:
       description: Machine types of the host's architecture.
       returned: with O(placement=true)
