@@ -31,6 +31,7 @@ if not child:
     os.setsid()
     os.dup2(os.open(os.devnull, os.O_RDWR), 1)
     sys.stderr.write(str(columns()))
+    sys.stderr.flush()
     os._exit(0)
 os.waitpid(child, 0)
 """
