@@ -71,6 +71,8 @@ class Judge:
                 "converge": True,
                 "_passwords": passwords,
                 "_seeds": "",
+                "_notes": "",
+                "fleet_cpu": None,
             },
             ProvisionWork(home="hv1"),
         )
