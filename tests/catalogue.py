@@ -128,7 +128,8 @@ class _Links(HTMLParser):
 
 def _read(url: str) -> str:
     try:
-        with urllib.request.urlopen(url, timeout=_SECONDS) as answer:
+        # A new one: urlopen keeps the first, with the authorities that were known to it
+        with urllib.request.build_opener().open(url, timeout=_SECONDS) as answer:
             if not answer.url.startswith("https://"):
                 raise NotFoundError(f"{url} leads to {answer.url}, which is not https")
             content: bytes = answer.read(_LIMIT + 1)
