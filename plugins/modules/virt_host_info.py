@@ -325,7 +325,7 @@ host:
       returned: with O(placement=true)
       type: int
     notes:
-      description: Names of the volumes in which it keeps what others had, and what runs claim there.
+      description: Names of the volumes in which it notes what others had, and what runs claim.
       returned: with O(placement=true)
       type: list
       elements: str
