@@ -122,12 +122,12 @@ def _brought(movers: Movers) -> None:
     )
 
 
-def _whole(host: str) -> Callable[[Movers, str], bool]:
+def _whole(host: str, disk_name: str = "system") -> Callable[[Movers, str], bool]:
     """There with its disk, on one hypervisor only."""
 
     def done(movers: Movers, name: str) -> bool:
         found = [one for one, names in movers.fleet.domains().items() if name in names]
-        disk = f"{name}_system.qcow2"
+        disk = f"{name}_{disk_name}.qcow2"
         files = [one for one in _HOSTS if disk in movers.fleet.files(one)]
         return found == [host] == files and "phase>" not in movers.metadata(host, name)
 
@@ -142,6 +142,11 @@ def _gone(movers: Movers, name: str) -> bool:
 
 def _settled(movers: Movers, name: str) -> bool:
     return _whole("hv1")(movers, name) or _whole("hv2")(movers, name)
+
+
+def _cloned(movers: Movers, name: str) -> bool:
+    """A copy's disks have the names of their targets."""
+    return any(_whole(host, "vda")(movers, name) for host in _HOSTS)
 
 
 def _mark(present: bool) -> Callable[[Movers, str], bool]:
@@ -208,7 +213,7 @@ SCENARIOS = [
     Scenario("rename", {**_ONE, "vm_new_name": "uno", "vm_rename_volumes": "true"}, _off("one"),
              ["uno"], _whole("hv1"), 3, ["hv1"]),
     Scenario("clone", {"vm_name": "two", "virt_clone_of": "one", "virt_identity": "keep",
-                       "vm_start": "false"}, _off("one"), ["two"], _settled, 4),
+                       "vm_start": "false"}, _off("one"), ["two"], _cloned, 4),
     Scenario("state", {"virt_names": "on*", "vm_state": "running"}, _off("one"), ["one"], _runs, 2,
              ["hv1"]),
     Scenario("list", {}, _off("one"), ["one"], _read, 1),
