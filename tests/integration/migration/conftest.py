@@ -21,6 +21,7 @@ from ansible_collections.fleet.virt.tests.integration.provisioning.conftest impo
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
 from ansible_collections.fleet.virt.tests.integration.support.guests import Guests
 from ansible_collections.fleet.virt.tests.integration.support.images import digest
+from ansible_collections.fleet.virt.tests.integration.support.shared_folder import shared_folder
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 from ansible_collections.fleet.virt.tests.lab.errors import LabError
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
@@ -236,3 +237,22 @@ def elapsed(since: float) -> str:
 
 
 __all__ = ["CONSOLE", "IMAGES", "KILL", "MODULE", "Movers", "Path", "elapsed"]
+
+
+SHARED_AT = "/srv/shared"
+_SHARED_POOL = [{"name": "shared", "path": SHARED_AT}]
+
+
+@pytest.fixture
+def folder(movers: Movers, tmp_path: Path) -> Iterator[Path]:
+    """A pool ``shared`` on both, one folder, with the id that the role gives it."""
+    place = tmp_path / "shared"
+    place.mkdir(mode=0o711)
+    with shared_folder(movers.lab, place, SHARED_AT, ("hv1", "hv2")):
+        made = movers.ansible.module("hypervisors", "virt_pool", {"pools": _SHARED_POOL})
+        assert not [one for one in made.values() if one["failed"]], made
+        yield place
+        movers.sweep()
+        for host in ("hv1", "hv2"):
+            ends = "virsh -q pool-destroy shared; virsh -q pool-undefine shared"
+            movers.lab.ssh(host, ends, check=False)

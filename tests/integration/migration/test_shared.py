@@ -6,34 +6,15 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from ansible_collections.fleet.virt.tests.integration.support.shared_folder import shared_folder
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 
-from .conftest import Movers
+from .conftest import SHARED_AT, Movers
 
-_AT = "/srv/shared"
-_POOL = [{"name": "shared", "path": _AT}]
 _PROFILE = [{"name": "system", "pool": "shared", "size": 256}]
-
-
-@pytest.fixture
-def folder(movers: Movers, tmp_path: Path) -> Iterator[Path]:
-    """A pool ``shared`` on both, one folder, with the id that the role gives it."""
-    place = tmp_path / "shared"
-    place.mkdir(mode=0o711)
-    with shared_folder(movers.lab, place, _AT, ("hv1", "hv2")):
-        made = movers.ansible.module("hypervisors", "virt_pool", {"pools": _POOL})
-        assert not [one for one in made.values() if one["failed"]], made
-        yield place
-        movers.sweep()
-        for host in ("hv1", "hv2"):
-            ends = "virsh -q pool-destroy shared; virsh -q pool-undefine shared"
-            movers.lab.ssh(host, ends, check=False)
 
 
 def _make(movers: Movers, name: str, **options: Any) -> None:
@@ -76,7 +57,7 @@ def test_the_same_id_on_another_storage_proves_nothing(movers: Movers, folder: P
     copy = folder.parent / "copy"
     movers.fleet.host("hv2", "virsh -q pool-destroy shared; umount -l /srv/shared")
     subprocess.run(["cp", "-a", folder, copy], check=True)
-    with shared_folder(movers.lab, copy, _AT, ("hv2",)):
+    with shared_folder(movers.lab, copy, SHARED_AT, ("hv2",)):
         movers.fleet.host("hv2", "virsh -q pool-start shared; virsh -q pool-refresh shared")
         vm = movers.module("both")
         assert vm["failed"]

@@ -6,18 +6,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.fleet.virt.tests.integration.support.shared_folder import shared_folder
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 
 from .conftest import IMAGES, KILL, Movers
 
-_AT = "/srv/shared"
-_POOL = [{"name": "shared", "path": _AT}]
 _SHARED = {"disks": [{"name": "system", "pool": "shared", "size": 256}], "overlay": False}
 # A screen whose password is in the definition, and so in each snapshot
 _SCREEN = (
@@ -26,21 +22,6 @@ _SCREEN = (
     " > /run/x; virsh -q define /run/x; rm /run/x"
 )
 _OTHER = {"hv1": "hv2", "hv2": "hv1"}
-
-
-@pytest.fixture
-def folder(movers: Movers, tmp_path: Path) -> Iterator[Path]:
-    """A pool ``shared`` on both, one folder, with the id that the role gives it."""
-    place = tmp_path / "shared"
-    place.mkdir(mode=0o711)
-    with shared_folder(movers.lab, place, _AT, ("hv1", "hv2")):
-        made = movers.ansible.module("hypervisors", "virt_pool", {"pools": _POOL})
-        assert not [one for one in made.values() if one["failed"]], made
-        yield place
-        movers.sweep()
-        for host in ("hv1", "hv2"):
-            ends = "virsh -q pool-destroy shared; virsh -q pool-undefine shared"
-            movers.lab.ssh(host, ends, check=False)
 
 
 def _snapshot(movers: Movers, name: str, snapshot: str, **more: Any) -> None:
