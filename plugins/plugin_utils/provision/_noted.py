@@ -120,7 +120,7 @@ def claims(claimed: Answers, run: str, but: str = "") -> list[str]:
     for name, answer in claimed.items():
         host = answer.get("host")
         if host is not None and name != but and (at := host.get("at")) is not None:
-            made = note.claims_of(str(host.get("uuid")), at, run, t.cast(t.Any, host["vms"]))
+            made = note.claims_of(str(host.get("uuid")), at, run, host["vms"])
             volumes += [claim.volume for claim in made]
     return volumes
 

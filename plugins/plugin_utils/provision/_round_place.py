@@ -20,7 +20,6 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.options import to_boolean
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.results import GENERATED
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import proofs
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import fleet_seen
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_neighbours import (
     own_addresses,
@@ -185,8 +184,7 @@ class PlaceRound(Round):
         begun; a change of any other concerns that hypervisor."""
         there = {
             vm["name"]
-            for name, answer in self.answers.items()
-            if not proofs.missing("change", self.standing.silent, name)
+            for answer in self.answers.values()
             for vm in _placing.vms_of(answer)
             if vm["phase"] != "creating"
         }

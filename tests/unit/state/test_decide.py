@@ -178,3 +178,5 @@ def test_pattern_is_its_matches_on_all_hypervisors() -> None:
     assert decision.silent == "hv3: ssh: no route"
     with pytest.raises(PlanRefused, match=r"no VM matches 'mail\*'"):
         decide(["mail*", "db1"], [], seen(**answers), UP)
+    with pytest.raises(PlanRefused, match=r"'mail\*'; .*; hv3: ssh: no route; bring hv3 back"):
+        decide(["mail*"], [], seen(**answers), UP)

@@ -118,7 +118,7 @@ def select(
     require_named(selected.names)
     listed = expand(selected, members(vm for vms in vms_by_host.values() for vm in vms))
     if listed.empty and not listed.names:
-        raise PlanRefused("; ".join([*listed.empty, *more_meant(selected, silent)]))
+        raise PlanRefused(none_meant(listed.empty, selected, silent))
     located = locate(listed.names, vms_by_host, silent, hypervisors)
     located.problems[:0] = listed.empty
     located.silent = "".join(more_meant(selected, silent))
@@ -134,6 +134,12 @@ def more_meant(selected: Selected, silent: Silences) -> list[str]:
     """The silent hypervisors, of which each may have VMs that a pattern or a group means."""
     missing = proofs.missing("selection", silent) if selected.plural else {}
     return [proofs.named(missing)] if missing else []
+
+
+def none_meant(empty: t.Sequence[str], selected: Selected, silent: Silences) -> str:
+    """The refusal where no pattern and no group has a VM; a silent hypervisor may have some."""
+    silence = more_meant(selected, silent)
+    return "; ".join([*empty, *silence, *([proofs.remedy(silent)] if silence else [])])
 
 
 def not_done(silent: str) -> list[str]:

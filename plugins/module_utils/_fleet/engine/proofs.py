@@ -56,7 +56,7 @@ PROOFS: dict[str, Proof] = {
         "``provision_vm`` of a VM that exists",
         "the VM is on that hypervisor",
         "that hypervisor",
-        CONCERNED,
+        ANY,  # that it has the VM is its answer
     ),
     "adopt": Proof(
         "``adopt``",

@@ -72,7 +72,7 @@ def decide(
     )
     problems = list(expanded.empty)
     if problems and not expanded.names:
-        raise PlanRefused("; ".join([*problems, *located.more_meant(selected, mute)]))
+        raise PlanRefused(located.none_meant(problems, selected, mute))
     decision = MigrationDecision()
     decision.problems += located.not_done("".join(located.more_meant(selected, mute)))
     fleet = placement.FleetLoad(hosts, policy)

@@ -13,8 +13,9 @@ from __future__ import annotations
 import typing as t
 import uuid
 
+from ..._lxml import parse
 from ..base.effects_connection import Connection
-from ..hosts import read_placement_facts as placement_facts
+from ..base.effects_lookup import find_domain
 from ..notes import effects as notes
 from ..notes import note
 
@@ -25,17 +26,22 @@ def leave(
     """Claim the name, UUID and MAC addresses of each VM here for its destination.
 
     ``moves`` are names of VMs and of their destinations, ``places`` the machine UUID of each
-    destination and when it was read, by its own clock, as ``UUID.AT``.
+    destination and when it was read, by its own clock, as ``UUID.AT``. No other VM is read: one
+    that cannot be read must not keep these here.
     """
-    destinations = {name: places[to] for name, to in moves if to in places}
-    if not destinations:
-        return
     volumes = []
-    for vm in placement_facts.defined(connection):
-        place = destinations.get(vm["name"])
-        if place is not None:
-            machine, _point, at = place.partition(".")
-            run = str(uuid.uuid4())  # one for each, since each moves on by itself
-            claims = note.claims_of(machine, int(at), run, [{**vm, "run": run}])
-            volumes += [claim.volume for claim in claims]
+    for name, to in moves:
+        dom = find_domain(connection, name) if to in places else None
+        if dom is None:  # it is there already, and was read there
+            continue
+        machine, _point, at = places[to].partition(".")
+        root = parse(connection.call(f"read domain {name}", dom.XMLDesc, 0), f"domain {name}")
+        run = str(uuid.uuid4())  # one for each, since each moves on by itself
+        vm = {
+            "run": run,
+            "name": name,
+            "uuid": str(dom.UUIDString()),
+            "macs": [str(mac.get("address")) for mac in root.iterfind("devices/interface/mac")],
+        }
+        volumes += [claim.volume for claim in note.claims_of(machine, int(at), run, [vm])]
     notes.write(connection, volumes, {})

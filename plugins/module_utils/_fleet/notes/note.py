@@ -19,6 +19,7 @@ of it; clocks of two are never compared.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
@@ -94,6 +95,7 @@ def plain(kind: str, value: str) -> str:
     return value.lower().replace(":", "-") if kind == "mac" else value.lower()
 
 
+@functools.lru_cache(maxsize=65536)  # the same reading is held by every other hypervisor
 def parse(volume: str) -> Note | None:
     """The note that a volume of that name is, None if it is none."""
     for pattern in _NAMES:
