@@ -17,7 +17,7 @@ ROOT = _tools.CHECKOUT / "plugins"
 PREFIX = "ansible_collections.fleet.virt.plugins."
 # A folder imports from itself and from those that stand before it.
 LAYERS = {
-    "_fleet": "base engine storage notes hosts firewall bridge daemon pools seed images spec"
+    "_fleet": "base storage cards engine notes hosts firewall bridge daemon pools seed images spec"
     " preflight keys placement console snapshots seeding state rename purge migration provision"
     " adoption template clone",
     "plugin_utils": "ansible_core base ssh images keys console reading provision",

@@ -1,0 +1,246 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The card of a VM: what another hypervisor needs to define it, in a file beside its disks.
+
+Its name says which VM it is and where: ``NAME@HOST.fleet.xml``, or ``NAME@SOURCE+DESTINATION``
+during a move. Only the name says where, so that one rename in the folder hands the VM over. Any
+hypervisor that has the storage can write the content: it is read strictly and within limits, and
+whoever uses it judges what the definition asks for.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ... import _lxml
+from ..._errors import XmlError
+from ..base import metadata
+from ..base.xml_values import number
+
+if t.TYPE_CHECKING:
+    from ..._lxml import Element
+    from ..base.metadata import Metadata
+
+SUFFIX = ".fleet.xml"
+# Of a file that is being written beside the card, as base/effects_files.py names it
+_UNFINISHED = re.compile(r"\..*\.fleet\.xml\.new", re.DOTALL)
+RUNNING, OFF = "running", "off"
+MOST_BYTES = 8 * 1024 * 1024
+MOST_SNAPSHOTS = 512
+_MOST_COUNTED = 999_999
+_ROOT, _SNAPSHOTS = "card", "snapshots"
+_VERSION = "1"
+_LONGEST_NAME = 255  # bytes, with what is put around it while it is written
+_AROUND = len("..new")
+_HOST = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}"
+_FILE = re.compile(rf"([^/\x00-\x1f\x7f]+)@({_HOST})(?:\+({_HOST}))?{re.escape(SUFFIX)}")
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# Attributes with secrets, which libvirt gives only when asked for them
+_SECRET = ("passwd",)
+
+
+@dataclass(frozen=True)
+class CardName:
+    """Which VM a card is of, and the inventory names of the hypervisors that may run it: one, or
+    source and destination of a move."""
+
+    name: str
+    hosts: tuple[str, ...]
+
+    @property
+    def file(self) -> str:
+        """The file's name; raises XmlError for names that no card can have."""
+        text = f"{self.name}@{'+'.join(self.hosts)}{SUFFIX}"
+        if parse_name(text) != self:
+            raise XmlError(
+                f"the VM {self.name!r} on {' and '.join(self.hosts)} can have no card: the name of"
+                f" a VM has no '/', that of a hypervisor in the inventory letters, digits and"
+                f" '._:-', and a file's at most {_LONGEST_NAME} bytes"
+            )
+        return text
+
+    def on(self, *hosts: str) -> CardName:
+        """The name of the same VM's card for other hypervisors."""
+        return CardName(self.name, hosts)
+
+
+@dataclass(frozen=True)
+class Card:
+    """A VM as its card describes it.
+
+    ``definition`` is the inactive one, ``snapshots`` are the documents of its snapshots, parents
+    first, ``current`` the name of the current one; none has a secret. ``running``: we want it to
+    run. ``counter`` counts how often the VM was restarted elsewhere.
+    """
+
+    at: CardName
+    uuid: str
+    definition: str
+    running: bool
+    autostart: bool = False
+    snapshots: tuple[str, ...] = ()
+    current: str | None = None
+    counter: int = 0
+
+    @property
+    def name(self) -> str:
+        """The VM's name."""
+        return self.at.name
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hypervisors that may run it."""
+        return self.at.hosts
+
+    @functools.cached_property
+    def root(self) -> Element:
+        """The definition, parsed."""
+        return _lxml.parse(self.definition, f"the card of {self.name}")
+
+    @functools.cached_property
+    def stored(self) -> Metadata:
+        """Our metadata in the definition."""
+        return metadata.parse(self.root) or metadata.Metadata()
+
+    @property
+    def start_order(self) -> int | None:
+        """In which order it is started, if that was given."""
+        return self.stored.start_order
+
+    @property
+    def start_delay(self) -> int:
+        """Seconds to wait after its start before others of later orders are started."""
+        return self.stored.start_delay or 0
+
+    @property
+    def disks(self) -> tuple[str, ...]:
+        """The files of its disks that the definition names, without media."""
+        return tuple(path for path in disk_files(self.root) or () if path)
+
+
+def is_card_file(name: str) -> bool:
+    """Whether a file of that name is a card, or one that is being written."""
+    return name.endswith(SUFFIX) or _UNFINISHED.fullmatch(name) is not None
+
+
+def parse_name(file: str) -> CardName | None:
+    """What the name of a file says, None if it is no card's."""
+    match = _FILE.fullmatch(file)
+    if match is None or len(file.encode("utf-8", "replace")) + _AROUND > _LONGEST_NAME:
+        return None
+    name, *hosts = match.groups()
+    if name in (".", "..") or name.startswith(".") or len(set(hosts)) != 2:
+        return None
+    return CardName(name, tuple(host for host in hosts if host))
+
+
+def disk_files(domain: Element) -> tuple[str | None, ...] | None:
+    """The source of each disk of a definition, media aside: its file, None for one that is not a
+    file. None in place of all if there is no disk."""
+    disks = [
+        disk
+        for disk in domain.iterfind("devices/disk")
+        if disk.get("device", "disk") not in ("cdrom", "floppy")
+    ]
+    if not disks:
+        return None
+    sources = [disk.find("source") for disk in disks]
+    return tuple(
+        source.get("file") if source is not None and disk.get("type") == "file" else None
+        for disk, source in zip(disks, sources)
+    )
+
+
+def text_of(card: Card) -> str:
+    """The content of the card's file; raises XmlError for what could not be read back."""
+    root = _lxml.new(
+        _ROOT,
+        {
+            "version": _VERSION,
+            "name": card.name,
+            "uuid": card.uuid,
+            "state": RUNNING if card.running else OFF,
+            "autostart": "yes" if card.autostart else "no",
+            "counter": str(card.counter),
+        },
+    )
+    root.append(_without_secrets(_document(card.definition, "domain")))
+    if card.snapshots:
+        kept = _lxml.add(root, _SNAPSHOTS, {"current": card.current} if card.current else {})
+        for text in card.snapshots:
+            kept.append(_without_secrets(_document(text, "domainsnapshot")))
+    text = _lxml.tostring(root) + "\n"
+    read = parse(card.at.file, text)
+    same = (read.uuid, read.running, read.autostart, read.counter, len(read.snapshots))
+    if same != (card.uuid, card.running, card.autostart, card.counter, len(card.snapshots)):
+        raise XmlError(f"the card of {card.name} would not be read back as it is written")
+    return text
+
+
+def parse(file: str, text: str) -> Card:
+    """The card in a file of that name; raises XmlError for anything that is not exactly one."""
+    at = parse_name(file)
+    if at is None:
+        raise XmlError(f"{file}: this is not the name of a card, NAME@HYPERVISOR{SUFFIX}")
+    if len(text) > MOST_BYTES:
+        raise XmlError(f"{file}: more than {MOST_BYTES} characters")
+    root = _lxml.parse(text, file)
+    if root.tag != _ROOT or root.get("version") != _VERSION:
+        raise XmlError(f"{file}: this is not a card of version {_VERSION}")
+    uuid, state, autostart = (root.get(key, "") for key in ("uuid", "state", "autostart"))
+    counter = number(root.get("counter"))
+    if root.get("name") != at.name:
+        raise XmlError(f"{file}: it is the card of another VM, {root.get('name', '')[:64]!r}")
+    if not _UUID.fullmatch(uuid):
+        raise XmlError(f"{file}: {uuid[:64]!r} is not a UUID")
+    if state not in (RUNNING, OFF) or autostart not in ("yes", "no"):
+        raise XmlError(f"{file}: its state or autostart is none that a card has")
+    if counter is None or counter > _MOST_COUNTED:
+        raise XmlError(f"{file}: its counter is not a number up to {_MOST_COUNTED}")
+    domains, kept = root.findall("domain"), root.findall(_SNAPSHOTS)
+    if len(domains) != 1 or len(kept) > 1 or len(root) != len(domains) + len(kept):
+        raise XmlError(f"{file}: a card has one definition, and at most one list of snapshots")
+    _require_identity(file, domains[0], at.name, uuid)
+    documents = list(kept[0]) if kept else []
+    if len(documents) > MOST_SNAPSHOTS:
+        raise XmlError(f"{file}: more than {MOST_SNAPSHOTS} snapshots")
+    if any(document.tag != "domainsnapshot" for document in documents):
+        raise XmlError(f"{file}: something among its snapshots is none")
+    return Card(
+        at,
+        uuid,
+        _lxml.tostring(domains[0]),
+        state == RUNNING,
+        autostart == "yes",
+        tuple(_lxml.tostring(document) for document in documents),
+        kept[0].get("current") if kept else None,
+        counter,
+    )
+
+
+def _require_identity(file: str, domain: Element, name: str, uuid: str) -> None:
+    """Raise XmlError unless the definition is of this VM: what one reader takes from the head, the
+    other from the definition."""
+    for tag, wanted in (("name", name), ("uuid", uuid)):
+        values = [(element.text or "").strip() for element in domain.findall(tag)]
+        if values != [wanted]:
+            raise XmlError(f"{file}: the {tag} in its definition is not {wanted!r}")
+
+
+def _document(text: str, tag: str) -> Element:
+    root = _lxml.parse(text, f"<{tag}>")
+    if root.tag != tag:
+        raise XmlError(f"<{tag}> expected, and not <{str(root.tag)[:64]}>")
+    return root
+
+
+def _without_secrets(document: Element) -> Element:
+    for element in document.iter():
+        for name in _SECRET:
+            element.attrib.pop(name, "")
+    return document

@@ -1,0 +1,84 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Writing, handing over and removing cards in the folder of a pool; call with a limit, as the
+mount may hang.
+
+A card is there as a whole, or not, whenever a process or a machine dies: it is written beside its
+name, 0600 from its first moment, flushed, renamed, and the folder flushed.
+
+Handing a VM over is one rename, of which the storage has one winner. A link to the new name and
+removing the old one would not do: with two takers both links are made, and a taker whose removal
+is answered with ENOENT, as NFS also answers a request that it repeats, cannot tell whether it was
+the one. What a rename would replace is looked for first: only processes of the hypervisor that
+takes over make that name, and they hold its lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from ..._errors import PlanRefused
+from ..base import effects_files as files
+from ..base import effects_locks as locks
+from ..base import read_file_identity as file_identity
+from .card import Card, CardName, text_of
+
+_LOCK_SECONDS = 30.0
+
+
+def lock() -> contextlib.AbstractContextManager[int]:
+    """Hold this hypervisor's lock on cards: from reading a VM until its card is written."""
+    return locks.shared("cards", _LOCK_SECONDS, "been writing cards ({path})")
+
+
+def write(folder: str, card: Card) -> None:
+    """Write the card, in place of one of the same name."""
+    content = text_of(card).encode()
+    files.write(os.path.join(folder, card.at.file), content, locked=True)
+
+
+def take(folder: str, old: CardName, new: CardName, identity: str) -> None:
+    """Rename the card ``old``, whose file was read and has that ``identity``, to ``new``.
+
+    Of several that take it one succeeds. Raises PlanRefused for the others, if the file was
+    replaced meanwhile, or if another card has the new name. Done again it does nothing.
+    """
+    before, after = os.path.join(folder, old.file), os.path.join(folder, new.file)
+    if _is(after, identity) and not os.path.lexists(before):
+        return  # a run that was killed, or NFS, has done it
+    if os.path.lexists(after):
+        raise PlanRefused(
+            f"{after} exists, so {' and '.join(new.hosts)} already has a VM {new.name!r}; see which"
+            " of the two is current before anything is started"
+        )
+    if os.path.lexists(before) and not _is(before, identity):
+        raise PlanRefused(f"{before} was written by another run meanwhile; run this again")
+    try:
+        files.move(before, after)
+    except FileNotFoundError:
+        if not _is(after, identity):
+            raise PlanRefused(
+                f"{before} is gone: another run has taken or removed it; run this again"
+            ) from None
+
+
+def remove(folder: str, at: CardName) -> bool:
+    """Remove the card of exactly that name; whether there was one."""
+    path = os.path.join(folder, at.file)
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return False
+    files.flush(folder)
+    return True
+
+
+def _is(path: str, identity: str) -> bool:
+    """Whether the file of that name is the one with this identity."""
+    try:
+        return file_identity.is_same(identity, file_identity.of_file(path))
+    except OSError:  # absent, or a link
+        return False
