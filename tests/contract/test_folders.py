@@ -18,8 +18,8 @@ PREFIX = "ansible_collections.fleet.virt.plugins."
 # A folder imports from itself and from those that stand before it.
 LAYERS = {
     "_fleet": "base storage cards engine notes hosts firewall bridge daemon pools seed images spec"
-    " preflight keys placement console snapshots seeding state rename purge migration provision"
-    " adoption template clone",
+    " preflight keys placement console fencing snapshots seeding state rename purge migration"
+    " provision adoption template clone",
     "plugin_utils": "ansible_core base ssh images keys console reading provision",
 }
 ORDER = [(layer, folder) for layer, folders in LAYERS.items() for folder in folders.split()]

@@ -281,10 +281,12 @@ def _replaced(value: Any, words: Mapping[str, str]) -> Any:
 
 
 # Run where there is what they need: keys (preflight/, migration/), a network of their own to
-# break (test_bridge.py), a server (test_image_sources.py), a base pool (test_image_users.py), VMs
-# that other tests have as well (test_purge.py, test_state.py, test_wait.py)
+# break (test_bridge.py), a power switch (test_fence.py), a server (test_image_sources.py), a base
+# pool (test_image_users.py), VMs that other tests have as well (test_purge.py, test_state.py,
+# test_wait.py)
 _ELSEWHERE = {
     "virt_bridge",
+    "virt_fence",
     "virt_template",
     "virt_image",
     "virt_image_info",

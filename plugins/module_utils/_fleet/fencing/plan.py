@@ -1,0 +1,112 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a fence agent is told, and what follows from its answers."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..base.names import playbook_command
+from ..base.tables import clean
+from .options import FenceDevice
+
+ON, OFF, UNKNOWN = "on", "off", "unknown"
+STATUS, SWITCH_OFF = "status", "off"
+# How agents of fence-agents end when they are asked for the status
+_STATES = {0: ON, 2: OFF}
+_SHOWN = 300
+ALREADY, SWITCHED, STATED = "was off already", "is switched off", "is stated to be off"
+
+
+@dataclass(frozen=True)
+class Status:
+    """What a device says of the host: ``state`` and, if that is unknown, why."""
+
+    device: str
+    state: str
+    why: str = ""
+
+
+def input_of(device: FenceDevice, action: str) -> str:
+    """The standard input of the device's agent or command, where it has everything: what stands in
+    arguments anybody on the machine can read."""
+    parameters = {**device["parameters"], **device["secrets"]}
+    lines = {"action": action, **{name: _text(value) for name, value in parameters.items()}}
+    return "".join(f"{name}={value}\n" for name, value in lines.items())
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    return str(value)
+
+
+def name_of(device: FenceDevice) -> str:
+    """What messages call it."""
+    if device["agent"] is None:
+        return (device["command"] or [""])[0]
+    plug = device["parameters"].get("plug") or device["parameters"].get("port")
+    return device["agent"] if plug is None else f"{device['agent']} (plug {clean(str(plug))})"
+
+
+def status_of(device: FenceDevice, ended: int, error_text: str) -> Status:
+    """The status that a program's end means."""
+    state = _STATES.get(ended, UNKNOWN)
+    if state != UNKNOWN:
+        return Status(name_of(device), state)
+    return Status(name_of(device), UNKNOWN, f"exit status {ended}: {shortened(error_text)}")
+
+
+def shortened(text: str) -> str:
+    """What a program said, on one line of limited length."""
+    return clean(" ".join(text.split()))[:_SHOWN] or "it said nothing"
+
+
+def is_proven(statuses: t.Sequence[Status]) -> bool:
+    """Whether the host is without power: every one of its power supplies has to be off."""
+    return bool(statuses) and all(status.state == OFF for status in statuses)
+
+
+def not_proven(host: str, statuses: t.Sequence[Status], failures: t.Sequence[str] = ()) -> str:
+    """Why the host is not proven to be off, and what to do."""
+    reasons = [*failures]
+    for status in statuses:
+        if status.state != OFF:
+            why = f" ({status.why})" if status.why else ""
+            reasons.append(f"{status.device} says {status.state}{why}")
+    return (
+        f"{host} is not proven off: {'; '.join(dict.fromkeys(reasons))}; nothing was done. Make the"
+        f" agent work or, if you have seen that {host} is without power, state it for this run:"
+        f" -e virt_fenced={host}"
+    )
+
+
+def alive(host: str, sign: str, *, fenced: bool) -> str:
+    """That the host answers, so that nothing may be done in its place; ``sign`` says how."""
+    if fenced:
+        return (
+            f"{host} {sign} although it is said to be off: either that is wrong, or virt_fence of"
+            f" {host} switches another machine; correct it before anything is restarted elsewhere"
+        )
+    return (
+        f"{host} {sign}, so it is not down; move its VMs with"
+        f" {playbook_command('evacuate', virt_host=host)}, or switch it off first"
+    )
+
+
+def installation(device: FenceDevice) -> str:
+    """The command that installs the device's agent."""
+    name = (device["agent"] or "fence_ipmilan").partition("_")[2]
+    return playbook_command("setup_hypervisors", libvirtd_fence_agents=name)
+
+
+def statement(host: str, lease: float) -> str:
+    """What a person claims who states that the host is off."""
+    return (
+        f"virt_fenced={host} states that {host} is without power or destroyed, and that no process"
+        f" of it writes to any disk; nothing here has proven it. {lease:g} seconds are waited, so"
+        " that locks of a client that vanished expire"
+    )

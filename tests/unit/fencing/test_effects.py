@@ -1,0 +1,178 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Fencing by real programs, that switch a file which stands for the power."""
+
+from __future__ import annotations
+
+import stat
+import typing as t
+from pathlib import Path
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._errors import (
+    DependencyMissing,
+    PlanRefused,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import effects_programs
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.fencing import effects, plan
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.fencing.options import FenceDevice
+
+from .test_options import device, options
+
+# Reads its parameters as agents do; what a folder's files say decides how it ends
+_AGENT = """\
+#!/bin/sh
+while read -r line; do
+  case $line in action=*) action=${{line#action=}};; password=*) password=${{line#password=}};; esac
+done
+echo "$0 $*: $action" >> {folder}/calls
+[ "$password" = xyzzy ] || {{ echo "Unable to connect/login" >&2; exit 1; }}
+[ -e {folder}/broken ] && {{ echo "BMC does not answer" >&2; exit 1; }}
+case $action in
+  status) [ "$(cat {folder}/power)" = on ] && exit 0; exit 2;;
+  off) [ -e {folder}/lies ] || echo off > {folder}/power; exit 0;;
+esac
+exit 1
+"""
+
+
+class Supply(t.NamedTuple):
+    """A power supply with the agent that switches it."""
+
+    folder: Path
+    device: FenceDevice
+
+    def power(self, text: str | None = None) -> str:
+        if text is not None:
+            (self.folder / "power").write_text(f"{text}\n")
+        return (self.folder / "power").read_text().strip()
+
+    @property
+    def calls(self) -> list[str]:
+        file = self.folder / "calls"
+        return file.read_text().splitlines() if file.exists() else []
+
+
+def _program(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+@pytest.fixture
+def signs(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
+    """What the host shows of life, each time that it is asked; silence in the end."""
+    pending: list[str | None] = []
+    monkeypatch.setattr(
+        effects, "sign_of_life", lambda *_arguments: pending.pop(0) if pending else None
+    )
+    return pending
+
+
+@pytest.fixture
+def supply(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signs: list[str | None]
+) -> t.Iterator[Supply]:
+    folder = tmp_path / "supply"
+    folder.mkdir()
+    _program(folder / "fence_trial", _AGENT.format(folder=folder))
+    monkeypatch.setattr(effects_programs, "_PATH", f"{folder}:/usr/bin:/bin")
+    made = Supply(folder, device(agent="fence_trial", secrets={"password": "xyzzy"}))
+    made.power("on")
+    yield made
+    assert not signs, "the host was asked as often as expected"
+
+
+def test_host_that_is_on_is_switched_off_and_read_back(supply: Supply) -> None:
+    done = effects.fence(options(supply.device), check=False)
+    assert (done["changed"], done["outcome"]) == (True, plan.SWITCHED)
+    assert supply.power() == "off"
+    assert [call.split(": ")[1] for call in supply.calls] == ["status", "off", "status"]
+
+
+def test_secret_is_in_no_argument(supply: Supply) -> None:
+    effects.fence(options(supply.device), check=False)
+    assert not any("xyzzy" in call for call in supply.calls)
+
+
+def test_host_that_is_off_is_not_switched(supply: Supply) -> None:
+    supply.power("off")
+    done = effects.fence(options(supply.device), check=False)
+    assert (done["changed"], done["outcome"]) == (False, plan.ALREADY)
+    assert len(supply.calls) == 1
+
+
+def test_check_mode_reads_status_and_switches_nothing(supply: Supply) -> None:
+    assert effects.fence(options(supply.device), check=True)["changed"]
+    assert supply.power() == "on"
+    (supply.folder / "broken").touch()
+    with pytest.raises(PlanRefused, match=r"hv3 is not proven off: .*BMC does not answer"):
+        effects.fence(options(supply.device), check=True)
+
+
+def test_failing_agent_proves_nothing(supply: Supply) -> None:
+    (supply.folder / "broken").touch()
+    with pytest.raises(PlanRefused, match=r"hv3 is not proven off: fence_trial failed \(1\): BMC"):
+        effects.fence(options(supply.device, off_timeout=0), check=False)
+
+
+def test_agent_that_is_done_before_host_is_off_proves_nothing(supply: Supply) -> None:
+    (supply.folder / "lies").touch()
+    with pytest.raises(PlanRefused, match="hv3 is not proven off: fence_trial says on"):
+        effects.fence(options(supply.device, off_timeout=0), check=False)
+
+
+def test_second_power_supply_that_stays_on_proves_nothing(supply: Supply, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    status = ["/bin/sh", "-c", f"echo status >> {other}/calls; exit 0"]
+    second = device(agent=None, command=["/bin/true"], status_command=status)
+    supply.power("off")
+    with pytest.raises(PlanRefused, match="not proven off: /bin/true says on"):
+        effects.fence(options(supply.device, second, off_timeout=0), check=False)
+
+
+@pytest.mark.usefixtures("signs")
+def test_command_instead_of_agent_switches_off(tmp_path: Path) -> None:
+    power = tmp_path / "power"
+    power.write_text("on")
+    plain = device(
+        agent=None,
+        command=["/bin/sh", "-c", f"echo off > {power}"],
+        status_command=["/bin/sh", "-c", f"grep -q on {power} && exit 0; exit 2"],
+    )
+    assert effects.fence(options(plain), check=False)["changed"]
+    assert not effects.fence(options(plain), check=False)["changed"]
+
+
+def test_host_that_answers_is_not_switched(supply: Supply, signs: list[str | None]) -> None:
+    signs.append("answers on port 22 (192.0.2.13)")
+    with pytest.raises(PlanRefused, match="hv3 answers on port 22"):
+        effects.fence(options(supply.device), check=False)
+    assert not supply.calls
+
+
+@pytest.mark.parametrize("power", ["on", "off"])
+def test_host_that_answers_although_it_is_off_is_refused(
+    supply: Supply, signs: list[str | None], power: str
+) -> None:
+    supply.power(power)
+    signs += [None, "answers ARP requests for 192.0.2.13"]
+    with pytest.raises(PlanRefused, match=r"answers ARP .* virt_fence of hv3 switches another"):
+        effects.fence(options(supply.device), check=False)
+
+
+@pytest.mark.usefixtures("signs")
+def test_agent_that_is_not_installed_is_named() -> None:
+    with pytest.raises(DependencyMissing, match="fence_ipmilan is not installed"):
+        effects.fence(options(device()), check=False)
+
+
+def test_statement_waits_for_lease_and_asks_again(signs: list[str | None]) -> None:
+    done = effects.fence(options(stated=True, lease=0), check=False)
+    assert (done["changed"], done["outcome"]) == (False, plan.STATED)
+    assert "virt_fenced=hv3 states" in str(done["text"])
+    signs += [None, "answers on port 22 (192.0.2.13)"]
+    with pytest.raises(PlanRefused, match="answers on port 22"):
+        effects.fence(options(stated=True, lease=0), check=False)

@@ -1,0 +1,71 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What an agent is told, and what its answers prove."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.fencing import plan
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.fencing.plan import Status
+
+from .test_options import device
+
+AN_AGENT = device(
+    parameters={"ip": "192.0.2.9", "plug": 7, "lanplus": True, "ssl": False},
+    secrets={"password": "xyzzy"},
+)
+
+
+def test_input_of_agent_has_action_and_secrets() -> None:
+    lines = plan.input_of(AN_AGENT, plan.STATUS).splitlines()
+    assert lines == [
+        "action=status",
+        "ip=192.0.2.9",
+        "plug=7",
+        "lanplus=1",
+        "ssl=0",
+        "password=xyzzy",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ended", "state"),
+    [(0, plan.ON), (2, plan.OFF), (1, plan.UNKNOWN), (-9, plan.UNKNOWN), (127, plan.UNKNOWN)],
+)
+def test_exit_status_of_agent_is_state(ended: int, state: str) -> None:
+    status = plan.status_of(AN_AGENT, ended, "Connection timed out\nplease retry")
+    assert (status.device, status.state) == ("fence_ipmilan (plug 7)", state)
+    assert ("Connection timed out please retry" in status.why) is (state == plan.UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("states", "proven"),
+    [
+        ((), False),
+        ((plan.OFF,), True),
+        ((plan.OFF, plan.OFF), True),
+        ((plan.OFF, plan.ON), False),
+        ((plan.OFF, plan.UNKNOWN), False),
+    ],
+)
+def test_host_is_off_when_all_its_power_supplies_are(states: tuple[str, ...], proven: bool) -> None:
+    assert plan.is_proven([Status("a", state) for state in states]) is proven
+
+
+def test_message_names_what_is_not_off_and_the_remedy() -> None:
+    statuses = [Status("a", plan.OFF), Status("b", plan.UNKNOWN, "exit status 1: no route")]
+    message = plan.not_proven("hv3", statuses, ["b failed (1): no route"])
+    assert message.startswith(
+        "hv3 is not proven off: b failed (1): no route; b says unknown (exit status 1: no route)"
+    )
+    assert "-e virt_fenced=hv3" in message
+    assert "a says" not in message
+
+
+def test_statement_says_what_it_claims() -> None:
+    text = plan.statement("hv3", 100)
+    for claim in ("without power or destroyed", "no process", "nothing here has proven it"):
+        assert claim in text
+    assert "100 seconds" in text
