@@ -7,11 +7,11 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_pool
-short_description: Ensure that directory pools exist, are active, start at boot, and have an id
+short_description: Ensure that pools of files exist, are active, start at boot, and have an id
 version_added: 0.1.0
 description:
-  - Creates directory pools that are active and start at boot. An existing pool with the same folder
-    is used, whatever its name; no existing pool is redefined.
+  - Creates pools of directories, also on NFS, that are active and start at boot. An existing pool
+    with the same folder is used, whatever its name; no existing pool is redefined.
   - Each folder gets a file C(fleet-virt.pool-id) with a random id, once. Two hypervisors with the
     same id share the storage.
   - All pools are checked before any is changed.
@@ -47,6 +47,41 @@ options:
           - Folder of the pool. It is created if it does not exist.
         type: path
         required: true
+      nfs:
+        description:
+          - For a pool on NFS, which libvirt mounts at O(pools[].path) when it starts the pool
+            (libvirt's pool type C(netfs)). The hypervisor needs the client of its distribution
+            (C(nfs-common) on Debian), and the server must let root write there
+            (C(no_root_squash)).
+          - Such a pool is always mounted with C(hard), C(lookupcache=none) and with locks.
+          - A pool that exists is not redefined, whatever its options; the playbook
+            C(fleet.virt.preflight) reports those that are not safe. One that mounts something else
+            is refused.
+        type: dict
+        suboptions:
+          server:
+            description:
+              - Name or address of the server.
+            type: str
+            required: true
+          export:
+            description:
+              - What the server exports, an absolute path.
+            type: str
+            required: true
+          version:
+            description:
+              - Version of NFS.
+            type: str
+            choices: ['4.2', '4.1']
+            default: '4.2'
+          options:
+            description:
+              - More mount options, such as C(nconnect=4) or C(sec=krb5p). Options that give up
+                writes (C(soft)) or locks (C(nolock), C(local_lock)) are refused with the reason.
+            type: list
+            elements: str
+            default: []
 seealso:
   - module: fleet.virt.virt_host_info
     description: Shows the pools of a hypervisor.
@@ -60,6 +95,15 @@ EXAMPLES = r"""
         path: /var/lib/libvirt/base
       - name: default
         path: /var/lib/libvirt/images
+
+- name: Ensure that a pool on an NFS server exists
+  fleet.virt.virt_pool:
+    pools:
+      - name: vms
+        path: /srv/vms
+        nfs:
+          server: nas1.example.org
+          export: /export/vms
 """
 
 RETURN = r"""
@@ -85,18 +129,12 @@ pools:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.arguments import Spec
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.pools import effects as pool_setup
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.pools.options import ARGUMENTS
 
 
 def main() -> None:
-    pool: Spec = {
-        "name": {"type": "str", "required": True},
-        "path": {"type": "path", "required": True},
-    }
-    module = create_module(
-        {"pools": {"type": "list", "elements": "dict", "required": True, "options": pool}}
-    )
+    module = create_module(ARGUMENTS)
     params = module.params
     run(
         module,

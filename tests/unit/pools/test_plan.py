@@ -18,6 +18,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.pools.plan impor
     ExistingPool,
     RequestedPool,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.nfs_options import NfsSource
 
 BASE = RequestedPool("base", "/srv/base")
 
@@ -50,9 +51,37 @@ def test_a_pool_in_the_way_is_named() -> None:
         pool_plan.plan(BASE, [ExistingPool("vg", "logical", "/srv/base", True, True)], False)
 
 
+NFS = RequestedPool("vms", "/srv/vms", NfsSource("nas1", "/vms"))
+
+
+@pytest.mark.parametrize(
+    ("pools", "steps"),
+    [
+        ([], [DEFINE, START, AUTOSTART]),
+        ([ExistingPool("vms", "netfs", "/srv/vms", False, True, "nas1:/vms")], [START]),
+        ([ExistingPool("nas", "netfs", "/srv/vms", True, True, "nas1:/vms")], []),
+        ([ExistingPool("nas", "dir", "/srv/vms", True, True)], []),  # mounted by /etc/fstab
+    ],
+)
+def test_nfs_pool_at_its_folder_is_used(pools: list[ExistingPool], steps: list[str]) -> None:
+    assert pool_plan.plan(NFS, pools, True)[1] == steps
+
+
+def test_nfs_pool_that_mounts_something_else_is_refused() -> None:
+    other = ExistingPool("vms", "netfs", "/srv/vms", True, True, "nas2:/vms")
+    with pytest.raises(PlanRefused, match="pool vms at /srv/vms mounts nas2:/vms, not nas1:/vms"):
+        pool_plan.plan(NFS, [other], True)
+
+
 def test_validate() -> None:
     asked = [{"name": "base", "path": "/srv/base/"}, {"name": "x", "path": "/srv/x"}]
     assert pool_plan.validate(asked) == [BASE, RequestedPool("x", "/srv/x")]
+    source = {"server": "nas1", "export": "/vms", "version": "4.2", "options": []}
+    assert pool_plan.validate([{"name": "vms", "path": "/srv/vms", "nfs": source}]) == [NFS]
+    with pytest.raises(SpecError, match=r"pools\[0\].nfs: options: soft: a write"):
+        pool_plan.validate(
+            [{"name": "vms", "path": "/srv/vms", "nfs": {**source, "options": ["soft"]}}]
+        )
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,13 @@ def peer(error: str) -> dict[str, t.Any]:
     return {"tls": {**TLS, "peers": [{"name": "hv2", "address": "192.0.2.2", "error": error}]}}
 
 
+def nfs(*mounted: str, defined: list[str] | None = None) -> dict[str, t.Any]:
+    """An NFS pool that is mounted with these options beside those that are safe."""
+    options = ["vers=4.2", "hard", "lookupcache=none", *mounted]
+    pool = {"name": "vms", "path": "/srv/vms", "mounted": options, "defined": defined}
+    return {"folder_pools": [pool]}
+
+
 # facts of one hypervisor that differ, the finding's id and words of its message
 ONE: list[tuple[dict[str, t.Any], str, str]] = [
     ({"errors": {"libvirt": "cannot connect: refused"}}, "libvirt_silent", "cannot connect"),
@@ -154,6 +161,18 @@ ONE: list[tuple[dict[str, t.Any], str, str]] = [
         "pool_low",
         "10.0G free of 200.0G, less than 10.0G",
     ),
+    (nfs("vers=3"), "nfs_version", "pool vms at /srv/vms, version 3: only from 4.1 on"),
+    (nfs("soft"), "nfs_soft", "soft: a write that the server does not answer in time"),
+    (nfs("local_lock=all"), "nfs_locks", "local_lock=all: locks are held on this hypervisor only"),
+    (nfs("lookupcache=pos"), "nfs_lookups", "lookupcache=pos: a file that another"),
+    (
+        nfs(defined=["vers=4.1", "lookupcache=none", "soft"]),
+        "nfs_soft",
+        "pool vms at /srv/vms, in its definition, soft",
+    ),
+    # of what is wrong in both, the mount is named
+    (nfs("soft", defined=["vers=4.1", "lookupcache=none", "soft"]), "nfs_soft", "/srv/vms, soft:"),
+    ({**nfs(), "recovers_locks": True}, "nfs_recovers_locks", "pools on NFS: vms"),
     ({"keys": [{**CERT, "until": NOW - 2 * DAY}]}, "key_expired", "expired 2 days ago"),
     ({"keys": [{**CERT, "until": NOW + 29 * DAY}]}, "key_expires", "expires in 29 days"),
     ({"keys": [{**KEY, "mode": 0o640}]}, "key_readable", "has mode 0640"),
@@ -229,6 +248,9 @@ def test_every_kind_is_tested() -> None:
         {"keys": [{**CERT, "until": NOW + 31 * DAY}, {**CRL, "until": NOW + 4 * DAY}]},
         {"pools": [{**POOL, "available_mib": None}]},
         {"baseline": None, "cpu": None},
+        nfs(),
+        nfs(defined=["nfsvers=4.1", "hard", "lookupcache=none"]),
+        {"recovers_locks": True},
     ],
 )
 def test_what_is_no_finding(more: dict[str, t.Any]) -> None:

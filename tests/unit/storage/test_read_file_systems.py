@@ -94,3 +94,13 @@ def test_what_this_machine_exports_is_not_its_own_alone(path: str, expected: boo
     exports = b"/srv/vms\t192.0.2.0/24(rw,sync,wdelay,hide)\n/with\\040blank\thv2.example(ro)\n\n"
     assert file_systems.is_exported(exports, path) is expected
     assert not file_systems.is_exported(b"", path)
+
+
+def test_mount_of_nfs_has_the_options_of_the_file_system() -> None:
+    mounts = (
+        b"60 1 0:40 / /srv/vms rw,nosuid,nodev,noexec - nfs4 nas1:/vms rw,vers=4.2,hard\n"
+        b"61 1 0:41 / / rw - ext4 /dev/vda1 rw\n"
+    )
+    found = file_systems.mount_of(mounts, "/srv/vms")
+    assert found == file_systems.Mount("nfs4", "/srv/vms", ("rw", "vers=4.2", "hard"))
+    assert file_systems.mount_of(b"60 1 0:40 / / rw - ext4", "/srv").options == ()

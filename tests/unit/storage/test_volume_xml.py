@@ -10,7 +10,12 @@ import typing as t
 
 import libvirt
 import pytest
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage import pool_xml, volume_xml
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage import (
+    pool_xml,
+    storage_info,
+    volume_xml,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.nfs_options import NfsSource
 from ansible_collections.fleet.virt.tests.unit._xml import assert_valid, assert_xml_equal
 from lxml import etree
 
@@ -57,6 +62,37 @@ def test_pool() -> None:
         <target><path>/var/lib/libvirt/base &amp; more</path></target></pool>""",
     )
     assert_valid(pool_xml.render("base", "/var/lib/libvirt/base"), "storagepool")
+
+
+def test_nfs_pool_has_its_mount_options() -> None:
+    xml = pool_xml.render("vms", "/srv/vms", NfsSource("nas1", "/export/vms", "4.1", ("sec=sys",)))
+    assert_xml_equal(
+        xml,
+        """<pool type="netfs" xmlns:fs="http://libvirt.org/schemas/storagepool/fs/1.0">
+        <name>vms</name><source><host name="nas1"/><dir path="/export/vms"/><format type="nfs"/>
+        <protocol ver="4.1"/></source><target><path>/srv/vms</path></target><fs:mount_opts>
+        <fs:option name="hard"/><fs:option name="lookupcache=none"/><fs:option name="sec=sys"/>
+        </fs:mount_opts></pool>""",
+    )
+    assert_valid(xml, "storagepool")
+    expected = ["nfsvers=4.1", "hard", "lookupcache=none", "sec=sys"]
+    assert storage_info.nfs_options(xml) == expected
+    connection = libvirt.open("test:///default")
+    pool = connection.storagePoolDefineXML(xml)
+    try:
+        kept = etree.fromstring(pool.XMLDesc())
+        assert kept.get("type") == "netfs"
+        assert kept.find("source/protocol").get("ver") == "4.1"
+    finally:
+        pool.undefine()
+        connection.close()
+
+
+def test_pool_that_is_no_nfs_has_no_options_of_it() -> None:
+    assert storage_info.nfs_options(pool_xml.render("base", "/srv/base")) is None
+    other = "<pool type='netfs'><source><format type='{}'/></source></pool>"
+    assert storage_info.nfs_options(other.format("cifs")) is None
+    assert storage_info.nfs_options(other.format("auto")) == []
 
 
 def test_libvirt_takes_pool_and_volumes() -> None:

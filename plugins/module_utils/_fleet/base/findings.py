@@ -16,6 +16,10 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 # HYPERVISORS stands for those that the finding is about
 _SET_UP = "run ansible-playbook fleet.virt.setup_hypervisors --limit HYPERVISORS"
 _RENEW = "run ansible-playbook fleet.virt.renew_keys"
+_MOUNT = (
+    "with no VM running from it: virsh pool-destroy POOL, virsh pool-edit POOL (or the line in"
+    " /etc/fstab) for OPTION, virsh pool-start POOL"
+)
 
 # id: severity, remedy
 KINDS: dict[str, tuple[Severity, str]] = {
@@ -128,6 +132,15 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "key_readable": ("error", "chmod 0600, find out who read it, and renew it"),
     "crl_expired": ("error", f"no client is let in until it is renewed: {_RENEW}"),
     "crl_expires": ("warning", _RENEW),
+    "nfs_version": ("warning", _MOUNT.replace("OPTION", "<protocol ver='4.2'/> in <source>")),
+    "nfs_soft": ("error", _MOUNT.replace("OPTION", "the option hard")),
+    "nfs_locks": ("error", _MOUNT.replace("OPTION", "neither nolock nor local_lock")),
+    "nfs_lookups": ("warning", _MOUNT.replace("OPTION", "the option lookupcache=none")),
+    "nfs_recovers_locks": (
+        "error",
+        "another hypervisor may have run the VM meanwhile: write options nfs recover_lost_locks=0"
+        " into /etc/modprobe.d/nfs.conf and restart the hypervisor",
+    ),
     "pool_missing": ("error", _SET_UP),
     "pool_inactive": ("error", "run virsh pool-start POOL, and find out why it was not running"),
     "pool_no_autostart": (

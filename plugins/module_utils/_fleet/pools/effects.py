@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Ensuring directory pools on this machine, each with an id that identifies it."""
+"""Ensuring pools of files on this machine, each with an id that identifies it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import os
 import typing as t
 import uuid
 
-from ..._errors import HostUnreachable
+from ..._errors import HostUnreachable, PlanRefused
 from ..._libvirt import LIBVIRT_IMPORT_ERROR
 from ..base import effects_files as files
 from ..base.effects_connection import Connection, connect
@@ -26,6 +26,7 @@ from .plan import AUTOSTART, IDENTIFY, START, ExistingPool, RequestedPool
 if t.TYPE_CHECKING:
     from ..._libvirt import VirStoragePool
     from ..base.results import Diff
+    from ..base.snapshot import PoolInfo
 
 _FOLDER_MODE = 0o711  # as libvirt creates it: QEMU's user opens files in it, but cannot list it
 
@@ -101,10 +102,19 @@ def _read(connection: Connection | None) -> tuple[list[ExistingPool], dict[str, 
                 str(info["path"]).rstrip("/") if info["path"] else None,
                 bool(connection.call(f"read pool {name}", handle.isActive)),
                 bool(connection.call(f"read pool {name}", handle.autostart)),
+                _source(info),
             )
         )
         raws[name] = handle
     return pools, raws
+
+
+def _source(info: PoolInfo) -> str | None:
+    """What a pool of libvirt's type ``netfs`` mounts."""
+    source = info["source"]
+    if info["type"] != "netfs" or not source["hosts"]:
+        return None
+    return f"{source['hosts'][0]}:{source['dir']}"
 
 
 def _carry_out(
@@ -116,7 +126,7 @@ def _carry_out(
     if there is None:
         # The folder first: a pool whose folder is missing may be on a file system not mounted
         os.makedirs(wanted.path, mode=_FOLDER_MODE, exist_ok=True)
-        handle = storage.make_pool(connection, wanted.name, wanted.path).existing
+        handle = storage.make_pool(connection, wanted.name, wanted.path, wanted.nfs).existing
     else:
         handle = there
         if START in steps:
@@ -144,6 +154,12 @@ def _write_id(folder: str) -> None:
     """Write a new id, unless another hypervisor that shares the folder was first."""
     path = os.path.join(folder, POOL_ID_FILE)
     data = f"{uuid.uuid4()}\n".encode("ascii")
-    if not files.publish(path, data, mode=0o644) and _read_id(folder) is None:  # an empty file
-        files.write(path, data, mode=0o644)
-    storage.flush(path)
+    try:
+        if not files.publish(path, data, mode=0o644) and _read_id(folder) is None:  # an empty file
+            files.write(path, data, mode=0o644)
+        storage.flush(path)
+    except PermissionError as error:
+        raise PlanRefused(
+            f"{path}: {error.strerror}; libvirt makes disks there as root, so an NFS server must"
+            " export it with no_root_squash"
+        ) from None

@@ -10,12 +10,27 @@ import typing as t
 from dataclasses import dataclass
 
 from ..._errors import PlanRefused, Problem, SpecError
+from ..storage import nfs_options
+from ..storage.nfs_options import NfsSource
 
 FOLDER_TYPES = ("dir", "fs", "netfs")
 DEFINE, START, AUTOSTART, IDENTIFY = "define", "start", "set to start at boot", "give an id"
 
 
-class Option(t.TypedDict):
+class NfsOption(t.TypedDict):
+    """What an NFS pool mounts, as Ansible's validation leaves it."""
+
+    server: str
+    export: str
+    version: str
+    options: list[str]
+
+
+class _OptionMore(t.TypedDict, total=False):
+    nfs: NfsOption | None
+
+
+class Option(_OptionMore):
     """An entry of ``pools``, as Ansible's validation leaves it."""
 
     name: str
@@ -24,10 +39,11 @@ class Option(t.TypedDict):
 
 @dataclass(frozen=True)
 class RequestedPool:
-    """A requested pool."""
+    """A requested pool; one with ``nfs`` is mounted by libvirt."""
 
     name: str
     path: str
+    nfs: NfsSource | None = None
 
 
 @dataclass(frozen=True)
@@ -39,6 +55,7 @@ class ExistingPool:
     path: str | None
     active: bool
     autostart: bool
+    source: str | None = None  # what an NFS pool mounts, as SERVER:EXPORT
 
 
 def validate(pools: t.Sequence[Option]) -> list[RequestedPool]:
@@ -59,10 +76,20 @@ def validate(pools: t.Sequence[Option]) -> list[RequestedPool]:
                 problems.append(Problem(f"{where}.path", f"{path} is given twice"))
             if pool["name"] == earlier.name:
                 problems.append(Problem(f"{where}.name", f"{pool['name']} is given twice"))
-        wanted.append(RequestedPool(pool["name"], path))
+        source = _nfs(pool.get("nfs"))
+        if source is not None:
+            problems += [Problem(f"{where}.nfs", text) for text in nfs_options.problems(source)]
+        wanted.append(RequestedPool(pool["name"], path, source))
     if problems:
         raise SpecError(problems)
     return wanted
+
+
+def _nfs(given: NfsOption | None) -> NfsSource | None:
+    if given is None:
+        return None
+    options = tuple(given.get("options") or ())
+    return NfsSource(given["server"], given["export"], given["version"], options)
 
 
 def plan(
@@ -77,6 +104,12 @@ def plan(
             raise PlanRefused(
                 f"pool {at_path.name} at {wanted.path} is of type {at_path.type}; VM disks and"
                 f" images are stored in file-based pools ({', '.join(FOLDER_TYPES)})"
+            )
+        source = wanted.nfs and f"{wanted.nfs.server}:{wanted.nfs.export}"
+        if source and at_path.source not in (None, source):
+            raise PlanRefused(
+                f"pool {at_path.name} at {wanted.path} mounts {at_path.source}, not {source};"
+                " request it with that server and export, or give the new pool another path"
             )
         steps = [] if at_path.active else [START]
         steps += [] if at_path.autostart else [AUTOSTART]

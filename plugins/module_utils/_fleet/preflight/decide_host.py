@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from ..._units import format_size
 from ..base.findings import Finding
 from ..hosts import listeners
+from . import decide_pools
 
 if t.TYPE_CHECKING:
     from .facts import PreflightFacts
@@ -50,6 +51,7 @@ def find(
         findings += judge(name, facts)
     findings += _tls(name, facts, asked, silent)
     findings += _pools(name, facts, limits)
+    findings += decide_pools.find(name, facts)
     findings += _keys(name, facts, limits)
     return findings
 

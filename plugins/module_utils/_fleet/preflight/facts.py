@@ -48,6 +48,16 @@ class AbsentPool(t.TypedDict):
     autostart: None
 
 
+class FolderPool(t.TypedDict):
+    """A pool of files and how it is mounted: the options of NFS in its definition and of its mount,
+    None where it is no NFS."""
+
+    name: str
+    path: str
+    defined: list[str] | None
+    mounted: list[str] | None
+
+
 class Trial(t.TypedDict):
     """Whether a guest was tried, and the problem found."""
 
@@ -165,6 +175,8 @@ class _Read(t.TypedDict, total=False):
     hypervisor_version: str | None
     cpu: PreflightCpu
     pools: list[PreflightPool | AbsentPool]
+    folder_pools: list[FolderPool]
+    recovers_locks: bool
     kvm: Kvm
     iommu: bool
     bridges: list[PreflightBridge]

@@ -20,6 +20,7 @@ from ..hosts import cpu_xml, host_info, read_bridges
 from ..hosts import read_host as host
 from ..storage.read_pools import list_pools, pool_entries
 from . import read_host as preflight_machine
+from . import read_pools
 from . import read_tls as preflight_tls
 
 if t.TYPE_CHECKING:
@@ -86,6 +87,9 @@ def read(settings: PreflightRequest) -> PreflightFacts:
             pools = checks.made("pools", lambda: _pools(connection, settings.pools))
             if pools is not None:
                 facts["pools"] = pools
+            folders = checks.made("folders", lambda: read_pools.folder_pools(connection))
+            if folders is not None:
+                facts["folder_pools"] = folders
             used = checks.made("bridges of VMs", lambda: read_bridges.used(connection))
     except FleetVirtError as error:
         checks.errors["libvirt"] = str(error)
@@ -94,6 +98,7 @@ def read(settings: PreflightRequest) -> PreflightFacts:
     device = checks.made("kvm", lambda: preflight_machine.kvm(emulator, facts.get("arch")))
     if device is not None:
         facts["kvm"] = {**device, "offered": offered}
+    facts["recovers_locks"] = read_pools.recovers_locks()
     iommu = checks.made("iommu", preflight_machine.iommu)
     if iommu is not None:
         facts["iommu"] = iommu

@@ -23,6 +23,7 @@ from .read_pools import list_pools
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirStoragePool, VirStorageVol
+    from .nfs_options import NfsSource
 
 # Errors with which libvirt fails, having done nothing, and which may pass a moment later
 _PASSING = (
@@ -124,11 +125,11 @@ def volume_at(connection: Connection, path: str) -> VirStorageVol:
         raise
 
 
-def make_pool(connection: Connection, name: str, path: str) -> Pool:
-    """Define a directory pool, create its folder, start it and set it to start at boot."""
-    handle = connection.call(
-        f"define pool {name}", connection.conn.storagePoolDefineXML, pool_xml.render(name, path), 0
-    )
+def make_pool(connection: Connection, name: str, path: str, nfs: NfsSource | None = None) -> Pool:
+    """Define a directory pool, or one where libvirt mounts ``nfs``; create its folder, start it and
+    set it to start at boot."""
+    xml = pool_xml.render(name, path, nfs)
+    handle = connection.call(f"define pool {name}", connection.conn.storagePoolDefineXML, xml, 0)
     connection.call(f"start pool {name}", handle.create, STORAGE_POOL_CREATE_WITH_BUILD)
     connection.call(f"set pool {name} to start at boot", handle.setAutostart, 1)
     return Pool(name, path.rstrip("/"), handle)

@@ -2,17 +2,35 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A directory pool as libvirt's XML (virStoragePoolDefineXML)."""
+"""A pool of files as libvirt's XML (virStoragePoolDefineXML): a directory, or one on NFS."""
 
 from __future__ import annotations
 
+import typing as t
+
 from ... import _lxml
 
+if t.TYPE_CHECKING:
+    from .nfs_options import NfsSource
 
-def render(name: str, path: str) -> str:
-    """The XML of a pool in the directory ``path``."""
-    root = _lxml.new("pool", {"type": "dir"})
+# libvirt's namespace of mount options, since 5.1
+MOUNT_OPTIONS = "http://libvirt.org/schemas/storagepool/fs/1.0"
+
+
+def render(name: str, path: str, nfs: NfsSource | None = None) -> str:
+    """The XML of a pool in the directory ``path``, where libvirt mounts ``nfs`` if given."""
+    root = _lxml.new("pool", {"type": "netfs" if nfs else "dir"})
     _lxml.add(root, "name", text=name)
+    if nfs:
+        source = _lxml.add(root, "source")
+        _lxml.add(source, "host", {"name": nfs.server})
+        _lxml.add(source, "dir", {"path": nfs.export})
+        _lxml.add(source, "format", {"type": "nfs"})
+        _lxml.add(source, "protocol", {"ver": nfs.version})
     target = _lxml.add(root, "target")
     _lxml.add(target, "path", text=path)
+    if nfs:
+        options = _lxml.add(root, f"{{{MOUNT_OPTIONS}}}mount_opts")
+        for option in nfs.mount_options:
+            _lxml.add(options, f"{{{MOUNT_OPTIONS}}}option", {"name": option})
     return _lxml.tostring(root)

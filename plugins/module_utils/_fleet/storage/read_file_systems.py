@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import typing as t
 from pathlib import Path
 
 # File systems that only one machine mounts. Whatever is not listed counts as shared: there is
@@ -55,19 +56,40 @@ def _unescaped(text: bytes) -> bytes:
 
 
 def kind_of(mounts: bytes, path: str) -> str | None:
-    """The type of the file system that holds ``path``; None if that is unknown.
+    """The type of the file system that holds ``path``; None if that is unknown."""
+    mount = mount_of(mounts, path)
+    return None if mount is None else mount.kind
+
+
+class Mount(t.NamedTuple):
+    """A mounted file system: its type, where, and the options of the file system itself."""
+
+    kind: str
+    point: str
+    options: tuple[str, ...]
+
+
+def mount(folder: str) -> Mount | None:
+    """The file system that holds the folder."""
+    return mount_of(Path("/proc/self/mountinfo").read_bytes(), os.path.realpath(folder))
+
+
+def mount_of(mounts: bytes, path: str) -> Mount | None:
+    """The file system that holds ``path``; None if that is unknown.
 
     ``mounts`` is a mountinfo file (proc(5)): bytes, since a mount point may have any name.
     """
     wanted = os.fsencode(path)
-    kind, longest = None, -1
+    match, longest = None, -1
     for line in mounts.split(b"\n"):
         before, separator, after = line.partition(b" - ")
-        fields = before.split(b" ")
+        fields, own = before.split(b" "), after.split(b" ")
         if not separator or len(fields) < 5:
             continue
         point = _unescaped(fields[4])
         inside = wanted == point or wanted.startswith(point.rstrip(b"/") + b"/")
         if inside and len(point) >= longest:
-            kind, longest = after.split(b" ")[0], len(point)
-    return None if kind is None else os.fsdecode(kind)
+            options = os.fsdecode(own[2]).split(",") if len(own) > 2 else []
+            match = Mount(os.fsdecode(own[0]), os.fsdecode(point), tuple(options))
+            longest = len(point)
+    return match

@@ -20,6 +20,7 @@ from ..base.xml_values import (
     read_root,
     text_of,
 )
+from .pool_xml import MOUNT_OPTIONS
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
@@ -59,6 +60,21 @@ def _pool_source(source: Element | None) -> PoolSource:
         "hosts": [host for host in hosts if host],
         "devices": [device for device in devices if device],
     }
+
+
+def nfs_options(xml: str, what: str = "pool") -> list[str] | None:
+    """The mount options that a pool's definition gives for NFS; None for any other pool."""
+    root = read_root(xml, "pool", what)
+    if attribute(root, "type") != "netfs":
+        return None
+    source = first_children(first_children(root).get("source"))
+    if attribute(source.get("format"), "type") not in (None, "auto", "nfs"):
+        return None  # CIFS or GlusterFS
+    version = attribute(source.get("protocol"), "ver")
+    named = root.iterfind(f"{{{MOUNT_OPTIONS}}}mount_opts/{{{MOUNT_OPTIONS}}}option")
+    given = [str(option.get("name") or "") for option in named]
+    # libvirt gives the version first
+    return [*([f"nfsvers={version}"] if version else []), *given]
 
 
 def volume(xml: str, what: str = "volume") -> VolumeInfo:

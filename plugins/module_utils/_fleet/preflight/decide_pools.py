@@ -1,0 +1,41 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""From the facts of the pools of files to findings."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..base.findings import Finding
+from ..storage import nfs_options
+
+if t.TYPE_CHECKING:
+    from .facts import FolderPool, PreflightFacts
+
+
+def find(name: str, facts: PreflightFacts) -> list[Finding]:
+    """The findings about the pools of files of hypervisor ``name``."""
+    pools = facts.get("folder_pools") or ()
+    findings = [finding for pool in pools for finding in _mount(name, pool)]
+    nfs = [pool["name"] for pool in pools if pool["mounted"] is not None]
+    if nfs and facts.get("recovers_locks"):
+        text = f"nfs.recover_lost_locks is on, with pools on NFS: {', '.join(nfs)}"
+        findings.append(Finding("nfs_recovers_locks", (name,), text))
+    return findings
+
+
+def _mount(name: str, pool: FolderPool) -> t.Iterator[Finding]:
+    """What is wrong with the options of NFS; those of the mount count now, those of the definition
+    the next time that the pool is started."""
+    mounted = nfs_options.weaknesses(pool["mounted"] or ()) if pool["mounted"] is not None else []
+    for weak in mounted:
+        yield Finding(weak.id, (name,), f"pool {pool['name']} at {pool['path']}, {weak.text}")
+    if pool["defined"] is None:
+        return
+    known = {weak.id for weak in mounted}
+    for weak in nfs_options.weaknesses(pool["defined"]):
+        if weak.id not in known:
+            text = f"pool {pool['name']} at {pool['path']}, in its definition, {weak.text}"
+            yield Finding(weak.id, (name,), text)
