@@ -103,6 +103,9 @@ CONSOLES: list[tuple[str, list[str] | None]] = [
     (f"x {MARK} {result('one', 'two')}\n{MARK} {result('one', 'two')}\n", ["one", "two"]),
     (f"{MARK} {result('first')}\n{MARK} {result()}\n", []),
     (f'{MARK} {{"v1": {{"errors": ["cut o', ['{"v1": {"errors": ["cut o']),
+    (f"{MARK} {result('one')}\n{MARK} {result('one')[:-4]} login: \n", ["one"]),  # torn
+    (f"{MARK} {result('one')[:9]}\n{MARK} {result('one')}\n", ["one"]),
+    (f"{MARK} {result()}\n{MARK} begun\n{MARK} torn\n", ["torn"]),  # of a later boot
     (f"{MARK} [1]", ["[1]"]),
     (f'{MARK} {{"v1": {{"errors": 7}}}}', ['{"v1": {"errors": 7}}']),
     (

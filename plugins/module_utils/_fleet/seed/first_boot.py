@@ -31,7 +31,7 @@ ENDED_BADLY, GOES_ON = "failed", "running"
 _BEGUN = "begun"
 _LOGIN = re.compile(r"(?:^|\s)login:\s*$")
 _CLOUD_INIT = re.compile(rf"cloud-init|ci-info:|{re.escape(MARK)}", re.I)
-_SHOWN = 300
+_MOST_CHARACTERS = 300
 _MOST = 5  # errors that are shown
 _OUTPUT = re.compile(r"(?:\\n|\s)*(?:Stdout|Stderr): .*", re.S)
 _COMMAND = re.compile(r"(?:\\n|\s)*Command: (?:(?!\\n|\n|Exit code).)*")
@@ -99,23 +99,38 @@ def is_ignored(text: str) -> bool:
 
 
 def errors(text: str) -> list[str] | None:
-    """What failed, by the last report in the console ``text``; None before the end is reported."""
-    last_report = None
+    """What failed, by the last report in the console ``text``; None before the end is reported.
+
+    The report is written once for each name of the console. Other programs write to it too and may
+    tear one, so a whole one of the same boot counts before a torn one that follows.
+    """
+    shown: list[str] | None = None
+    whole = False
     for line in text.split("\n"):
         _before, mark, rest = line.partition(MARK)
         rest = rest.strip()
-        if not mark or rest == _BEGUN:
+        if not mark:
             continue
-        last_report = _errors(rest)
-    return last_report
+        if rest == _BEGUN:
+            whole = False
+            continue
+        reported = _reported(rest)
+        if reported is not None or not whole:
+            shown = _shown([rest] if reported is None else reported)
+        whole = whole or reported is not None
+    return shown
 
 
-def _errors(text: str) -> list[str]:
+def _reported(text: str) -> list[str] | None:
+    """The errors of a report; None if it is torn or truncated (without errors it is short)."""
     try:
         reported = json.loads(text)["v1"]["errors"]
-        reported = [str(error) for error in reported] if isinstance(reported, list) else [text]
     except (ValueError, KeyError, TypeError, RecursionError):
-        reported = [text]  # truncated: without errors it would be short
+        return None
+    return [str(error) for error in reported] if isinstance(reported, list) else [text]
+
+
+def _shown(reported: list[str]) -> list[str]:
     shown = [_printable(error) for error in reported[:_MOST]]
     return shown + ([f"and {len(reported) - _MOST} more"] if len(reported) > _MOST else [])
 
@@ -134,4 +149,4 @@ def _printable(text: str) -> str:
     text = _OUTPUT.sub("", _COMMAND.sub(_packages, text))
     line = "".join(character if character.isprintable() else " " for character in text)
     line = " ".join(line.split())
-    return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}..."
+    return line if len(line) <= _MOST_CHARACTERS else f"{line[:_MOST_CHARACTERS]}..."
