@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import fleet_seen
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes import note
 from ansible_collections.fleet.virt.tests.integration.support import tls
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Run
 from ansible_collections.fleet.virt.tests.integration.support.documented import undocumented
@@ -48,6 +49,7 @@ def _seen(fleet: Fleet) -> list[dict[str, str]]:
             "address": fleet.lab.host(name).address,
             "uuid": read[name]["host"]["uuid"],
             "domains": fleet_seen.domains(read[name]["host"]["vms"]),
+            "claims": note.claims_in(read[name]["host"]["notes"], _RUN),
         }
         for name in _HOSTS
     ]
