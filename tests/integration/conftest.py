@@ -14,6 +14,7 @@ from collections.abc import Generator, Iterator
 import pytest
 from ansible_collections.fleet.virt.tests.integration.support.ansible import SERVERS, Ansible
 from ansible_collections.fleet.virt.tests.integration.support.guests import Guests
+from ansible_collections.fleet.virt.tests.integration.support.notes import FORGET
 from ansible_collections.fleet.virt.tests.lab.host import Host
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
@@ -39,6 +40,16 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Laboratory]:
         guests.remove_all()
     else:
         laboratory.down()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forgotten(request: pytest.FixtureRequest) -> None:
+    """What hypervisors noted of one another goes before each file of tests: a fleet of one of them
+    would lack those that are noted, and claims of VMs that were swept away would be told of."""
+    if _KEY in request.config.stash:
+        for host in request.config.stash[_KEY][0].hosts:
+            if host.state == "running" and not host.bare:
+                request.config.stash[_KEY][0].ssh(host.name, FORGET, check=False)
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,7 @@ from ansible_collections.fleet.virt.tests import setting_classes
 from ansible_collections.fleet.virt.tests.integration.support import blank, tls
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
 from ansible_collections.fleet.virt.tests.integration.support.guests import Guests
+from ansible_collections.fleet.virt.tests.integration.support.notes import FORGET
 from ansible_collections.fleet.virt.tests.integration.support.process import Process
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 from ansible_collections.fleet.virt.tests.lab import images
@@ -38,10 +39,6 @@ for name in $(virsh list --all --name); do
 done
 rm -rf /var/lib/libvirt/images/*
 [ ! -e /etc/libvirt/storage/default.xml ] || virsh pool-refresh default >/dev/null
-"""
-_FORGET = """
-rm -f /var/lib/libvirt/fleet-notes/*
-[ ! -e /etc/libvirt/storage/fleet-notes.xml ] || virsh pool-refresh fleet-notes >/dev/null
 """
 
 
@@ -74,7 +71,7 @@ class Fleet:
 
         What it has noted of others would be a fleet of which the inventory lacks a part.
         """
-        self.host(host, _FORGET)
+        self.host(host, FORGET)
         fleet = copy.copy(self)
         fleet.ansible = self.ansible.alone(host)
         return fleet

@@ -21,7 +21,10 @@ COMMANDS = {
     _PLAN: "1 unchanged",
     f"{_PLAN} -e virt_strict=true {_FILE}": '"empty": true',
 }
-_THERE = "virsh list --all; ls -l /var/lib/libvirt/*"
+# libvirt itself asks QEMU what it can do in folders qmp-*, and writes leases whenever it likes
+_NOT_OURS = "-name 'qmp-*' -o -name dnsmasq"
+_FILES = rf"find /var/lib/libvirt \( {_NOT_OURS} \) -prune -o -type f -printf '%p %s %T@\n'"
+_THERE = f"virsh list --all; {_FILES} | sort"
 _VM = {"memory": 64, "image": "tiny.qcow2", "start": False}
 
 
