@@ -47,6 +47,16 @@ options:
           - Folder of the pool. It is created if it does not exist.
         type: path
         required: true
+      shared:
+        description:
+          - Whether other hypervisors have the same folder, by a cluster file system or a mount in
+            C(/etc/fstab), for example. A pool with O(pools[].nfs) is shared anyway.
+          - The storage must be mounted already. It gets its id once, by the first hypervisor, and
+            each records that id. From then on, a folder without the id is a pool that is not
+            mounted, and never an empty one. Nothing is created, moved, removed or pruned in it, and
+            C(fleet.virt.preflight) reports it.
+        type: bool
+        default: false
       nfs:
         description:
           - For a pool on NFS, which libvirt mounts at O(pools[].path) when it starts the pool

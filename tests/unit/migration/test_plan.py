@@ -451,6 +451,16 @@ HOST_REFUSED: dict[str, tuple[Target, str]] = {
         target(pools=(DestinationPool("images", "/pool", False),)),
         "images of hv2 is inactive",
     ),
+    "pool not mounted": (
+        target(
+            pools=(
+                DestinationPool(
+                    "images", "/pool", False, absent="pool images is not mounted on hv2"
+                ),
+            )
+        ),
+        "pool images is not mounted on hv2",
+    ),
     "no space": (
         target(pools=(dataclasses.replace(POOL, available=150 * MIB),)),
         "has 150 MiB free, the disks need 100 MiB and 64 MiB stay free",

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import HostUnreachable
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.pools import effects as pool_setup
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.read_file_users import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.read_shared_pools import (
     POOL_ID_FILE,
+    read_id,
 )
 
 pytest.importorskip("libvirt")
@@ -32,16 +33,16 @@ def test_check_mode_without_libvirt_predicts_all(tmp_path: Path) -> None:
 
 def test_an_id_is_given_once(tmp_path: Path) -> None:
     pool_setup._write_id(str(tmp_path))
-    first = pool_setup._read_id(str(tmp_path))
+    first = read_id(str(tmp_path))
     assert first
     pool_setup._write_id(str(tmp_path))
-    assert pool_setup._read_id(str(tmp_path)) == first
+    assert read_id(str(tmp_path)) == first
     assert [path.name for path in tmp_path.iterdir()] == [POOL_ID_FILE]
     assert stat.S_IMODE((tmp_path / POOL_ID_FILE).stat().st_mode) == 0o644
 
 
 def test_an_empty_id_is_none(tmp_path: Path) -> None:
     (tmp_path / POOL_ID_FILE).write_text("\n")
-    assert pool_setup._read_id(str(tmp_path)) is None
+    assert read_id(str(tmp_path)) is None
     pool_setup._write_id(str(tmp_path))
-    assert pool_setup._read_id(str(tmp_path))
+    assert read_id(str(tmp_path))

@@ -38,6 +38,15 @@ CERT = {"path": "/etc/pki/c.pem", "kind": "cert", "subject": "CN=hv1", "days": 3
 CRL = {"path": "/etc/pki/crl.pem", "kind": "crl", "subject": "CN=ca", "days": 30}
 KEY = {"path": "/etc/pki/k.pem", "kind": "key", "mode": 0o600}
 BASELINE = {"model": "EPYC", "xml": "<cpu/>", "runs": True, "error": None}
+FOLDER: dict[str, t.Any] = {
+    "name": "vms",
+    "path": "/srv/vms",
+    "id": "a",
+    "shared": False,
+    "absent": None,
+    "mounted": None,
+    "defined": None,
+}
 TLS: dict[str, t.Any] = {"missing": [], "anonymous": False, "peers": []}
 
 
@@ -101,8 +110,13 @@ def peer(error: str) -> dict[str, t.Any]:
 def nfs(*mounted: str, defined: list[str] | None = None) -> dict[str, t.Any]:
     """An NFS pool that is mounted with these options beside those that are safe."""
     options = ["vers=4.2", "hard", "lookupcache=none", *mounted]
-    pool = {"name": "vms", "path": "/srv/vms", "mounted": options, "defined": defined}
+    pool = {**FOLDER, "mounted": options, "defined": defined}
     return {"folder_pools": [pool]}
+
+
+def shared(**more: t.Any) -> dict[str, t.Any]:
+    """A pool that was declared shared."""
+    return {"folder_pools": [{**FOLDER, "shared": True, **more}]}
 
 
 # facts of one hypervisor that differ, the finding's id and words of its message
@@ -172,6 +186,15 @@ ONE: list[tuple[dict[str, t.Any], str, str]] = [
     ),
     # of what is wrong in both, the mount is named
     (nfs("soft", defined=["vers=4.1", "lookupcache=none", "soft"]), "nfs_soft", "/srv/vms, soft:"),
+    (shared(absent="pool vms is not mounted on hv1"), "pool_not_mounted", "vms is not mounted on"),
+    (
+        {
+            "pools": [{**POOL, "name": "vms", "error": "pool vms is not mounted on hv1"}],
+            **shared(absent="pool vms is not mounted on hv1"),
+        },
+        "pool_not_mounted",
+        "vms is not mounted on hv1",
+    ),
     ({**nfs(), "recovers_locks": True}, "nfs_recovers_locks", "pools on NFS: vms"),
     ({"keys": [{**CERT, "until": NOW - 2 * DAY}]}, "key_expired", "expired 2 days ago"),
     ({"keys": [{**CERT, "until": NOW + 29 * DAY}]}, "key_expires", "expires in 29 days"),
@@ -187,6 +210,18 @@ ONE: list[tuple[dict[str, t.Any], str, str]] = [
         "cpu_not_compared",
         "not compared with the others': its module returned no result",
     ),
+]
+
+# what two have, the finding's id and words of its message
+BOTH: list[tuple[dict[str, t.Any], dict[str, t.Any], str, str]] = [
+    (
+        shared(),
+        shared(shared=False),
+        "pool_not_shared",
+        "at /srv/vms is declared shared on hv1, and not on hv2",
+    ),
+    (shared(), shared(id="b"), "pool_ids_differ", "not the same everywhere: a: hv1; b: hv2"),
+    (shared(), shared(id=None, absent="not mounted"), "pool_not_mounted", "not mounted"),
 ]
 
 # what differs on the second, the finding's id and words of its message
@@ -225,6 +260,31 @@ def test_two_hypervisors(more: dict[str, t.Any], kind: str, words: str) -> None:
     assert set(finding.hosts) <= {"hv1", "hv2"}
 
 
+@pytest.mark.parametrize(("first", "second", "kind", "words"), BOTH, ids=[r[2] for r in BOTH])
+def test_pool_that_two_declare_differently(
+    first: dict[str, t.Any], second: dict[str, t.Any], kind: str, words: str
+) -> None:
+    (finding,) = two(first, second)
+    assert finding.id == kind
+    assert words in finding.message
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (shared(), shared()),
+        (shared(), shared(path="/srv/others", shared=False)),
+        (shared(shared=False), shared(shared=False, id="b")),
+        (shared(), {"folder_pools": []}),
+        (shared(), {"folder_pools": None}),
+    ],
+)
+def test_pools_that_two_declare_alike_are_no_finding(
+    first: dict[str, t.Any], second: dict[str, t.Any]
+) -> None:
+    assert two(first, second) == []
+
+
 def test_the_guide_lists_every_kind() -> None:
     guide = Path(__file__).parents[3] / "docs" / "docsite" / "rst" / "preflight.rst"
     shown = re.findall(r"^``(\w+)`` +(error|warning|info) ", guide.read_text(), re.MULTILINE)
@@ -232,7 +292,11 @@ def test_the_guide_lists_every_kind() -> None:
 
 
 def test_every_kind_is_tested() -> None:
-    tested = {kind for _more, kind, _words in (*ONE, *TWO)} | {"host_silent", "host_not_asked"}
+    tested = (
+        {kind for _more, kind, _words in (*ONE, *TWO)}
+        | {row[2] for row in BOTH}
+        | {"host_silent", "host_not_asked"}
+    )
     assert tested == set(findings.KINDS)
 
 
@@ -251,6 +315,7 @@ def test_every_kind_is_tested() -> None:
         nfs(),
         nfs(defined=["nfsvers=4.1", "hard", "lookupcache=none"]),
         {"recovers_locks": True},
+        shared(),
     ],
 )
 def test_what_is_no_finding(more: dict[str, t.Any]) -> None:

@@ -29,6 +29,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.read_fil
     References,
     is_locked,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.read_shared_pools import (
+    POOL_ID_FILE,
+)
 
 
 def lock(descriptor: int, kind: int, first: int) -> None:
@@ -186,7 +189,7 @@ def test_a_long_chain_is_followed_to_its_end(tmp_path: Path) -> None:
 
 def test_this_machines_folder_is_its_own(tmp_path: Path) -> None:
     assert ownership._sharing(str(tmp_path)) == (False, None)
-    (tmp_path / ownership.POOL_ID_FILE).write_text("an-id\n")
+    (tmp_path / POOL_ID_FILE).write_text("an-id\n")
     assert ownership._sharing(str(tmp_path)) == (False, "an-id")
 
 

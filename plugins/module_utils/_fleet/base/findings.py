@@ -141,6 +141,16 @@ KINDS: dict[str, tuple[Severity, str]] = {
         "another hypervisor may have run the VM meanwhile: write options nfs recover_lost_locks=0"
         " into /etc/modprobe.d/nfs.conf and restart the hypervisor",
     ),
+    "pool_not_mounted": ("error", "until then nothing is done in it there: follow the message"),
+    "pool_not_shared": (
+        "warning",
+        f"if it is the same storage, declare it shared there too (storage_pools), and {_SET_UP};"
+        " else give it another path",
+    ),
+    "pool_ids_differ": (
+        "warning",
+        "VMs are copied between these; if it should be one storage, mount the same on all",
+    ),
     "pool_missing": ("error", _SET_UP),
     "pool_inactive": ("error", "run virsh pool-start POOL, and find out why it was not running"),
     "pool_no_autostart": (

@@ -107,6 +107,8 @@ def read(
     listed: set[str] = set()
     for handle in list_pools(connection, active_only=True):
         entry = next(pool for pool in host["pools"] if pool["name"] == str(handle.name()))
+        if entry["error"] is not None:  # what is listed there is not in the pool
+            continue
         try:
             handles = connection.call(f"list pool {entry['name']}", list_handles, handle)
         except FleetVirtError as error:

@@ -45,6 +45,8 @@ def volume_of(
     pool = next((one for one in target.pools if one.path == folder), None)
     if pool is None:
         return f"{where} has no pool at {folder}, where {what} is; define one there", None
+    if pool.absent is not None:
+        return pool.absent, None
     if not pool.active:
         return f"pool {pool.name} of {where} is inactive; virsh pool-start {pool.name}", None
     problem, backing = _backing(disk, source, target)

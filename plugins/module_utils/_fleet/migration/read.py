@@ -39,6 +39,7 @@ from ..storage import encryption, file_references, storage_info
 from ..storage.file_references import RAW
 from ..storage.read_file_users import FOLDER_TYPES, read_header
 from ..storage.read_pools import describe_volume, list_handles, list_pools
+from ..storage.read_shared_pools import SharedPools
 from . import read_snapshots
 from .types import (
     Destination,
@@ -343,6 +344,7 @@ def read_pools(connection: Connection, *, refresh: bool = False) -> list[Destina
     """Read the pools of files. With ``refresh`` libvirt refreshes them first, which is a change:
     it then lists files that were added behind its back."""
     entries = []
+    declared = SharedPools(connection)
     for pool in list_pools(connection):
         name = str(pool.name())
         info = storage_info.pool(connection.call(f"read pool {name}", pool.XMLDesc, 0))
@@ -350,13 +352,18 @@ def read_pools(connection: Connection, *, refresh: bool = False) -> list[Destina
             continue
         path = str(info["path"]).rstrip("/")
         if not connection.call(f"read pool {name}", pool.isActive):
-            entries.append(DestinationPool(name, path, False))
+            absent = declared.absent(name, path)
+            entries.append(DestinationPool(name, path, False, absent=absent))
             continue
         if refresh:
             # another VM's volume may be under construction there
             storage.patiently(
                 connection, f"refresh pool {name}", functools.partial(pool.refresh, 0)
             )
+        absent = declared.absent(name, path)
+        if absent is not None:
+            entries.append(DestinationPool(name, path, False, absent=absent))
+            continue
         available = int(connection.call(f"read pool {name}", pool.info)[3])
         handles = list(connection.call(f"list pool {name}", list_handles, pool).values())
         described = connection.each_there(

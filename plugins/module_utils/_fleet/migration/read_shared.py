@@ -23,7 +23,7 @@ from ..._errors import FleetVirtError, LibvirtFailure
 from ..._libvirt import ERR_NO_STORAGE_VOL
 from ..base import effects_deadline as deadline
 from ..base.effects_connection import Connection
-from ..storage.read_file_users import POOL_ID_FILE
+from ..storage.read_shared_pools import POOL_ID_FILE, SharedPools, fetch, read_id, text_of
 from .types import DestinationPool, Source
 
 if t.TYPE_CHECKING:
@@ -31,7 +31,6 @@ if t.TYPE_CHECKING:
 
 _SECONDS = 5.0  # in which a file created on the destination must show up here
 _POLL = 0.1
-_ID_BYTES = 128
 _PROBE = "fleet-virt.probe-"
 _VOLUME = (
     "<volume><name>{}</name><capacity>0</capacity><target><format type='raw'/></target></volume>"
@@ -87,8 +86,13 @@ def _folder(
     if pool is None:
         return None
     path = f"{folder}/{POOL_ID_FILE}"
-    own = _local(here, f"read {path}", lambda: _read(path))
-    if not own or own != _fetch(there, path):
+    own = _local(here, f"read {path}", lambda: read_id(folder))
+    other = text_of(fetch(there, path))
+    if other is None and SharedPools(here).recorded(folder):
+        return (
+            f"the pool is declared shared on the source and not mounted there (no {POOL_ID_FILE})"
+        )
+    if not own or own != other:
         return None
     if check:
         return ""
@@ -149,29 +153,3 @@ _T = t.TypeVar("_T")
 def _local(here: Connection, what: str, ask: t.Callable[[], _T]) -> _T:
     """Do ``ask`` with a time limit: network storage may hang."""
     return deadline.call(ask, seconds=here.timeout, what=what)
-
-
-def _read(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read(_ID_BYTES)
-    except (FileNotFoundError, NotADirectoryError):
-        return b""
-
-
-def _fetch(there: Connection, path: str) -> bytes:
-    """The first bytes of a file on the destination."""
-    volume = _volume(there, path)
-    if volume is None:
-        return b""
-
-    def fetch() -> bytes:
-        stream = there.conn.newStream(0)
-        volume.download(stream, 0, _ID_BYTES, 0)
-        content = b""
-        while piece := stream.recv(_ID_BYTES):
-            content += piece
-        stream.finish()
-        return content
-
-    return there.call(f"read {path}", fetch)

@@ -166,13 +166,15 @@ class Volume:
 
 @dataclass(frozen=True)
 class DestinationPool:
-    """A pool of files of the destination; ``available`` bytes."""
+    """A pool of files of the destination; ``available`` bytes. ``absent`` says why its shared
+    storage is not mounted there."""
 
     name: str
     path: str
     active: bool
     available: int = 0
     volumes: t.Mapping[str, Volume] = field(default_factory=dict)  # by path
+    absent: str | None = None
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from ..._errors import FleetVirtError, LibvirtFailure
 from ..._libvirt import ERR_STORAGE_VOL_EXIST
 from ..base.effects_connection import Connection
 from ..storage import effects_storage as storage
-from ..storage.read_pools import NOTES
+from ..storage.read_shared_pools import NOTES
 from . import read
 from .note import Note, Reading, notes, opened, parse, superseded
 
@@ -41,6 +41,11 @@ def write(connection: Connection, claims: t.Iterable[str], readings: t.Mapping[s
             body = opened(note, text)
             old += superseded(notes(there), note, body[1] if body else ())
     _remove(connection, pool, old)
+
+
+def keep(connection: Connection, name: str) -> None:
+    """Hold an empty volume of that name, which is no note; nothing of this folder removes it."""
+    _make(connection, _pool(connection), name, b"")
 
 
 def _make(connection: Connection, pool: storage.Pool, name: str, content: bytes) -> bool:

@@ -13,15 +13,18 @@ import uuid
 
 from ..._errors import HostUnreachable, PlanRefused
 from ..._libvirt import LIBVIRT_IMPORT_ERROR
+from ..base import effects_deadline as deadline
 from ..base import effects_files as files
 from ..base.effects_connection import Connection, connect
 from ..base.results import GENERATED
+from ..notes import effects as notes
 from ..storage import effects_storage as storage
+from ..storage import read_file_systems as file_systems
 from ..storage import storage_info
-from ..storage.read_file_users import POOL_ID_FILE
 from ..storage.read_pools import list_pools
+from ..storage.read_shared_pools import POOL_ID_FILE, SharedPools, read_id, record_name
 from . import plan as pool_plan
-from .plan import AUTOSTART, IDENTIFY, START, ExistingPool, RequestedPool
+from .plan import AUTOSTART, IDENTIFY, RECORD, START, ExistingPool, PoolFolder, RequestedPool
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirStoragePool
@@ -64,15 +67,16 @@ def ensure(
             with contextlib.suppress(HostUnreachable):
                 connection = stack.enter_context(connect(uri, timeout))
         existing, raws = _read(connection)
+        declared = SharedPools(connection) if connection is not None else None
         plans = [
-            (option, *pool_plan.plan(option, existing, _read_id(option.path) is not None))
+            (option, *pool_plan.plan(option, existing, _folder(option, declared, timeout)))
             for option in wanted
         ]
         entries: list[EnsuredPool] = []
         for option, name, steps in plans:
             if connection is not None and not check:
                 _carry_out(connection, option, raws.get(name), steps)
-            identity = GENERATED if check and IDENTIFY in steps else _read_id(option.path)
+            identity = GENERATED if check and IDENTIFY in steps else read_id(option.path)
             entries.append({"name": name, "path": option.path, "id": identity, "steps": steps})
     diff: list[Diff] = [
         {
@@ -109,6 +113,24 @@ def _read(connection: Connection | None) -> tuple[list[ExistingPool], dict[str, 
     return pools, raws
 
 
+def _folder(wanted: RequestedPool, declared: SharedPools | None, timeout: float) -> PoolFolder:
+    """What is at the path now, which may hang."""
+
+    def look() -> tuple[str | None, bool]:
+        real = os.path.realpath(wanted.path)
+        if not os.path.isdir(real):
+            return None, False
+        mount = file_systems.mount(real)
+        at_folder = mount is not None and mount.point == real
+        return read_id(real), at_folder or file_systems.is_shared(real)
+
+    pool_id, mounted = deadline.call(look, seconds=timeout, what=f"look at {wanted.path}")
+    if declared is None:
+        return PoolFolder(pool_id, (), mounted)
+    recorded = declared.recorded(wanted.path)
+    return PoolFolder(pool_id, recorded, mounted, declared.absent(wanted.name, wanted.path))
+
+
 def _source(info: PoolInfo) -> str | None:
     """What a pool of libvirt's type ``netfs`` mounts."""
     source = info["source"]
@@ -135,19 +157,28 @@ def _carry_out(
             connection.call(
                 f"set the pool at {wanted.path} to start at boot", handle.setAutostart, 1
             )
+    absent = SharedPools(connection).absent(wanted.name, wanted.path)
+    if absent is not None:  # what start has mounted is something else
+        raise PlanRefused(absent)
     if IDENTIFY in steps:
         _write_id(wanted.path)
+    if RECORD in steps:
+        _record(connection, wanted.path)
+    if IDENTIFY in steps or RECORD in steps:
         # so that other hypervisors see the id through libvirt
         action = f"refresh the pool at {wanted.path}"
         storage.patiently(connection, action, lambda: handle.refresh(0))
 
 
-def _read_id(folder: str) -> str | None:
-    try:
-        with open(os.path.join(folder, POOL_ID_FILE), encoding="ascii", errors="replace") as file:
-            return file.read(128).strip() or None
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+def _record(connection: Connection, folder: str) -> None:
+    pool_id = read_id(folder)
+    name = record_name(folder, pool_id or "")
+    if name is None:
+        raise PlanRefused(
+            f"{folder}/{POOL_ID_FILE} has {pool_id!r}, which is no id; with no other hypervisor"
+            " using the pool, remove the file and run this again"
+        )
+    notes.keep(connection, name)
 
 
 def _write_id(folder: str) -> None:
@@ -155,7 +186,7 @@ def _write_id(folder: str) -> None:
     path = os.path.join(folder, POOL_ID_FILE)
     data = f"{uuid.uuid4()}\n".encode("ascii")
     try:
-        if not files.publish(path, data, mode=0o644) and _read_id(folder) is None:  # an empty file
+        if not files.publish(path, data, mode=0o644) and read_id(folder) is None:  # an empty file
             files.write(path, data, mode=0o644)
         storage.flush(path)
     except PermissionError as error:

@@ -18,6 +18,7 @@ _NFS: Spec = {
 _POOL: Spec = {
     "name": {"type": "str", "required": True},
     "path": {"type": "path", "required": True},
+    "shared": {"type": "bool", "default": False},
     "nfs": {"type": "dict", "options": _NFS},
 }
 ARGUMENTS: Spec = {

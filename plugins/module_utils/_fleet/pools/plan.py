@@ -15,6 +15,7 @@ from ..storage.nfs_options import NfsSource
 
 FOLDER_TYPES = ("dir", "fs", "netfs")
 DEFINE, START, AUTOSTART, IDENTIFY = "define", "start", "set to start at boot", "give an id"
+RECORD = "record that it is shared"
 
 
 class NfsOption(t.TypedDict):
@@ -28,6 +29,7 @@ class NfsOption(t.TypedDict):
 
 class _OptionMore(t.TypedDict, total=False):
     nfs: NfsOption | None
+    shared: bool
 
 
 class Option(_OptionMore):
@@ -39,11 +41,24 @@ class Option(_OptionMore):
 
 @dataclass(frozen=True)
 class RequestedPool:
-    """A requested pool; one with ``nfs`` is mounted by libvirt."""
+    """A requested pool; one with ``nfs`` is mounted by libvirt, and shared."""
 
     name: str
     path: str
     nfs: NfsSource | None = None
+    shared: bool = False
+
+
+@dataclass(frozen=True)
+class PoolFolder:
+    """What is at the path of a requested pool: the ``id`` there, the ids ``recorded`` for it,
+    whether a file system is ``mounted`` there that others may have too, and why it is ``absent``,
+    if it is."""
+
+    id: str | None = None
+    recorded: tuple[str, ...] = ()
+    mounted: bool = False
+    absent: str | None = None
 
 
 @dataclass(frozen=True)
@@ -79,7 +94,8 @@ def validate(pools: t.Sequence[Option]) -> list[RequestedPool]:
         source = _nfs(pool.get("nfs"))
         if source is not None:
             problems += [Problem(f"{where}.nfs", text) for text in nfs_options.problems(source)]
-        wanted.append(RequestedPool(pool["name"], path, source))
+        shared = bool(pool.get("shared")) or source is not None
+        wanted.append(RequestedPool(pool["name"], path, source, shared))
     if problems:
         raise SpecError(problems)
     return wanted
@@ -93,12 +109,12 @@ def _nfs(given: NfsOption | None) -> NfsSource | None:
 
 
 def plan(
-    wanted: RequestedPool, pools: t.Sequence[ExistingPool], identified: bool
+    wanted: RequestedPool, pools: t.Sequence[ExistingPool], folder: PoolFolder
 ) -> tuple[str, list[str]]:
-    """The pool's name, and the steps; raises PlanRefused if another pool is in the way."""
+    """The pool's name, and the steps; raises PlanRefused if another pool is in the way, or if what
+    is to be shared is not mounted."""
     at_path = next((pool for pool in pools if pool.path == wanted.path), None)
     of_name = next((pool for pool in pools if pool.name == wanted.name), None)
-    last = [] if identified else [IDENTIFY]
     if at_path is not None:
         if at_path.type not in FOLDER_TYPES:
             raise PlanRefused(
@@ -113,10 +129,37 @@ def plan(
             )
         steps = [] if at_path.active else [START]
         steps += [] if at_path.autostart else [AUTOSTART]
-        return at_path.name, [*steps, *last]
+        return at_path.name, [*steps, *_last(wanted, folder, is_mounted_by_start(wanted, pools))]
     if of_name is not None:
         raise PlanRefused(
             f"pool {wanted.name} is at {of_name.path}, not at {wanted.path}; request it there, or"
             " give the new pool another name"
         )
-    return wanted.name, [DEFINE, START, AUTOSTART, *last]
+    steps = _last(wanted, folder, is_mounted_by_start(wanted, pools))
+    return wanted.name, [DEFINE, START, AUTOSTART, *steps]
+
+
+def is_mounted_by_start(wanted: RequestedPool, pools: t.Sequence[ExistingPool]) -> bool:
+    """Whether libvirt mounts the folder when it starts the pool, so what is there now is below."""
+    at_path = next((pool for pool in pools if pool.path == wanted.path), None)
+    if at_path is None:
+        return wanted.nfs is not None
+    return at_path.type in ("fs", "netfs") and not at_path.active
+
+
+def _last(wanted: RequestedPool, folder: PoolFolder, starts: bool) -> list[str]:
+    """The steps for the id. Only what is mounted gets one: the next hypervisor would give the same
+    storage another, and this one would take an empty folder for the pool."""
+    if not starts:
+        if folder.absent is not None:
+            raise PlanRefused(folder.absent)
+        if wanted.shared and not folder.mounted:
+            raise PlanRefused(
+                f"pool {wanted.name} is declared shared, and nothing is mounted at {wanted.path};"
+                " mount the shared storage there first, or request the pool without shared"
+            )
+    own = None if starts else folder.id
+    identify = [] if own or folder.recorded else [IDENTIFY]
+    # a pool that is mounted here and was recorded has one of the recorded ids
+    record = [RECORD] if wanted.shared and not folder.recorded else []
+    return [*identify, *record]

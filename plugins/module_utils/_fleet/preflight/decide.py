@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ..base import machine_types as machines
 from ..base.findings import SEVERITIES, Finding, merged, ordered
 from . import decide_host as preflight_host
+from . import decide_pools
 from .decide_host import Limits
 
 if t.TYPE_CHECKING:
@@ -54,6 +55,7 @@ def judge(answers: t.Sequence[Answer], expected: t.Sequence[str], limits: Limits
     findings += _cpus(facts)
     findings += _versions(facts)
     findings += _machines(facts)
+    findings += decide_pools.compare(facts)
     return ordered(merged(findings))
 
 

@@ -159,7 +159,10 @@ def _tls(
 
 def _pools(name: str, facts: PreflightFacts, limits: Limits) -> list[Finding]:
     findings = []
+    absent = {pool["name"] for pool in facts.get("folder_pools") or () if pool["absent"]}
     for pool in facts.get("pools") or ():
+        if pool["name"] in absent:  # which is a finding of its own
+            continue
         label = f"pool {pool['name']}"
         if pool["state"] is None and not pool["error"]:
             findings.append(Finding("pool_missing", (name,), f"there is no {label}"))

@@ -18,11 +18,46 @@ if t.TYPE_CHECKING:
 def find(name: str, facts: PreflightFacts) -> list[Finding]:
     """The findings about the pools of files of hypervisor ``name``."""
     pools = facts.get("folder_pools") or ()
-    findings = [finding for pool in pools for finding in _mount(name, pool)]
+    findings = [
+        Finding("pool_not_mounted", (name,), str(pool["absent"]))
+        for pool in pools
+        if pool["absent"]
+    ]
+    findings += [finding for pool in pools for finding in _mount(name, pool)]
     nfs = [pool["name"] for pool in pools if pool["mounted"] is not None]
     if nfs and facts.get("recovers_locks"):
         text = f"nfs.recover_lost_locks is on, with pools on NFS: {', '.join(nfs)}"
         findings.append(Finding("nfs_recovers_locks", (name,), text))
+    return findings
+
+
+def compare(facts: t.Mapping[str, PreflightFacts]) -> list[Finding]:
+    """The findings about pools that some hypervisors declare shared, by their folders."""
+    folders: dict[str, dict[str, FolderPool]] = {}
+    for name, host_facts in facts.items():
+        for pool in host_facts.get("folder_pools") or ():
+            folders.setdefault(pool["path"], {})[name] = pool
+    findings = []
+    for path, pools in folders.items():
+        declared = [name for name, pool in pools.items() if pool["shared"]]
+        others = [name for name in pools if name not in declared]
+        if declared and others:
+            text = (
+                f"the pool at {path} is declared shared on {', '.join(declared)}, and not on"
+                f" {', '.join(others)}"
+            )
+            findings.append(Finding("pool_not_shared", tuple(others), text))
+        by_id: dict[str, list[str]] = {}
+        for name in declared:
+            if not pools[name]["absent"]:
+                by_id.setdefault(str(pools[name]["id"]), []).append(name)
+        if len(by_id) > 1:
+            listed = "; ".join(f"{key}: {', '.join(names)}" for key, names in by_id.items())
+            text = (
+                f"the pool at {path} is declared shared, and is not the same everywhere: {listed}"
+            )
+            hosts = tuple(name for names in by_id.values() for name in names)
+            findings.append(Finding("pool_ids_differ", hosts, text))
     return findings
 
 

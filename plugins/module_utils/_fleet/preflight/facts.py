@@ -50,10 +50,14 @@ class AbsentPool(t.TypedDict):
 
 class FolderPool(t.TypedDict):
     """A pool of files and how it is mounted: the options of NFS in its definition and of its mount,
-    None where it is no NFS."""
+    None where it is no NFS. ``shared``: it was declared so; ``absent`` says why it is not mounted.
+    """
 
     name: str
     path: str
+    id: str | None
+    shared: bool
+    absent: str | None
     defined: list[str] | None
     mounted: list[str] | None
 
@@ -213,6 +217,15 @@ class _ComparableMore(t.TypedDict, total=False):
     hypervisor_version: str | None
     machines: list[str] | None
     cpu: _CpuMore | None
+    folder_pools: list[_ComparableFolder] | None
+
+
+class _ComparableFolder(t.TypedDict):
+    name: str
+    path: str
+    id: str | None
+    shared: bool
+    absent: str | None
 
 
 class ComparableFacts(_ComparableMore):

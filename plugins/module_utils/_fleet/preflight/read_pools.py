@@ -14,6 +14,7 @@ from ..storage import read_file_systems as file_systems
 from ..storage import storage_info
 from ..storage.read_file_users import FOLDER_TYPES
 from ..storage.read_pools import list_pools
+from ..storage.read_shared_pools import SharedPools, read_id
 
 if t.TYPE_CHECKING:
     from .facts import FolderPool
@@ -26,6 +27,7 @@ _RECOVER = Path("/sys/module/nfs/parameters/recover_lost_locks")
 def folder_pools(connection: Connection) -> list[FolderPool]:
     """All pools of files, active or not."""
     pools: list[FolderPool] = []
+    declared = SharedPools(connection)
     for handle in list_pools(connection):
         name = str(handle.name())
         xml = connection.call(f"read pool {name}", handle.XMLDesc, 0)
@@ -36,7 +38,17 @@ def folder_pools(connection: Connection) -> list[FolderPool]:
         mount = connection.call(f"look at {path}", file_systems.mount, path)
         mounted = list(mount.options) if mount is not None and mount.kind in _NFS else None
         defined = storage_info.nfs_options(xml, f"pool {name}")
-        pools.append({"name": name, "path": path, "defined": defined, "mounted": mounted})
+        pools.append(
+            {
+                "name": name,
+                "path": path,
+                "id": connection.call(f"look at {path}", read_id, path),
+                "shared": bool(declared.recorded(path)),
+                "absent": declared.absent(name, path),
+                "defined": defined,
+                "mounted": mounted,
+            }
+        )
     return pools
 
 

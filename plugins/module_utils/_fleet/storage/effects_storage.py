@@ -20,6 +20,7 @@ from ..base.effects_deadline import Value
 from . import pool_xml, storage_info, volume_xml
 from . import read_paths as paths
 from .read_pools import list_pools
+from .read_shared_pools import SharedPools
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirStoragePool, VirStorageVol
@@ -84,6 +85,9 @@ def find_pool(connection: Connection, name: str, path: str | None) -> Pool | Non
             f"pool {info['name']} is of type {info['type']}; disks are created in pools of files"
             f" ({', '.join(_FOLDER_TYPES)})"
         )
+    absent = SharedPools(connection).absent(str(info["name"]), str(info["path"]))
+    if absent is not None:
+        raise PlanRefused(absent)
     if not connection.call(f"read pool {info['name']}", handle.isActive):
         raise PlanRefused(
             f"pool {info['name']} is inactive; start it with virsh pool-start {info['name']}"

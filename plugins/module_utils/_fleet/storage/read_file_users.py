@@ -33,6 +33,7 @@ from . import read_file_systems as file_systems
 from . import read_paths as paths
 from .file_references import Below
 from .read_pools import describe_volume, list_handles, list_pools
+from .read_shared_pools import SharedPools, read_id
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain, VirStoragePool
@@ -41,8 +42,6 @@ if t.TYPE_CHECKING:
 FOLDER_TYPES = ("dir", "fs", "netfs")
 # Pools that several machines can use at once
 _SHARED_POOLS = ("netfs", "gluster", "iscsi", "iscsi-direct", "mpath", "rbd", "scsi", "sheepdog")
-# A file in a pool with the pool's id, whatever the pool's name where it is mounted
-POOL_ID_FILE = "fleet-virt.pool-id"
 
 _SCAN_SECONDS = 120.0
 # Errors of paths that lead to no file for any process
@@ -55,7 +54,7 @@ _FLOCK = struct.Struct("hhqqi4x")
 
 @dataclass(frozen=True)
 class PoolPlace:
-    """A pool of this host."""
+    """A pool of this host; ``absent`` says why its shared storage is not mounted."""
 
     name: str
     type: str
@@ -64,6 +63,7 @@ class PoolPlace:
     handle: VirStoragePool
     shared: bool
     id: str | None
+    absent: str | None = None
 
 
 @dataclass(frozen=True)
@@ -151,6 +151,9 @@ def read(connection: Connection) -> References:
     """All files that are referenced on this host; raises rather than omitting one."""
     listed = connection.call("list domains", connection.conn.listAllDomains, 0)
     references = References(read_pools(connection), _names(listed))
+    for pool in references.pools.values():
+        if pool.absent is not None:
+            raise PlanRefused(f"the users of images are unknown here: {pool.absent}")
     domains = _named_by_domains(connection, listed)
     elsewhere = [pool for pool in references.pools.values() if pool.type not in FOLDER_TYPES]
     others = _backings(connection, elsewhere)
@@ -229,6 +232,7 @@ def read_pools(connection: Connection, *, look: bool = True) -> dict[str, PoolPl
     """The pools of this host by name, active or not. Without ``look``, their folders, which may
     hang, are not accessed, and whether they are shared stays unknown."""
     places = {}
+    declared = SharedPools(connection) if look else None
     for handle in list_pools(connection):
         name = str(handle.name())
         info = storage_info.pool(connection.call(f"read pool {name}", handle.XMLDesc, 0))
@@ -236,22 +240,24 @@ def read_pools(connection: Connection, *, look: bool = True) -> dict[str, PoolPl
         kind = str(info["type"])
         path = str(info["path"]).rstrip("/") if info["path"] else None
         folder = path if kind in FOLDER_TYPES else None
-        shared, pool_id = False, None
-        if folder and look:
-            shared, pool_id = connection.call(f"look at {folder}", _sharing, folder)
-        places[name] = PoolPlace(
-            name, kind, path, active, handle, shared or kind in _SHARED_POOLS, pool_id
-        )
+        shared, pool_id, absent = kind in _SHARED_POOLS, None, None
+        if folder and declared is not None:
+            lies_on_shared, pool_id = connection.call(f"look at {folder}", _sharing, folder)
+            recorded = declared.recorded(folder)
+            shared = shared or lies_on_shared or bool(recorded)
+            absent = declared.absent(name, folder)
+            pool_id = recorded[0] if absent is not None else pool_id
+        places[name] = PoolPlace(name, kind, path, active, handle, shared, pool_id, absent)
     return places
 
 
 def _sharing(folder: str) -> tuple[bool, str | None]:
     """Whether other machines may access the folder's file system, and the pool's id."""
     try:
-        text = Path(folder, POOL_ID_FILE).read_text(encoding="ascii", errors="replace").strip()
+        pool_id = read_id(folder)
     except OSError:
-        text = ""
-    return file_systems.is_shared(folder), text[:128] or None
+        pool_id = None
+    return file_systems.is_shared(folder), pool_id
 
 
 def _named_by_domains(

@@ -15,13 +15,11 @@ from ..base.effects_connection import Connection
 from ..base.effects_deadline import Failed
 from ..base.states import pool_state_name
 from . import storage_info
+from .read_shared_pools import NOTES, SharedPools
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirStoragePool, VirStorageVol
     from ..base.snapshot import PoolEntry, VolumeInfo
-
-
-NOTES = "fleet-notes"  # the pool of what a hypervisor keeps of others, in which no disk is
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,8 @@ def list_pools(connection: Connection, *, active_only: bool = False) -> list[Vir
 
 
 def pool_entries(connection: Connection) -> list[PoolEntry]:
-    """One entry per pool as ``virt_host_info`` returns it; a broken pool has ``error``."""
+    """One entry per pool as ``virt_host_info`` returns it; a broken pool has ``error``, and so has
+    one whose shared storage is not mounted."""
 
     def read(pool: VirStoragePool) -> PoolEntry:
         info = storage_info.pool(pool.XMLDesc(0))
@@ -71,12 +70,20 @@ def pool_entries(connection: Connection) -> list[PoolEntry]:
 
     pools = list_pools(connection)
     outcomes = connection.each(read, pools, lambda pool: f"read pool {pool.name()}")
-    return [
+    entries = [
         _unread(str(pool.name()), str(outcome.error))
         if isinstance(outcome, Failed)
         else outcome.value
         for pool, outcome in zip(pools, outcomes)
     ]
+    shared = SharedPools(connection) if entries else None
+    for entry in entries:
+        if shared is not None and entry["path"] is not None:
+            try:
+                entry["error"] = shared.absent(entry["name"], entry["path"])
+            except FleetVirtError as error:
+                entry["error"] = str(error)
+    return entries
 
 
 def _unread(name: str, error: str) -> PoolEntry:
