@@ -198,7 +198,7 @@ def test_pure_files_are_pure(path: Path) -> None:
         "tempfile",
     }
     effects |= {"threading", "time", "urllib"}
-    helpers = {"_fleet", "_errors", "_lxml", "_units"}
+    helpers = {"_fleet", "_errors", "_lxml", "_records", "_units"}
     for line, name in imports(path):
         below = ours(name)
         if below:

@@ -89,23 +89,31 @@ def _key() -> str:
     digest = hashlib.sha256(f"{__version__} {sys.version} {sys.flags.optimize}".encode())
     folders = [_PLUGINS / "modules", _PLUGINS / "module_utils", Path(basic.__file__).parent]
     folders += [Path(path) for path in module_utils_loader._get_paths(subdirs=False)]
-    digest.update(_seen(_PLUGINS.parent / "meta" / "runtime.yml"))
+    runtime = _PLUGINS.parent / "meta" / "runtime.yml"
+    lines = [_seen(str(runtime), runtime.stat())] if runtime.exists() else []
     for folder in dict.fromkeys(folders):
-        for place, below, names in os.walk(folder):
-            below[:] = sorted(name for name in below if name != "__pycache__")
-            for name in sorted(names):
-                digest.update(_seen(Path(place, name)))
+        lines += _within(str(folder))
+    digest.update("".join(lines).encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
 
-def _seen(path: Path) -> bytes:
+def _within(folder: str) -> list[str]:
+    """The identities of all files below a folder; none if there is none, or it cannot be read."""
+    lines = []
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if entry.is_dir(follow_symlinks=False):
+                lines += _within(entry.path) if entry.name != "__pycache__" else []
+            else:
+                with contextlib.suppress(FileNotFoundError):
+                    lines.append(_seen(entry.path, entry.stat()))
+    return lines
+
+
+def _seen(path: str, status: os.stat_result) -> str:
     """The identity of a file; writing or replacing it changes its ctime."""
-    try:
-        status = os.stat(path)
-    except FileNotFoundError:
-        return b""
     times = f"{status.st_mtime_ns} {status.st_ctime_ns}"
-    return f"{path} {status.st_ino} {status.st_size} {times}\n".encode()
+    return f"{path} {status.st_ino} {status.st_size} {times}\n"
 
 
 def _copy(file: Path, folder: Path, name: str, expected: str | None = None) -> None:

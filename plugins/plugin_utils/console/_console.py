@@ -16,7 +16,6 @@ import signal
 import sys
 import time
 import typing as t
-from dataclasses import dataclass
 from pathlib import Path
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
@@ -29,6 +28,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.console.decide i
     SERIAL,
     SERIAL_PAGE,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._records import dataclass
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output
 from ansible_collections.fleet.virt.plugins.plugin_utils.console import _console_agent
 from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _sent, _ssh

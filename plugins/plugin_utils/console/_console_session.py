@@ -10,10 +10,10 @@ import contextlib
 import select
 import threading
 import typing as t
-from dataclasses import dataclass
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.console import rfb, terminal
+from ansible_collections.fleet.virt.plugins.module_utils._records import dataclass
 from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_remote import RemoteSide
 
 _GRACE = 5.0  # seconds for a page to be reloaded

@@ -12,7 +12,6 @@ made of that image. Those that exist have their disks and are not made again whe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -20,6 +19,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import Problem,
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import Json
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.options import show
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.source import parse_image
+from ansible_collections.fleet.virt.plugins.module_utils._records import dataclass
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import to_plain
 from ansible_collections.fleet.virt.plugins.plugin_utils.images import _sums
 

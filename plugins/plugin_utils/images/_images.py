@@ -13,7 +13,6 @@ import shutil
 import stat
 import time
 import typing as t
-from dataclasses import dataclass
 from pathlib import Path
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
@@ -35,6 +34,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.read_chec
     read_format,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.read_unpack import LIMIT
+from ansible_collections.fleet.virt.plugins.module_utils._records import dataclass
 from ansible_collections.fleet.virt.plugins.module_utils._units import MIB, format_size
 from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _alive
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output

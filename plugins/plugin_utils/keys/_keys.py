@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import proofs
@@ -25,6 +25,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.facts impor
     KeyFiles,
     KeysLook,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._records import dataclass, field
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys import _keys_client, _x509
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys._key_store import KeyStore, KindStore
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys._keys_signing import SigningSettings

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
-from dataclasses import dataclass, field
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import (
@@ -27,6 +26,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.decide impo
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.facts import (
     KeyFiles,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._records import dataclass, field
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys import _keys, _keys_signing, _x509
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys._key_store import KeyStore
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys._x509 import Ca

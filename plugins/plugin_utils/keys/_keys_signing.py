@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys import decide as keys
@@ -16,6 +15,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.decide impo
     DesiredCertificate,
     Rotation,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._records import dataclass
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys import _x509
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys._key_store import KindStore
 

@@ -10,7 +10,6 @@ import datetime
 import hashlib
 import ipaddress
 import typing as t
-from dataclasses import dataclass
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.decide import (
@@ -19,6 +18,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.decide impo
     Certificate,
     DesiredCertificate,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._records import dataclass
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys._cryptography import (
     AVAILABLE,
     ExtendedKeyUsageOID,

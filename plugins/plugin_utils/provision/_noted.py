@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
 
 from ansible.utils.vars import load_extra_vars
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
@@ -18,6 +17,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.facts 
     Placing,
     vms_of,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._records import dataclass, field
 from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _alive
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import to_plain
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction

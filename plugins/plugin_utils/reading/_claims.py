@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import collections
 import typing as t
-from dataclasses import dataclass, field
 
+from ansible_collections.fleet.virt.plugins.module_utils._records import dataclass, field
 from ansible_collections.fleet.virt.plugins.plugin_utils.reading import _guests
 
 # Sources other than the guest's own claim, most trusted first

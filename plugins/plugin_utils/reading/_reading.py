@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ipaddress
 import typing as t
-from dataclasses import dataclass
 
 from ansible_collections.fleet.virt.plugins.module_utils import _libvirt
 from ansible_collections.fleet.virt.plugins.module_utils._errors import (
@@ -40,6 +39,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
     read_description as description,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._records import dataclass
 from ansible_collections.fleet.virt.plugins.plugin_utils.reading import _agents, _claims, _guests
 from ansible_collections.fleet.virt.plugins.plugin_utils.reading._guests import Guest, GuestAddress
 from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _from_host, _ssh

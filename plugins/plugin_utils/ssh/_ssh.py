@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import typing as t
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qs, quote, unquote, urlsplit, urlunsplit
 
@@ -24,6 +24,7 @@ from ansible.errors import AnsibleError
 from ansible.playbook.play_context import PlayContext
 from ansible.plugins.loader import connection_loader
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._records import dataclass, field
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import to_plain
 from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _become, _control_path
 

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
@@ -17,6 +16,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.steps imp
     Plan,
     Step,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._records import dataclass, field
 
 Facts = tuple[str, ...]
 _NO_CONNECTION: t.Any = None

@@ -12,13 +12,13 @@ import json
 import pkgutil
 import re
 import typing as t
-from dataclasses import dataclass, field
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils import _fleet
 from ansible_collections.fleet.virt.plugins.module_utils._errors import SpecError
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.envelope import Work
+from ansible_collections.fleet.virt.plugins.module_utils._records import dataclass, field
 
 WORK = Work(run="r1", verb="virt_purge", stage="look", round=1)
 ANSWER = {"changed": False, "vms": [{"name": "web1"}]}

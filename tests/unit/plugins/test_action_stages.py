@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import types
 import typing as t
-from dataclasses import dataclass
 
 import pytest
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
@@ -16,6 +15,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVir
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.envelope import Work
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.facts import Purged
+from ansible_collections.fleet.virt.plugins.module_utils._records import dataclass
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
 
 ANSWER = {"changed": True, "vms": []}

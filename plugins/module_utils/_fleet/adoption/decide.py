@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from ..._errors import PlanRefused
+from ..._records import dataclass, field
 from ..base import duplicate_vm as twice
 from ..base.names import playbook_command, require_named, valid_vm_name
 from ..base.results import word

@@ -13,11 +13,11 @@ import os
 import stat
 import typing as t
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ... import _lxml
 from ..._errors import LibvirtFailure, PlanRefused
 from ..._libvirt import DOMAIN_XML_INACTIVE
+from ..._records import dataclass
 from ..base import effects_deadline as deadline
 from ..base import effects_lookup as lookup
 from ..base import metadata

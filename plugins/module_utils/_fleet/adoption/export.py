@@ -15,9 +15,9 @@ from __future__ import annotations
 import copy
 import typing as t
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from ... import _lxml
+from ..._records import dataclass, field
 from ..base.metadata import Metadata
 from ..base.places import Pair
 from ..base.settings import Group, Setting, Table

@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 
+from ..._records import dataclass
 from ..base.metadata import Metadata, OwnVolume, metadata_problems
 from ..base.names import check_vm_name, playbook_command, valid_vm_name
 from ..engine import leases

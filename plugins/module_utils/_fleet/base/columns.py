@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import functools
 import typing as t
-from dataclasses import dataclass
 
 from ..._errors import PlanRefused
+from ..._records import dataclass
 from . import answers
 from .json_values import as_list, as_mapping
 from .options import unknown_message

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import re
 import typing as t
-from dataclasses import dataclass
 
 from ..._errors import PlanRefused
+from ..._records import dataclass
 
 BEGIN = "# BEGIN fleet.virt: written by Ansible, changes up to END are lost"
 END = "# END fleet.virt"

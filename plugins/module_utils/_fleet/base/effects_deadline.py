@@ -19,9 +19,9 @@ import os
 import threading
 import time
 import typing as t
-from dataclasses import dataclass
 
 from ..._errors import DeadlineExceeded, FleetVirtError
+from ..._records import dataclass
 
 Item = t.TypeVar("Item")
 Value = t.TypeVar("Value")

@@ -19,9 +19,9 @@ import tempfile
 import threading
 import time
 import typing as t
-from dataclasses import dataclass
 
 from ..._errors import DeadlineExceeded, FleetVirtError
+from ..._records import dataclass
 
 _SECONDS = 60.0
 # A session without root's login has no sbin in its path

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import shlex
 import typing as t
-from dataclasses import dataclass
+
+from ..._records import dataclass
 
 Severity = t.Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")

@@ -17,8 +17,8 @@ from __future__ import annotations
 import json
 import typing as t
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from ..._records import dataclass
 from ..._units import MOST
 
 _MAX_SIZE = 1 << 43  # MiB, of a disk: 8 EiB, where libvirt's own numbers end

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ..._records import dataclass
 
 PKI = "/etc/pki"
 # AppArmor lets a confined QEMU read below /etc/pki/libvirt, /etc/pki/qemu and the like, and checks

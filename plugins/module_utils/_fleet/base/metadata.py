@@ -17,11 +17,12 @@ from __future__ import annotations
 import re
 import shlex
 import typing as t
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 from ..._errors import XmlError
 from ..._lxml import add, new
 from ..._lxml import parse as parse_xml
+from ..._records import dataclass
 from .json_values import stored_problem
 from .names import playbook_command
 from .xml_values import number

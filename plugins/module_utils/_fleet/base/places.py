@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ... import _lxml
+from ..._records import dataclass
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element

@@ -9,8 +9,8 @@ from __future__ import annotations
 import fnmatch
 import re
 import typing as t
-from dataclasses import dataclass
 
+from ..._records import dataclass
 from .names import CLAIM
 
 _PATTERN = re.compile(r"[*?\[]")

@@ -19,13 +19,13 @@ plugins pass VMs on as plain mappings, so that explicit values stay distinct fro
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import json
 import operator
 import typing as t
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from ..._records import dataclass, field
 from ..._units import format_size
 from . import places
 from .places import Pair
@@ -348,19 +348,17 @@ Table = Sequence[Setting[object]]
 
 def specification(kind: type[Specification]) -> type[Specification]:
     """A frozen dataclass with a field for every row that ``kind`` declares or inherits."""
-    fields = [(row.name, object, _field(row)) for row in rows(kind)]
+    # A plain default would become a class attribute, which would hide the row
+    # (pylint does not see that the field is a dataclass's)
+    values = {
+        row.name: field(  # pylint: disable=invalid-field-call
+            default_factory=functools.partial(getattr, row, "unwritten")
+        )
+        for row in rows(kind)
+    }
     own = {"__doc__": kind.__doc__, "__module__": kind.__module__}
-    return dataclasses.make_dataclass(
-        kind.__name__, fields, bases=(kind,), frozen=True, namespace=own
-    )
-
-
-def _field(row: Setting[object]) -> object:
-    # of a plain default, dataclasses would make a class attribute, which would hide the row;
-    # pylint does not see that the field is make_dataclass's
-    return dataclasses.field(  # pylint: disable=invalid-field-call
-        default_factory=lambda: row.unwritten
-    )
+    types = {"__annotations__": dict.fromkeys(values, object)}
+    return dataclass(frozen=True)(type(kind.__name__, (kind,), {**own, **types, **values}))
 
 
 def read_rows(kind: type[object], reader: Reader) -> dict[str, t.Any]:

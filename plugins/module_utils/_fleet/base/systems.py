@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from ... import _lxml
+from ..._records import dataclass, field
 from . import places
 from .options import Reader, show, unknown_message
 from .places import Pair

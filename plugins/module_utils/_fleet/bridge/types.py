@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
+
+from ..._records import dataclass, field
 
 if t.TYPE_CHECKING:
     from ..base.json_values import Json

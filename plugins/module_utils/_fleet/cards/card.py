@@ -15,10 +15,10 @@ from __future__ import annotations
 import functools
 import re
 import typing as t
-from dataclasses import dataclass
 
 from ... import _lxml
 from ..._errors import XmlError
+from ..._records import dataclass
 from ..base import metadata
 from ..base.xml_values import number
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 import os
 import stat
 import typing as t
-from dataclasses import dataclass
 
 from ..._errors import PlanRefused, XmlError
+from ..._records import dataclass
 from ..base import read_file_identity as file_identity
 from .card import MOST_BYTES, Card, CardName, parse, parse_name
 

@@ -14,9 +14,9 @@ import copy
 import re
 import typing as t
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from ..._errors import PlanRefused
+from ..._records import dataclass, field
 from ..._units import MIB
 from ..base.answers import VmIdentity
 from ..base.json_values import as_mapping, as_mappings

@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
 
+from ..._records import dataclass
 from ..engine.envelope import Work
 
 if t.TYPE_CHECKING:

@@ -9,9 +9,9 @@ plugins.
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
 
 from ..._errors import Problem, SpecError
+from ..._records import dataclass, field
 from ..base.arguments import Spec
 from ..base.json_values import as_list, as_mapping
 from ..engine.envelope import SelectingWork

@@ -10,10 +10,10 @@ import contextlib
 import os
 import time
 import typing as t
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..._errors import DependencyMissing, FleetVirtError, PlanRefused
+from ..._records import dataclass, field
 from ..base import config_block
 from ..base import effects_config_files as config_files
 from ..base import effects_systemd as systemd

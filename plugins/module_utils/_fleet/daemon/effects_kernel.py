@@ -7,10 +7,10 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..._errors import PlanRefused
+from ..._records import dataclass, field
 from ..base import effects_config_files as config_files
 
 _SYSCTL = "/etc/sysctl.d/60-fleet-virt-libvirtd.conf"

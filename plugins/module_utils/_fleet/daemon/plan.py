@@ -12,9 +12,9 @@ proxy for the network (V(modular)). A machine's units show which one it has.
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
 
 from ..._errors import PlanRefused
+from ..._records import dataclass, field
 from ..base import config_block
 from ..base.config_block import Block
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import time
 import typing as t
-from dataclasses import dataclass, field
 
 from ..._errors import PlanRefused, error_message
+from ..._records import dataclass, field
 from .steps import Snapshot, Step
 
 _POLL = 0.25

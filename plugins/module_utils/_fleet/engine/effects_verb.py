@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import abc
 import typing as t
-from dataclasses import dataclass, field
 
 from ..._errors import PlanRefused, error_message
+from ..._records import dataclass, field
 from ..base.effects_connection import Connection
 from ..base.results import json_diff
 from . import effects_executor as executor

@@ -17,9 +17,9 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from ..._errors import Problem, SpecError
+from ..._records import dataclass, field
 from ..base.json_values import as_mapping
 from ..base.options import join, show, to_boolean, to_integer, unknown_message
 

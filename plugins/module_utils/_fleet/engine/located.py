@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
 
 from ..._errors import PlanRefused
+from ..._records import dataclass, field
 from ..base import duplicate_vm as twice
 from ..base.answers import GroupedVm, VmIdentity
 from ..base.names import require_named

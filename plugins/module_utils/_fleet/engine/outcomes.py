@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 import typing as t
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from ..._records import dataclass
 from ..base.tables import clean
 
 Answer = Mapping[str, object]

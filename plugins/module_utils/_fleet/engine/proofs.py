@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import re
 import typing as t
-from dataclasses import dataclass
 
+from ..._records import dataclass
 from . import outcomes
 
 Answer = t.Mapping[str, object]

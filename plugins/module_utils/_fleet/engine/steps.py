@@ -13,7 +13,8 @@ every snapshot that a kill may leave, and plan again.
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
+
+from ..._records import dataclass, field
 
 Snapshot = t.TypeVar("Snapshot")
 Effect = t.Callable[[Snapshot], Snapshot]

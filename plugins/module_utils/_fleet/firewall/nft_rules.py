@@ -13,8 +13,8 @@ chain that drops: opening a chain unnecessarily does no harm.
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
 
+from ..._records import dataclass, field
 from ..base.json_values import as_list, as_mapping, as_mappings, as_text
 
 Rule = t.Mapping[str, object]

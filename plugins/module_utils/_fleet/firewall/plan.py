@@ -12,9 +12,9 @@ from __future__ import annotations
 import ipaddress
 import re
 import typing as t
-from dataclasses import dataclass
 
 from ..._errors import PlanRefused, Problem, SpecError
+from ..._records import dataclass
 from ..base import ip
 from ..base.json_values import as_mapping, as_mappings
 from . import nft_rules

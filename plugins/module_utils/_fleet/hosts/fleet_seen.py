@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import typing as t
-from dataclasses import dataclass, field
+
+from ..._records import dataclass, field
 
 _NOT_COUNTED = ("active", "seeded", "disks", "targets", "addresses", "segments")
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ipaddress
 import typing as t
-from dataclasses import dataclass
+
+from ..._records import dataclass
 
 TLS_PORT = 16514
 PLAIN_PORT = 16509

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import time
 import typing as t
-from dataclasses import dataclass, field
 
 from ... import _libvirt
 from ..._errors import FleetVirtError, LibvirtFailure, Problem, SpecError
 from ..._libvirt import ERR_NO_DOMAIN, ERR_NO_SUPPORT
+from ..._records import dataclass, field
 from ..base.effects_connection import Connection
 from ..base.effects_deadline import Failed
 from ..base.selected import Selected, is_pattern, matches

@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
 
 from ..._errors import FleetVirtError, error_message
+from ..._records import dataclass
 from ..base import effects_deadline as deadline
 from ..base.effects_connection import Connection, connect
 from .read_domains import DomainQuery, read_domains

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import fnmatch
 import typing as t
-from dataclasses import dataclass
 
+from ..._records import dataclass
 from ..base.json_values import as_list, as_mapping, as_mappings
 from ..base.states import STATES
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import os
 import typing as t
-from dataclasses import dataclass
 
 from ..._errors import FleetVirtError, PlanRefused
+from ..._records import dataclass
 from ..base.effects_connection import Connection
 from ..base.options import show
 from ..base.results import GENERATED

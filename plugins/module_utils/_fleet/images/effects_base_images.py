@@ -14,10 +14,11 @@ import contextlib
 import os
 import stat
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ..._errors import FleetVirtError, LibvirtFailure, PlanRefused
+from ..._records import dataclass
 from ..base import effects_deadline as deadline
 from ..base.effects_connection import Connection
 from ..base.options import show

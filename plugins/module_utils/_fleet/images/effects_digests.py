@@ -17,10 +17,10 @@ import json
 import os
 import time
 import typing as t
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..._errors import PlanRefused
+from ..._records import dataclass
 from ..base import effects_files as files
 from ..base import read_sparse as sparse
 from ..storage.base_name import Checksum, Digest

@@ -15,10 +15,10 @@ import os
 import queue
 import threading
 import typing as t
-from dataclasses import dataclass
 
 from ... import _libvirt
 from ..._errors import FleetVirtError, PlanRefused
+from ..._records import dataclass
 from ..base.effects_connection import Connection, connect
 from ..base.key_files import CONTROL
 from ..hosts import read_listeners as listeners

@@ -15,11 +15,11 @@ from __future__ import annotations
 import functools
 import os
 import typing as t
-from dataclasses import dataclass
 
 from ... import _lxml
 from ..._errors import PlanRefused
 from ..._libvirt import DOMAIN_XML_INACTIVE, ERR_NO_DOMAIN
+from ..._records import dataclass
 from ..base import metadata
 from ..base.effects_connection import Connection
 from ..base.options import show

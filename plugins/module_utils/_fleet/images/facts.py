@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
 
+from ..._records import dataclass
 from ..._units import MIB
 from ..base.results import GENERATED
 from ..storage.base_name import Digest

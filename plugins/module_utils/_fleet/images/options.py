@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import re
 import typing as t
-from dataclasses import dataclass
 
 from ..._errors import PlanRefused
+from ..._records import dataclass
 from ..._units import MIB, parse_mib
 from ..base import ip
 from ..base.options import show

@@ -10,9 +10,9 @@ Names of the catalogue are replaced by their URLs on the controller before this 
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from ..._records import dataclass
 from ..base.options import show
 from ..storage.base_name import Checksum
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 import ipaddress
 import re
 import typing as t
-from dataclasses import dataclass
 
 from ..._errors import Problem, SpecError
+from ..._records import dataclass
 from ..base import ip
 
 KINDS = ("control", "data")

@@ -9,9 +9,9 @@ from __future__ import annotations
 import dataclasses
 import posixpath
 import typing as t
-from dataclasses import dataclass, field
 
 from ..._errors import PlanRefused
+from ..._records import dataclass, field
 from ..._units import MIB
 from ..base import duplicate_vm as twice
 from ..base.names import playbook_command

@@ -15,10 +15,10 @@ import json
 import os
 import time
 import typing as t
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..._errors import FleetVirtError, PlanRefused
+from ..._records import dataclass, field
 from ..base import effects_locks as locks
 from ..base import effects_programs as programs
 from ..base import effects_systemd as systemd

@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
 
+from ..._records import dataclass, field
 from ..base.effects_connection import Connection
 from ..engine import effects_verb as verb
 from ..engine.steps import Action, Plan, Step

@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
 
 from ..._errors import PlanRefused
 from ..._libvirt import (
@@ -24,6 +23,7 @@ from ..._libvirt import (
     DOMAIN_XML_INACTIVE,
     DOMAIN_XML_SECURE,
 )
+from ..._records import dataclass
 from ..base import effects_definitions as domains
 from ..base import metadata
 from ..base import read_ports as ports

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
-from dataclasses import dataclass
 
 from ..._errors import PlanRefused, error_message
 from ..._libvirt import DOMAIN_START_PAUSED
+from ..._records import dataclass
 from ..base import effects_lookup as lookup
 from ..base.effects_connection import Connection
 from ..base.effects_lookup import read_metadata

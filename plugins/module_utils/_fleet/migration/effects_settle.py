@@ -16,7 +16,6 @@ import os
 import posixpath
 import time
 import typing as t
-from dataclasses import dataclass
 
 from ..._errors import FleetVirtError, PlanRefused
 from ..._libvirt import (
@@ -28,6 +27,7 @@ from ..._libvirt import (
     DOMAIN_SHUTOFF,
     DOMAIN_XML_INACTIVE,
 )
+from ..._records import dataclass
 from ..base import effects_definitions as domains
 from ..base import effects_lookup as lookup
 from ..base import metadata

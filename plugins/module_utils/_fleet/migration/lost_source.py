@@ -12,8 +12,8 @@ with content is removed: it cannot be determined there how much of a disk it hol
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
 
+from ..._records import dataclass
 from ..base.names import CLAIM
 
 Answer = t.Mapping[str, t.Any]

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 import typing as t
-from dataclasses import dataclass, field
 
 from ..._errors import Problem, SpecError
+from ..._records import dataclass, field
 from ..base.json_values import as_number
 from ..engine.envelope import SelectingWork
 from .types import Destination, LostSource, MigrationOptions

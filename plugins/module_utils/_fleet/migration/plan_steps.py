@@ -12,8 +12,9 @@ still on the source (:mod:`.settling` decides which). Check mode derives both fr
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
+from ..._records import dataclass, field
 from ..base import metadata as read_metadata
 from ..base.metadata import BEGUN, MADE, Metadata, Move, OwnVolume
 from ..engine.steps import Action, Effect, Step

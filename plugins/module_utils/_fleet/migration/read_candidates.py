@@ -7,11 +7,11 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
 
 from ..._errors import FleetVirtError
 from ..._libvirt import DOMAIN_XML_INACTIVE, ERR_NO_DOMAIN
 from ..._lxml import parse
+from ..._records import dataclass
 from ..base import metadata as own_metadata
 from ..base.effects_connection import Connection
 from ..base.metadata import Metadata

@@ -10,10 +10,10 @@ import contextlib
 import ipaddress
 import socket
 import typing as t
-from dataclasses import dataclass
 
 from ..._errors import FleetVirtError, HostUnreachable, LibvirtFailure, PlanRefused
 from ..._libvirt import DOMAIN_PAUSED, DOMAIN_SHUTOFF, ERR_NO_DOMAIN, ERR_OPERATION_INVALID
+from ..._records import dataclass
 from ..base import effects_deadline as deadline
 from ..base import effects_lookup as lookup
 from ..base.effects_connection import Connection, connect

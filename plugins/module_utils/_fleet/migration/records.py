@@ -15,9 +15,9 @@ import json
 import typing as t
 import uuid as uuids
 import zlib
-from dataclasses import dataclass
 
 from ... import _lxml
+from ..._records import dataclass
 
 # libvirt transfers no larger secret (REMOTE_SECRET_VALUE_MAX, 65536)
 MOST_BYTES = 60 * 1024

@@ -10,7 +10,8 @@ import base64
 import dataclasses
 import json
 import typing as t
-from dataclasses import dataclass, field
+
+from ..._records import dataclass, field
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ import hashlib
 import json
 import re
 import typing as t
-from dataclasses import dataclass
 
+from ..._records import dataclass
 from ..base.json_values import as_mapping, as_mappings
 from ..base.names import CLAIM as ARRIVING
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import datetime
 import typing as t
-from dataclasses import dataclass, field
 
+from ..._records import dataclass, field
 from ..engine.proofs import Silence, named, remedy
 from .note import Claim, Note, NotedVm, Reading, latest, notes, opened, plain
 from .note import values as note_values

@@ -14,9 +14,9 @@ import contextlib
 import math
 import re
 import typing as t
-from dataclasses import dataclass
 
 from ..._errors import Problem, SpecError
+from ..._records import dataclass
 from ..._units import MOST, parse_mib
 from ..base.json_values import as_list, as_mappings, as_text
 from ..base.options import show

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 
 from ... import _lxml
+from ..._records import dataclass
 from ..base.json_values import as_mapping, as_mappings, as_text
 
 if t.TYPE_CHECKING:

@@ -10,8 +10,8 @@ Memory and disk are MiB throughout. Everything here is immutable.
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
 
+from ..._records import dataclass, field
 from .offers import NOTHING_WANTED, Wants
 
 # Ends a group in ``anti_affinity`` that is kept away from where that is possible

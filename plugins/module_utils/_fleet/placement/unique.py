@@ -11,8 +11,8 @@ be meant, which is a remark. NAT and isolated networks repeat, and are not compa
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
 
+from ..._records import dataclass, field
 from ..base import ip
 from ..hosts.segments import NicPlace, segment
 from .facts import DefinedVm, Placing, SeenHost, vms_of

@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
 
 from ..._errors import PlanRefused, Problem, SpecError
+from ..._records import dataclass
 from ..storage import nfs_options
 from ..storage.nfs_options import NfsSource
 

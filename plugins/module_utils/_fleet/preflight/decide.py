@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 import typing as t
-from dataclasses import dataclass
 
+from ..._records import dataclass
 from ..base import machine_types as machines
 from ..base.findings import SEVERITIES, Finding, merged, ordered
 from . import decide_host as preflight_host

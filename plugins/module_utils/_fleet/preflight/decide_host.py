@@ -10,8 +10,8 @@ A check that could not be made has an entry in ``errors`` and no facts.
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
 
+from ..._records import dataclass
 from ..._units import format_size
 from ..base.findings import Finding
 from ..hosts import listeners

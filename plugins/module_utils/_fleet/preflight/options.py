@@ -6,8 +6,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
+from ..._records import dataclass, field
 from ..base.arguments import Spec
 from ..engine.envelope import Work
 

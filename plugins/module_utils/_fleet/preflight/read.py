@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import time
 import typing as t
-from dataclasses import dataclass
 
 from ..._errors import FleetVirtError, LibvirtFailure
 from ..._libvirt import CPU_COMPARE_IDENTICAL, CPU_COMPARE_SUPERSET
+from ..._records import dataclass
 from ..base.effects_connection import Connection, connect
 from ..hosts import cpu_xml, host_info, read_bridges
 from ..hosts import read_host as host

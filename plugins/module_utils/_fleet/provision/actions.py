@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
 
+from ..._records import dataclass
 from ..base.metadata import OwnVolume
 from ..engine.steps import Action
 from .definition import Device

@@ -13,9 +13,9 @@ import copy
 import dataclasses
 import typing as t
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from ... import _lxml
+from ..._records import dataclass, field
 from ..base import places
 from ..base.json_values import require_type
 from ..base.machine_types import family_of

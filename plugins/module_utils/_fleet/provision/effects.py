@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import typing as t
 import uuid
-from dataclasses import dataclass
 
 from ..._errors import FleetVirtError, SpecError, error_message
+from ..._records import dataclass
 from ..base.effects_connection import Connection
 from ..base.json_values import as_mapping, as_mappings
 from ..engine import effects_lease_holder as owners

@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
 
 from ..._errors import PlanRefused, error_message
+from ..._records import dataclass, field
 from ..base import machine_types as machines
 from ..base.effects_connection import Connection
 from ..engine import effects_verb as verb

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import typing as t
-from dataclasses import dataclass, field
 
 from ... import _lxml
 from ..._errors import LibvirtFailure, PlanRefused, error_message
@@ -18,6 +17,7 @@ from ..._libvirt import (
     DOMAIN_XML_INACTIVE,
     DOMAIN_XML_SECURE,
 )
+from ..._records import dataclass, field
 from ..._units import MIB
 from ..base.effects_lookup import AFFECT_CONFIG, is_saved, read_metadata, write_metadata
 from ..base.json_values import require_type

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
-from dataclasses import dataclass
 
+from ..._records import dataclass
 from ..base import duplicate_vm as twice
 from ..base.metadata import UNREADABLE
 from ..base.tables import csv_text, table

@@ -14,9 +14,9 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from ... import _lxml
+from ..._records import dataclass, field
 from ..._units import MIB
 from ..base.metadata import BEGUN, Metadata, OwnVolume
 from ..base.names import playbook_command

@@ -15,8 +15,8 @@ import dataclasses
 import functools
 import typing as t
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
+from ..._records import dataclass, field
 from ..base.metadata import BEGUN, MADE, NOT_MADE, Metadata, Owner, OwnVolume, metadata_problems
 from ..base.names import playbook_command
 from ..base.results import GENERATED

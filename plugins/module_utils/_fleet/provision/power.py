@@ -11,8 +11,9 @@ shut down since stays off. Nothing is ever stopped, and what a user has paused s
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ..._records import dataclass
 from ..base.names import playbook_command
 from ..seed import first_boot
 from ..state import plan as state_plan

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
-from dataclasses import dataclass, field
 
+from ..._records import dataclass, field
 from ..hosts import read_placement_facts as placement_facts
 from ..placement import decide as placement
 from ..placement import demand, offers

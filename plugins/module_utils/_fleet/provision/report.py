@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
+from ..._records import dataclass, field
 from ..base.json_values import as_list
 from ..engine import outcomes
 from ..engine.outcomes import Answer

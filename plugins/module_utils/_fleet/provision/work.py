@@ -10,8 +10,8 @@ Apart from the options, whose tables of settings a task that only shows would co
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
 
+from ..._records import dataclass, field
 from ..engine.envelope import Work
 from ..hosts.fleet_seen import SeenHypervisor
 

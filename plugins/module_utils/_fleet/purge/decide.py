@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import posixpath
 import typing as t
-from dataclasses import dataclass, field
 
 from ..._errors import PlanRefused
+from ..._records import dataclass, field
 from ..base.selected import Selected
 from ..engine import located, proofs
 from .facts import PurgeLook, PurgeVolume

@@ -17,11 +17,11 @@ import dataclasses
 import os
 import typing as t
 import uuid as uuids
-from dataclasses import dataclass, field
 
 from ... import _lxml
 from ..._errors import FleetVirtError, LibvirtFailure, PlanRefused, error_message
 from ..._libvirt import DOMAIN_XML_INACTIVE, DOMAIN_XML_SECURE, ERR_OPERATION_INVALID
+from ..._records import dataclass, field
 from ..base import effects_definitions as domains
 from ..base import effects_lookup as lookup
 from ..base import unstartable

@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 import shlex
 import typing as t
-from dataclasses import dataclass, field
 
+from ..._records import dataclass, field
 from ..base.metadata import Metadata, OwnVolume, metadata_problems
 from ..base.names import playbook_command
 from ..engine import leases

@@ -13,11 +13,11 @@ import functools
 import os
 import typing as t
 import uuid as uuids
-from dataclasses import dataclass, field
 
 from ... import _lxml
 from ..._errors import PlanRefused
 from ..._libvirt import DOMAIN_XML_INACTIVE, DOMAIN_XML_SECURE
+from ..._records import dataclass, field
 from ..base import effects_definitions as domains
 from ..base import effects_lookup as lookup
 from ..base import metadata

@@ -17,8 +17,8 @@ import json
 import posixpath
 import shlex
 import typing as t
-from dataclasses import dataclass
 
+from ..._records import dataclass
 from ..base.metadata import Metadata, Owner, OwnVolume, metadata_problems
 from ..base.names import check_vm_name, playbook_command, snapshot_removal
 from ..engine import leases

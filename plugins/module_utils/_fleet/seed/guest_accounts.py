@@ -10,9 +10,9 @@ Does what useradd and usermod would do, without running any program of the guest
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
 
 from ..._errors import PlanRefused
+from ..._records import dataclass, field
 from .types import User
 
 _FIRST, _LAST = 1000, 59999  # numbers of people's accounts (login.defs(5))

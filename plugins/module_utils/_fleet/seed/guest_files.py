@@ -12,9 +12,9 @@ from __future__ import annotations
 import base64
 import re
 import typing as t
-from dataclasses import dataclass, field
 
 from ..._errors import PlanRefused
+from ..._records import dataclass, field
 from . import guest_accounts, guest_first_boot, guest_network
 from .documents import configured_nics, host_names, logins
 from .guest_accounts import Accounts, Home

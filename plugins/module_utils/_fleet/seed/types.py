@@ -11,8 +11,8 @@ import functools
 import hashlib
 import json
 import typing as t
-from dataclasses import dataclass, field
 
+from ..._records import dataclass, field
 from .settings import DEFAULT_USER, METHODS
 
 ALL_SUDO = "ALL=(ALL) NOPASSWD:ALL"

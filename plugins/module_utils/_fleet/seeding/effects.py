@@ -20,11 +20,11 @@ import copy
 import dataclasses
 import typing as t
 import uuid as uuids
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from ... import _lxml
 from ..._errors import DeadlineExceeded, FleetVirtError, PlanRefused, Problem, SpecError
+from ..._records import dataclass, field
 from ..base import effects_definitions as domains
 from ..base import effects_lookup as lookup
 from ..base import metadata, unstartable

@@ -19,9 +19,9 @@ import functools
 import threading
 import time
 import typing as t
-from dataclasses import dataclass, field
 
 from ..._errors import FleetVirtError, HostUnreachable
+from ..._records import dataclass, field
 from ..base import effects_deadline as deadline
 from ..base.effects_connection import Connection
 from ..base.effects_lookup import require_domains

@@ -17,6 +17,7 @@ import typing as t
 
 from ..._errors import DeadlineExceeded, FleetVirtError, LibvirtFailure
 from ..._libvirt import ERR_NO_DOMAIN
+from ..._records import dataclass
 from ..base import effects_deadline as deadline
 from ..base import effects_lookup as lookup
 from ..base.effects_connection import Connection
@@ -54,7 +55,7 @@ _PORT = 22
 _MOST_ADDRESSES = 4  # to try
 
 
-@dataclasses.dataclass
+@dataclass
 class FirstBoot:
     """``noted`` is the record in the metadata; ``begun`` and ``errors`` are from the console."""
 

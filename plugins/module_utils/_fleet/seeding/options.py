@@ -6,8 +6,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ..._records import dataclass
 from ..engine.envelope import Work
 
 

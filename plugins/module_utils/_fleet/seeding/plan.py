@@ -14,8 +14,8 @@ from __future__ import annotations
 import dataclasses
 import re
 import typing as t
-from dataclasses import dataclass, field
 
+from ..._records import dataclass, field
 from ..base.json_values import require_type
 from ..base.metadata import BEGUN, MADE, Metadata, OwnVolume, metadata_problems
 from ..base.results import GENERATED

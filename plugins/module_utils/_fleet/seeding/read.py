@@ -13,11 +13,11 @@ from __future__ import annotations
 import dataclasses
 import os
 import typing as t
-from dataclasses import dataclass
 from pathlib import Path
 
 from ... import _lxml
 from ..._libvirt import DOMAIN_XML_INACTIVE, DOMAIN_XML_SECURE
+from ..._records import dataclass
 from ..base import effects_lookup as lookup
 from ..base import metadata
 from ..base.effects_connection import Connection

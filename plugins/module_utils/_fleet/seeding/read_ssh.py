@@ -18,9 +18,9 @@ import socket
 import tempfile
 import time
 import typing as t
-from dataclasses import dataclass
 from pathlib import Path
 
+from ..._records import dataclass
 from ..base import effects_programs as programs
 
 _CONNECT_SECONDS = 3.0

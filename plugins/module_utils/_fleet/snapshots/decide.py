@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import datetime
 import typing as t
-from dataclasses import dataclass, field
 
 from ..._errors import PlanRefused
+from ..._records import dataclass, field
 from ..base.results import word
 from ..base.selected import Selected, expand
 from ..base.tables import clean, table

@@ -14,10 +14,10 @@ from __future__ import annotations
 import dataclasses
 import time
 import typing as t
-from dataclasses import dataclass, field
 
 from ... import _libvirt, _lxml
 from ..._errors import LibvirtFailure, PlanRefused
+from ..._records import dataclass, field
 from ..base import durations, metadata
 from ..base import effects_definitions as domains
 from ..base.effects_connection import Connection

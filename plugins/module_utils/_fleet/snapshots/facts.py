@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
 
+from ..._records import dataclass, field
 from ..base import answers
 from ..base.metadata import Metadata
 from ..engine.leases import Holder

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ... import _lxml
+from ..._records import dataclass
 from ..base import places
 from ..base.options import Reader, show, to_boolean
 from ..base.settings import Group, names, read_rows, write

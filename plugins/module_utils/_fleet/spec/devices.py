@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import typing as t
-from dataclasses import dataclass, field
 
+from ..._records import dataclass, field
 from ..base.settings import specification
 from ..images.source import ImageSource
 from . import settings_sources as sources

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ... import _lxml
+from ..._records import dataclass
 from ..base.settings import write
 from . import settings_devices as settings
 from . import settings_sources as sources

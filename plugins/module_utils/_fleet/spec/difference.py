@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from ... import _lxml
+from ..._records import dataclass, field
 from ..base.metadata import Metadata
 from ..base.options import join
 from ..base.settings import Group, Table, names

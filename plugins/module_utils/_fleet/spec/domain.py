@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
-from dataclasses import dataclass, field
 
 from ..._errors import Problem
+from ..._records import dataclass, field
 from ..base.names import volume_name
 from ..base.options import join
 from ..base.settings import specification

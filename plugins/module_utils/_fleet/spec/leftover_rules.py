@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import re
 import typing as t
-from dataclasses import dataclass
 
+from ..._records import dataclass
 from ..base.metadata import NAMESPACE
 
 if t.TYPE_CHECKING:

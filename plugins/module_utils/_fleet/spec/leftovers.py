@@ -16,10 +16,10 @@ from __future__ import annotations
 import copy
 import typing as t
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from ... import _lxml
 from ..._errors import XmlError
+from ..._records import dataclass
 from ..base.settings import Group, Integer, Setting, Size, Table, Text, Words
 from .leftover_rules import CARRIED, MADE, Line, Place, line_of
 

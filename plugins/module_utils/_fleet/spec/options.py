@@ -13,9 +13,9 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ..._errors import Problem
+from ..._records import dataclass
 from ..base import systems
 from ..base.names import check_vm_name
 from ..base.options import Reader, join, show, unknown_message

@@ -16,9 +16,9 @@ from __future__ import annotations
 import re
 import typing as t
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from ..._errors import Problem
+from ..._records import dataclass, field
 from ..base.names import NAME_PART, NAME_PART_RULE
 from ..base.options import join, show, unknown_message
 

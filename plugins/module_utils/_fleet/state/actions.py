@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ..._records import dataclass
 from ..engine.leases import Holder
 from ..engine.steps import Action, Effect
 

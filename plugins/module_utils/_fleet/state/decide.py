@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
 
 from ..._errors import PlanRefused
+from ..._records import dataclass, field
 from ..base.json_values import as_list, as_mapping, as_text
 from ..base.results import NOT_TRIED, word
 from ..base.selected import Selected

@@ -14,11 +14,11 @@ import dataclasses
 import threading
 import time
 import typing as t
-from dataclasses import dataclass, field
 
 from ... import _libvirt
 from ..._errors import DeadlineExceeded, LibvirtFailure, PlanRefused
 from ..._libvirt import ERR_OPERATION_INVALID
+from ..._records import dataclass, field
 from ..base.effects_connection import Connection
 from ..base.effects_lookup import is_saved, read_metadata, require_domains, selected_domains
 from ..base.metadata import metadata_problems

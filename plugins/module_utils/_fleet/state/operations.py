@@ -11,9 +11,9 @@ place in a plan, and its call of libvirt.
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
 
 from ..._errors import PlanRefused
+from ..._records import dataclass
 from .actions import (
     BUSY,
     OFF,

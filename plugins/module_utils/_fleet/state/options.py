@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
 
 from ..._errors import PlanRefused
+from ..._records import dataclass
 from ..base.arguments import Spec
 from ..base.json_values import as_text
 from ..engine.envelope import SelectingWork

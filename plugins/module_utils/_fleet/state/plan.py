@@ -6,9 +6,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..._errors import PlanRefused
+from ..._records import dataclass
 from ..engine import leases
 from ..engine.steps import Plan, Step
 from .actions import (

@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
 
+from ..._records import dataclass, field
 from ..base.json_values import as_list, as_mapping, as_mappings
 from ..engine.outcomes import Answer, outcomes
 from .facts import Brought, StateLook, StateVm

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+
+from ..._records import dataclass
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element

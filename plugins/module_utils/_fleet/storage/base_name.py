@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from dataclasses import dataclass
+
+from ..._records import dataclass
 
 FORMATS = ("qcow2", "raw")
 _HEXADECIMAL = re.compile(r"[0-9a-f]+")

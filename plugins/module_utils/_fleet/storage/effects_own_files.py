@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import dataclass
 
 from ..._errors import FleetVirtError, PlanRefused
+from ..._records import dataclass
 from ..base import effects_deadline as deadline
 from ..base import read_file_identity as identity
 from ..base.effects_connection import Connection

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import time
 import typing as t
-from dataclasses import dataclass
 
 from ..._errors import LibvirtFailure, PlanRefused
 from ..._libvirt import ERR_NO_STORAGE_POOL, ERR_NO_STORAGE_VOL, STORAGE_POOL_CREATE_WITH_BUILD
+from ..._records import dataclass
 from ..base import effects_files as files
 from ..base import effects_programs as programs
 from ..base.effects_connection import Connection

@@ -14,7 +14,8 @@ import json
 import re
 import struct
 import typing as t
-from dataclasses import dataclass
+
+from ..._records import dataclass
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import struct
 import typing as t
-from dataclasses import dataclass
+
+from ..._records import dataclass
 
 BACKING_BYTES = 4096  # every program that writes qcow2 puts the name of the backing file there
 HEAD_BYTES = 64 * 1024  # what parse_header needs: the longest qcow2 header, and more

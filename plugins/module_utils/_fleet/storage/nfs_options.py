@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import re
 import typing as t
-from dataclasses import dataclass
+
+from ..._records import dataclass
 
 VERSIONS = ("4.2", "4.1")
 # In definitions; the version has an element of its own, and locks are on unless switched off

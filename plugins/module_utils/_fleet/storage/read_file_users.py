@@ -19,12 +19,12 @@ import os
 import stat
 import struct
 import typing as t
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from ... import _lxml
 from ..._errors import DeadlineExceeded, LibvirtFailure, PlanRefused
 from ..._libvirt import DOMAIN_XML_INACTIVE, ERR_NO_DOMAIN, ERR_NO_STORAGE_VOL, ERR_NO_SUPPORT
+from ..._records import dataclass, field
 from ..base import effects_deadline as deadline
 from ..base.effects_connection import Connection
 from . import effects_storage as storage

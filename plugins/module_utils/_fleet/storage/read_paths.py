@@ -14,8 +14,8 @@ from __future__ import annotations
 import os
 import stat
 import typing as t
-from dataclasses import dataclass, field
 
+from ..._records import dataclass, field
 from ..base import effects_deadline as deadline
 from ..base.effects_deadline import Failed
 from .image_format import BACKING_BYTES, backing_file

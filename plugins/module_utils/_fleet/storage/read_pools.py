@@ -7,10 +7,10 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
 
 from ..._errors import FleetVirtError, LibvirtFailure
 from ..._libvirt import CONNECT_LIST_STORAGE_POOLS_ACTIVE, ERR_NO_SUPPORT
+from ..._records import dataclass
 from ..base.effects_connection import Connection
 from ..base.effects_deadline import Failed
 from ..base.states import pool_state_name

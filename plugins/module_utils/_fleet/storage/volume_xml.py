@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
 
 from ... import _lxml
+from ..._records import dataclass
 from . import encryption
 
 

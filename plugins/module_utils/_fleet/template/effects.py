@@ -11,9 +11,9 @@ import functools
 import os
 import re
 import typing as t
-from dataclasses import dataclass, field
 
 from ..._errors import DependencyMissing, PlanRefused
+from ..._records import dataclass, field
 from ..base import durations
 from ..base import effects_deadline as deadline
 from ..base import effects_programs as programs

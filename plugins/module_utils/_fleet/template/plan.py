@@ -16,8 +16,8 @@ from __future__ import annotations
 import dataclasses
 import re
 import typing as t
-from dataclasses import dataclass
 
+from ..._records import dataclass
 from ..base.names import INSTALL_GUEST_TOOLS
 from ..engine import leases
 from ..engine.leases import Holder
