@@ -17,6 +17,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values
     as_text,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.tables import clean
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards.facts import CardEntry
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import (
     envelope,
     outcomes,
@@ -99,6 +100,10 @@ class ActionModule(StagedAction[MigrateWork]):
         work = dataclasses.replace(work, base_path=path)
         if work.stage == "act" and not self.check:
             work = dataclasses.replace(work, places=self._places())
+        if work.stage == "act":
+            host = str(task_vars["inventory_hostname"])
+            cards = [card["name"] for card in self._cards().get(host, ()) if not card["problem"]]
+            work = dataclasses.replace(work, cards=cards)
         given = {**self.given, envelope.OPTION: envelope.plain(work)}
         if work.stage == "bases":
             return self._bases(self.options(VirtMigrateOptions, ARGUMENTS), work, task_vars)
@@ -218,6 +223,9 @@ class ActionModule(StagedAction[MigrateWork]):
                 }
                 for name, gone in moves
             )
+        for host, cards in self._cards().items():
+            if any(card["problem"] is None for card in cards):
+                shares.setdefault(host, [])
         bases = {
             to: [
                 {"volume": volume, "peers": [_peers.address(name, task_vars) for name in have]}
@@ -255,11 +263,17 @@ class ActionModule(StagedAction[MigrateWork]):
             {host: as_mappings(vms) for host, vms in as_mapping(decision["shares"]).items()},
             self.answers("virt_moved", Moved, "act"),
             problems,
+            cards=self._cards(),
             state=options["state"],
             check=self.check,
         )
         notes = "".join(f"{clean(note)}\n" for note in texts(decision["notes"]))
         return self.shown(text + notes + self._marked(work), failures)
+
+    def _cards(self) -> dict[str, t.Sequence[CardEntry]]:
+        """The cards on each hypervisor that are not as they should be; read for repairs only."""
+        answers = self.answers("virt_look", MigrateLook, "look")
+        return {host: cards for host, answer in answers.items() if (cards := answer.get("cards"))}
 
     def _places(self) -> dict[str, str]:
         """The machine UUID of each hypervisor, and when it was read."""

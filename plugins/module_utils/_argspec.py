@@ -33,6 +33,9 @@ CONNECTION: Spec = {
     "uri": {"type": "str", "default": "qemu:///system"},
     "timeout": {"type": "float", "default": 10.0},
 }
+# What every action tells its module: the hypervisor's name in the inventory
+HOST = "_host"
+_HOST: Spec = {HOST: {"type": "str", "default": ""}}
 # Where a distribution's own Python, which has its libvirt binding, is found
 _INTERPRETERS = ("/usr/bin/python3", "/usr/libexec/platform-python")
 
@@ -46,12 +49,13 @@ class FleetModule(AnsibleModule):
     """
 
     def __init__(self, options: Spec, internal: Spec, **settings: object) -> None:
-        self._internal_spec = internal
+        self._internal_spec = {**internal, **_HOST}
         self._internal_problems: list[str] = []
         self._internal: dict[str, object] = {}
         super().__init__(  # type: ignore[no-untyped-call]
             argument_spec={**options, **CONNECTION}, supports_check_mode=True, **settings
         )
+        company.set_host(str(self._internal.pop(HOST, None) or ""))
         if self._internal_problems:
             self.fail_json(msg="; ".join(self._internal_problems))
 

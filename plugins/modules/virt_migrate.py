@@ -350,6 +350,18 @@ problems:
   returned: in playbooks of this collection
   type: list
   elements: str
+cards:
+  description: With O(state=repaired), VMs whose cards on shared storage were not as they should be.
+  returned: in playbooks of this collection
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the VM.
+      type: str
+    problem:
+      description: Why no run can change that; null if one can, or did.
+      type: str
 settled:
   description: VMs that are where they should be.
   returned: in playbooks of this collection
@@ -401,6 +413,7 @@ def main() -> None:
                     stage.base_path,
                     groups=stage.groups,
                     unfinished=params["state"] == "repaired" or bool(stage.evacuated),
+                    cards=params["state"] == "repaired",
                     every=bool(stage.evacuated) and stage.evacuated == params["source"],
                     home=stage.home or None,
                 )
@@ -414,6 +427,7 @@ def main() -> None:
                 parallel=params["parallel"],
                 evacuating=bool(stage.evacuated) and stage.evacuated == here,
                 places=stage.places,
+                cards=stage.cards,
             )
             wanted = migration_options.moves(params["vms"], here, repair=settings.repair)
             return migration.run(connection, wanted, settings, check=module.check_mode)

@@ -39,6 +39,7 @@ _CONNECTION: Spec = {
     "timeout": {"type": "float", "default": 10.0},
 }
 
+_HOST = "_host"  # tells our modules what the inventory calls the hypervisor
 _TIDY = 30.0  # seconds to clean up on a hypervisor that may no longer respond
 
 
@@ -195,6 +196,9 @@ class FleetAction(ActionBase):
         self._require_there()
         run: t.Callable[..., Answer] = super()._execute_module
         name = str(options.get("module_name") or self._task.action)
+        given = t.cast("Answer | None", options.get("module_args"))
+        own = {_HOST: self._values.get("inventory_hostname")}
+        options["module_args"] = {**(self._task.args if given is None else given), **own}
         with _packed.cached(name):
             answer = _answers.cleaned(run(*args, **options))
         if outcomes.is_cut(answer):

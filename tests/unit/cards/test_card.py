@@ -9,6 +9,7 @@ import dataclasses
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import XmlError
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.names import is_card_file
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards import card as cards
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards.card import Card, CardName
 
@@ -64,8 +65,8 @@ def test_card_has_no_secret() -> None:
 def test_name_of_a_file_is_read_back(at: CardName, file: str) -> None:
     assert at.file == file
     assert cards.parse_name(file) == at
-    assert cards.is_card_file(file)
-    assert cards.is_card_file(f".{file}.new")
+    assert is_card_file(file)
+    assert is_card_file(f".{file}.new")
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ class Killed(BaseException):
     """The process is gone: nothing of it runs any more."""
 
 
-def _kills(work: t.Callable[[], object]) -> Iterator[int]:
+def kills(work: t.Callable[[], object]) -> Iterator[int]:
     """Do ``work`` again and again, killed before its first system call, its second, and so on, and
     at last not at all; yields after each."""
     for last in itertools.count():
@@ -76,7 +76,7 @@ def test_killed_write_leaves_the_former_or_the_new_card(tmp_path: Path) -> None:
     effects_cards.write(folder, CARD)
     later = dataclasses.replace(CARD, counter=5, running=False)
     seen = set()
-    for count in _kills(lambda: effects_cards.write(folder, later)):
+    for count in kills(lambda: effects_cards.write(folder, later)):
         read = _only(tmp_path)
         assert read.card is not None, (count, read.problem)
         seen.add((read.card.counter, read.card.running))
@@ -94,7 +94,7 @@ def test_killed_handing_over_is_finished_by_the_next_run(tmp_path: Path) -> None
         effects_cards.take(folder, AT, TAKEN, read.identity)
 
     effects_cards.write(folder, CARD)
-    for count in _kills(take):
+    for count in kills(take):
         assert _only(tmp_path).at in (AT, TAKEN), count
         take()
         assert _only(tmp_path).at == TAKEN
@@ -109,7 +109,7 @@ def test_killed_removal_is_finished_by_the_next_run(tmp_path: Path) -> None:
         effects_cards.write(folder, CARD)
 
     begin()
-    for _count in _kills(lambda: effects_cards.remove(folder, AT)):
+    for _count in kills(lambda: effects_cards.remove(folder, AT)):
         assert read_cards.names(folder) in ([AT], [])
         effects_cards.remove(folder, AT)
         assert not list(tmp_path.iterdir())

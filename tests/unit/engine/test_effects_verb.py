@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
 import pytest
@@ -126,3 +127,28 @@ def test_steps_of_a_part_raise_what_failed_and_undo_what_was_done() -> None:
         _ACTIONS.do(job, [_step("three"), _step("broken")])
     assert job.did == ["two"]
     assert isinstance(job.error, PlanRefused)
+
+
+@pytest.mark.parametrize("word", ["one", "broken"])
+def test_card_is_kept_after_any_step_was_begun(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+    kept = []
+    monkeypatch.setattr(_Job, "keep_cards", lambda job: kept.append(job.name))
+    _run(_job("web1", "one", word), _job("web2"), _job("web3", refusals=("no",)), together=False)
+    assert kept == ["web1"]
+    with contextlib.suppress(PlanRefused):
+        _ACTIONS.do(_job("web4"), [_step(word)])
+    assert kept == ["web1", "web4"]
+
+
+def test_card_that_could_not_be_kept_fails_its_vm(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(job: _Job) -> None:
+        raise PlanRefused(f"no card of {job.name}")
+
+    monkeypatch.setattr(_Job, "keep_cards", fail)
+    done, broken = _job("web1", "one"), _job("web2", "broken")
+    result = _run(done, broken)
+    assert result["failed"]
+    assert (done.problem, done.changed) == ("no card of web1", True)
+    assert broken.problem == "it is broken; moreover, no card of web2"
+    with pytest.raises(PlanRefused, match="no card of web3"):
+        _ACTIONS.do(_job("web3"), [_step("one")])

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage import (
@@ -104,3 +105,32 @@ def test_mount_of_nfs_has_the_options_of_the_file_system() -> None:
     found = file_systems.mount_of(mounts, "/srv/vms")
     assert found == file_systems.Mount("nfs4", "/srv/vms", ("rw", "vers=4.2", "hard"))
     assert file_systems.mount_of(b"60 1 0:40 / / rw - ext4", "/srv").options == ()
+
+
+@pytest.mark.parametrize(
+    ("kinds", "shared"),
+    [
+        (["ext4", "proc", "sysfs", "tmpfs", "cgroup2", "overlay"], False),
+        (["ext4", "proc", "nfs4"], True),
+        (["ext4", "of-next-year"], True),
+    ],
+)
+def test_host_with_any_shared_file_system_has_shared_storage(
+    kinds: list[str], shared: bool
+) -> None:
+    mounts = b"".join(mounted(b"/at", kind.encode()) for kind in kinds)
+    found = set(file_systems.kinds(mounts)) - file_systems._LOCAL - file_systems._KERNEL
+    assert bool(found) is shared
+
+
+def test_host_that_exports_folders_has_shared_storage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_systems, "kinds", lambda _mounts: iter(["ext4", "proc"]))
+    exports = tmp_path / "etab"
+    monkeypatch.setattr(file_systems, "_EXPORTS", exports)
+    assert not file_systems.has_shared()
+    exports.write_bytes(b"\n")
+    assert not file_systems.has_shared()
+    exports.write_bytes(b"/srv/shared\t*(rw)\n")
+    assert file_systems.has_shared()

@@ -32,8 +32,17 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./:@%+-]+")
 _TEMPLATE = re.compile(r"\{[{%#]")
 # The ending of a claim's name on the destination of a move; the VM's own name arrives with the VM
 CLAIM = ".migration"
+# The ending of a VM's card (cards/card.py), and the name of one that is being written beside it, as
+# effects_files.py has it
+CARD = ".fleet.xml"
+_UNFINISHED = re.compile(r"\..*\.fleet\.xml\.new", re.DOTALL)
 NAME_PART = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}"
 NAME_PART_RULE = "1 to 32 letters, digits, '.', '_' or '-', the first a letter or digit"
+
+
+def is_card_file(name: str) -> bool:
+    """Whether a file of that name is a VM's card, or one that is being written, and so no disk."""
+    return name.endswith(CARD) or _UNFINISHED.fullmatch(name) is not None
 
 
 def check_host_name(value: object, path: str) -> list[Problem]:

@@ -30,6 +30,7 @@ class _State:
 
     def __init__(self) -> None:
         self.is_module = False
+        self.host = ""
         self.parent = 0
         self.looked = 0.0
         self.begin()
@@ -46,6 +47,16 @@ os.register_at_fork(after_in_child=_state.begin)
 def mark_as_module() -> None:
     """Mark this process as a module: it has a caller as long as its output can be written."""
     _state.is_module = True
+
+
+def set_host(name: str) -> None:
+    """Record what the caller's inventory calls this hypervisor."""
+    _state.host = name
+
+
+def host() -> str:
+    """What the caller's inventory calls this hypervisor; empty if no caller said so."""
+    return _state.host
 
 
 def require() -> None:

@@ -20,15 +20,13 @@ from ... import _lxml
 from ..._errors import XmlError
 from ..._records import dataclass
 from ..base import metadata
+from ..base.names import CARD
 from ..base.xml_values import number
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
     from ..base.metadata import Metadata
 
-SUFFIX = ".fleet.xml"
-# Of a file that is being written beside the card, as base/effects_files.py names it
-_UNFINISHED = re.compile(r"\..*\.fleet\.xml\.new", re.DOTALL)
 RUNNING, OFF = "running", "off"
 MOST_BYTES = 8 * 1024 * 1024
 MOST_SNAPSHOTS = 512
@@ -38,7 +36,7 @@ _VERSION = "1"
 _LONGEST_NAME = 255  # bytes, with what is put around it while it is written
 _AROUND = len("..new")
 _HOST = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}"
-_FILE = re.compile(rf"([^/\x00-\x1f\x7f]+)@({_HOST})(?:\+({_HOST}))?{re.escape(SUFFIX)}")
+_FILE = re.compile(rf"([^/\x00-\x1f\x7f]+)@({_HOST})(?:\+({_HOST}))?{re.escape(CARD)}")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # Attributes with secrets, which libvirt gives only when asked for them
 _SECRET = ("passwd",)
@@ -55,7 +53,7 @@ class CardName:
     @property
     def file(self) -> str:
         """The file's name; raises XmlError for names that no card can have."""
-        text = f"{self.name}@{'+'.join(self.hosts)}{SUFFIX}"
+        text = f"{self.name}@{'+'.join(self.hosts)}{CARD}"
         if parse_name(text) != self:
             raise XmlError(
                 f"the VM {self.name!r} on {' and '.join(self.hosts)} can have no card: the name of"
@@ -123,9 +121,20 @@ class Card:
         return tuple(path for path in disk_files(self.root) or () if path)
 
 
-def is_card_file(name: str) -> bool:
-    """Whether a file of that name is a card, or one that is being written."""
-    return name.endswith(SUFFIX) or _UNFINISHED.fullmatch(name) is not None
+@dataclass(frozen=True)
+class CardFile:
+    """A card that was read: ``identity`` is that of its file, ``problem`` why there is no card."""
+
+    folder: str
+    at: CardName
+    card: Card | None = None
+    identity: str = ""
+    problem: str = ""
+
+    @property
+    def path(self) -> str:
+        """The file."""
+        return f"{self.folder}/{self.at.file}"
 
 
 def parse_name(file: str) -> CardName | None:
@@ -186,7 +195,7 @@ def parse(file: str, text: str) -> Card:
     """The card in a file of that name; raises XmlError for anything that is not exactly one."""
     at = parse_name(file)
     if at is None:
-        raise XmlError(f"{file}: this is not the name of a card, NAME@HYPERVISOR{SUFFIX}")
+        raise XmlError(f"{file}: this is not the name of a card, NAME@HYPERVISOR{CARD}")
     if len(text) > MOST_BYTES:
         raise XmlError(f"{file}: more than {MOST_BYTES} characters")
     root = _lxml.parse(text, file)

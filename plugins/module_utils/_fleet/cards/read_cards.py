@@ -16,23 +16,7 @@ import typing as t
 from ..._errors import PlanRefused, XmlError
 from ..._records import dataclass
 from ..base import read_file_identity as file_identity
-from .card import MOST_BYTES, Card, CardName, parse, parse_name
-
-
-@dataclass(frozen=True)
-class CardFile:
-    """A card that was read: ``identity`` is that of its file, ``problem`` why there is no card."""
-
-    folder: str
-    at: CardName
-    card: Card | None = None
-    identity: str = ""
-    problem: str = ""
-
-    @property
-    def path(self) -> str:
-        """The file."""
-        return os.path.join(self.folder, self.at.file)
+from .card import MOST_BYTES, Card, CardFile, CardName, parse, parse_name
 
 
 def names(folder: str) -> list[CardName]:

@@ -13,10 +13,11 @@ from __future__ import annotations
 import abc
 import typing as t
 
-from ..._errors import PlanRefused, error_message
+from ..._errors import FleetVirtError, PlanRefused, error_message
 from ..._records import dataclass, field
 from ..base.effects_connection import Connection
 from ..base.results import json_diff
+from ..cards.effects_keep import keep_cards
 from . import effects_executor as executor
 from . import effects_lease as lease
 from .effects_executor import Turns
@@ -39,6 +40,11 @@ class Work:
 
     def step_is_done(self) -> None:
         """Take note that the step was done."""
+        raise NotImplementedError
+
+    def keep_cards(self) -> None:
+        """Have the VM's card on shared storage be as the VM is now. Called when any step was begun;
+        that it must be there is why no verb can forget it."""
         raise NotImplementedError
 
     def stays(self, error: Exception) -> None:
@@ -99,6 +105,14 @@ class Job(Work, abc.ABC, t.Generic[Snapshot]):
     def failure(self) -> str:
         """What the call as a whole says of a problem."""
         return self.problem
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The VM's names, now and before."""
+        return (self.name,)
+
+    def keep_cards(self) -> None:
+        keep_cards(self.connection, self.names, self.uuid)
 
     def predict(self) -> None:
         """What check mode tells: all is done, and has its effects."""
@@ -191,17 +205,32 @@ class Actions(t.Generic[AnyWork]):
             job.irreversible, job.error = run.irreversible, run.problem
             if run.problem is not None:
                 job.problem = error_message(run.problem)
+            _keep_cards(job, run)
         return [job for job, run in zip(jobs, runs) if run.done and run.problem is None]
 
     def do(self, work: AnyWork, steps: t.Sequence[AnyStep]) -> None:
         """Carry out ``steps`` of one VM; raises the error of the one that failed."""
         run = self._run(work, steps)
         executor.carry_out([run])
+        try:
+            work.keep_cards()
+        except FleetVirtError as error:
+            run.problem = run.problem or error
         if run.problem is not None:
             raise run.problem
 
     def _run(self, work: AnyWork, steps: t.Sequence[AnyStep]) -> executor.Run[t.Any]:
         return executor.Run(steps, _Steps(work, self), undo_failed=self.undo_failed)
+
+
+def _keep_cards(job: AnyJob, run: executor.Run[t.Any]) -> None:
+    """Keep the job's cards, also where a step failed: it may have changed the VM."""
+    if not run.done and run.problem is None:
+        return
+    try:
+        job.keep_cards()
+    except FleetVirtError as error:
+        job.problem = "; moreover, ".join(filter(None, [job.problem, error_message(error)]))
 
 
 @dataclass

@@ -28,6 +28,7 @@ from ..base.effects_connection import Connection, connect
 from ..base.effects_lookup import find_domain, read_metadata
 from ..base.metadata import Metadata, Owner
 from ..base.results import GENERATED
+from ..cards.effects_keep import repair as repair_cards
 from ..engine import effects_lease as lease
 from ..engine import effects_lease_holder as owners
 from ..engine import effects_verb as verb
@@ -100,7 +101,12 @@ def run(
         new_job(connection, name, settings.here, destination, lost)
         for name, destination, lost in moves
     ]
-    return verb.planned(jobs, work, check=False, together=False)
+    answer = verb.planned(jobs, work, check=False, together=False)
+    if not settings.cards:
+        return answer
+    cards = repair_cards(connection, settings.cards, check=check)
+    written = any(card["problem"] is None for card in cards)
+    return {**answer, "cards": cards, "changed": answer["changed"] or written}
 
 
 class _Mover:

@@ -20,7 +20,7 @@ from .types import Destination, LostSource, MigrationOptions
 class MigrationSettings:
     """``here`` is this hypervisor's name in the inventory; ``repair``: start no new move;
     ``parallel``: VMs to move at the same time; ``evacuating``: they are to return later.
-    ``places``: see ``MigrateWork``."""
+    ``places`` and ``cards``: see ``MigrateWork``."""
 
     here: str
     base_pool: str
@@ -29,6 +29,7 @@ class MigrationSettings:
     parallel: int = 1
     evacuating: bool = False
     places: t.Mapping[str, str] = field(default_factory=dict)
+    cards: t.Sequence[str] = ()
 
 
 Figure = t.Union[int, float, str, None]  # a text in check mode

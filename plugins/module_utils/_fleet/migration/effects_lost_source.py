@@ -31,6 +31,7 @@ from ..base.effects_connection import Connection
 from ..base.effects_lookup import find_domain, read_metadata
 from ..base.metadata import Metadata, Move
 from ..base.names import CLAIM
+from ..cards.effects_keep import keep_cards
 from ..engine import effects_lease_holder as owners
 from . import effects_records as migration_records
 from . import effects_settle as migration_settle
@@ -212,6 +213,7 @@ class _Settler:
                 text = self.connection.call(f"read {name}", dom.XMLDesc, _WHOLE)
                 domains.define(self.connection, f"define {name}", text)
             self._plain(current, move)
+        keep_cards(self.connection, [name])
 
     def _never_ran(self, current: _Found) -> bool:
         """Whether it was shut off before and was started only for the move."""

@@ -20,6 +20,7 @@ from ..base import effects_lookup as lookup
 from ..base.effects_connection import Connection
 from ..base.effects_lookup import read_metadata
 from ..base.metadata import Move, Owner
+from ..cards.effects_keep import keep_cards
 from ..engine import effects_lease_holder as owners
 from ..engine import effects_verb as verb
 from ..engine.steps import Step
@@ -92,6 +93,10 @@ class Moving(verb.Work):
     def step_is_done(self) -> None:
         self.settler.job.done.append(self.step)
 
+    def keep_cards(self) -> None:
+        # of a VM that left, the end of the move has kept it; one that is still here has changed
+        keep_cards(self.connection, [self.source.name])
+
     def finish(self) -> None:
         """Finish or undo the move, if anything but what is in its drives was changed."""
         if self.marked:
@@ -119,6 +124,7 @@ def _mark(moves: Moving) -> None:
         stored = dataclasses.replace(stored, owner=moves.owner)
         lookup.write_metadata(moves.connection, moves.dom, stored, lookup.AFFECT_CONFIG)
     moves.marked = True
+    keep_cards(moves.connection, [source.name])  # from here on it is that of both ends
 
 
 def _no_autostart(moves: Moving) -> None:

@@ -35,6 +35,7 @@ from ..base.effects_connection import Connection
 from ..base.effects_lookup import find_domain, read_metadata
 from ..base.metadata import Metadata, OwnVolume
 from ..base.names import CLAIM, playbook_command
+from ..cards.effects_keep import arrive, keep_cards
 from ..engine import effects_verb as verb
 from ..hosts import domain_info
 from ..storage import effects_own_files as owned
@@ -239,6 +240,8 @@ class Settler:
         pools = {**pools_of(remote, stored.volumes), **vm.copied}
         plain = metadata.after_move(stored, self.endpoints.where, pools, copies)
         where = self.endpoints.where
+        dom = destination.require_dom()
+        arrive(self.endpoints.connection, remote, dom, plain, where, copied=bool(copies))
         End(
             *(self.endpoints, self.job, remote, destination.require_dom(), plain, remote, uuid),
             *(source, records),
@@ -400,6 +403,10 @@ class End(verb.Work):
 
     def step_is_done(self) -> None:
         self.job.done.append(self.step)
+
+    def keep_cards(self) -> None:
+        if self.connection is not self.remote:
+            keep_cards(self.connection, [self.endpoints.name])
 
     def finish(self) -> None:
         """Do nothing: the marks are removed last, so the next run finds whatever is left."""

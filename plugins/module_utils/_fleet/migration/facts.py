@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ..base import answers
+from ..cards.facts import CardEntry
 from ..placement.facts import Placing
 
 Figure = t.Union[int, float, str, None]  # text in check mode
@@ -79,12 +80,14 @@ class ClaimEntry(Endpoints):
 
 class MigrateLook(Placing, total=False):
     """What a hypervisor answers before moves; ``expired`` and ``missing_certificates`` describe its
-    expired and missing certificates for incoming VMs."""
+    expired and missing certificates for incoming VMs, ``cards`` those of its VMs that are not as
+    they should be."""
 
     vms: list[MovingVm] | None
     claims: list[ClaimEntry] | None
     expired: list[str] | None
     missing_certificates: list[str] | None
+    cards: list[CardEntry] | None
 
 
 class _MovedMore(t.TypedDict, total=False):
@@ -108,9 +111,10 @@ class MovedVm(_MovedMore, answers.VmResult):
 
 
 class Moved(answers.Result, total=False):
-    """The result for the VMs of a hypervisor."""
+    """The result for the VMs of a hypervisor; ``cards`` are those that it was to write."""
 
     vms: list[MovedVm] | None
+    cards: list[CardEntry] | None
 
 
 class Marked(answers.Result, total=False):

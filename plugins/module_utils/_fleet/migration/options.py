@@ -194,7 +194,8 @@ class MigrateWork(SelectingWork):
     """A stage of moving VMs: those selected, all of a hypervisor that is ``evacuated``, or those
     whose ``home`` one is; ``base_path`` is where base images are made, and ``relax`` allows an
     evacuation to break rules of anti-affinity. ``places`` are the destinations, their machine UUID
-    and when they were read by their own clock, in milliseconds: ``UUID.AT``."""
+    and when they were read by their own clock, in milliseconds: ``UUID.AT``. ``cards`` are the VMs
+    whose cards are to be written."""
 
     STAGES = ("all", "look", "decide", "bases", "act", "report")
 
@@ -204,3 +205,4 @@ class MigrateWork(SelectingWork):
     base_path: str = "/var/lib/libvirt/base"
     relax: bool = False
     places: dict[str, str] = field(default_factory=dict)
+    cards: list[str] = field(default_factory=list)

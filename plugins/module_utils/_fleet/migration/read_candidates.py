@@ -17,6 +17,7 @@ from ..base.effects_connection import Connection
 from ..base.metadata import Metadata
 from ..base.names import CLAIM
 from ..base.selected import Selected
+from ..cards.effects_keep import lacking as lacking_cards
 from ..hosts import domain_info
 from ..hosts import read_placement_facts as placement_facts
 from ..storage import read_paths as paths
@@ -50,6 +51,7 @@ def look(
     *,
     groups: t.Sequence[str] = (),
     unfinished: bool = False,
+    cards: bool = False,
     every: bool = False,
     home: str | None = None,
 ) -> MigrateLook:
@@ -58,7 +60,7 @@ def look(
 
     Without any of them, ``unfinished`` selects all VMs whose move was interrupted, ``every`` all
     VMs, ``home`` those evacuated from there and those being moved. A VM that cannot be read has
-    ``error`` and affects no other.
+    ``error`` and affects no other. ``cards``: also the cards that are not as they should be.
     """
     selected = Selected.of(names, groups)
     # first: a VM that leaves meanwhile is among the VMs, or not on this hypervisor either
@@ -93,6 +95,7 @@ def look(
         ],
         "expired": migration_keys.for_incoming(),
         "missing_certificates": migration_keys.missing_for_incoming(),
+        "cards": lacking_cards(connection, names) if cards else [],
     }
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..._units import MIB
-from ..base.json_values import as_mapping
+from ..base.json_values import as_mapping, as_mappings, as_text
 from ..base.names import playbook_command
 from ..base.tables import clean, table
+from ..cards.facts import CardEntry
 from ..engine.outcomes import Answer, Outcome, outcomes
 
 _NOTHING = {"moved": "no VM has to move", "repaired": "no move was interrupted"}
@@ -24,6 +25,7 @@ def report(
     answers: Mapping[str, Answer],
     problems: Sequence[str] = (),
     *,
+    cards: Mapping[str, Sequence[CardEntry]] | None = None,
     state: str = "moved",
     check: bool,
 ) -> tuple[str, list[str]]:
@@ -31,7 +33,7 @@ def report(
 
     ``settled`` stay where they are. ``shares`` are the VMs that each hypervisor was to move, each
     with its ``name`` and ``destination``; ``answers`` is what the hypervisors said. ``state`` is
-    what was asked for.
+    what was asked for, ``cards`` those that were not as they should be on each hypervisor.
     """
     rows: list[list[object]] = [[name, None, None, "stays", None, None, None] for name in settled]
     lines: list[str] = []
@@ -56,9 +58,32 @@ def report(
         if outcome.entry and outcome.entry.get("note")
     ]
     failures = [*(outcome.problem for outcome in vm_outcomes if outcome.problem), *problems]
-    if not vm_outcomes and not failures:
+    told, wrong = _cards(cards or {}, answers, check=check)
+    lines += told
+    failures += wrong
+    if not vm_outcomes and not told and not failures:
         lines.append(f"nothing to do: {_NOTHING[state]}")
     return "".join(f"{line}\n" for line in lines), failures
+
+
+def _cards(
+    cards: Mapping[str, Sequence[CardEntry]], answers: Mapping[str, Answer], *, check: bool
+) -> tuple[list[str], list[str]]:
+    """Lines on the cards that were written, and why others are not."""
+    lines, failures = [], []
+    for host, entries in cards.items():
+        answered = as_mappings(answers.get(host, {}).get("cards"))
+        done = {str(card["name"]): as_text(card["problem"]) for card in answered}
+        for card in entries:
+            name = card["name"]
+            unwritten = f"the card of {name!r} on shared storage was not written"
+            problem = card["problem"] or done.get(name, unwritten)
+            if problem:
+                failures.append(f"{host}: {problem}")
+            else:
+                word = "would be" if check else "was"
+                lines.append(f"{clean(name)}: its card on shared storage {word} written")
+    return lines, failures
 
 
 def mark(host: str, *, present: bool, check: bool) -> str:

@@ -17,6 +17,7 @@ from ..._errors import FleetVirtError, PlanRefused, error_message
 from ..base import effects_config_files as config_files
 from ..base.effects_lookup import find_domain, read_metadata
 from ..base.metadata import Metadata
+from ..cards import read_vms as cards
 from ..daemon import consoles as daemon_consoles
 from ..engine import effects_lease as lease
 from ..engine import effects_lease_holder as owners
@@ -218,6 +219,8 @@ def _creation(
             if storage.is_taken(host.connection, volume.pool, volume.volume)
         ]
         facts = dataclasses.replace(facts, taken=tuple(volume.path for volume in taken))
+        folders = [volume.pool.path for volume in draft.volumes]
+        problems += cards.taken(host.connection, folders, domain.name)
     wanted = _wanted(host, draft)
     plan = creation.plan(facts, wanted)
     problems += plan.refusals

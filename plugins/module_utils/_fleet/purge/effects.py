@@ -295,6 +295,8 @@ def _look_again(job: _PurgeJob, _step: LookAgain) -> None:
     if (removals.removed, removals.kept) != (job.removals.removed, job.removals.kept):
         raise PlanRefused(f"what belongs to {job.name!r} changed meanwhile; try again")
     job.removals = removals
+    # before its disks: a card without a VM would take its name, one with it is written again
+    job.keep_cards()
 
 
 def _forget_memory(job: _PurgeJob, _step: ForgetMemory) -> None:

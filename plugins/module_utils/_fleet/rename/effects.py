@@ -25,6 +25,7 @@ from ..base.effects_connection import Connection
 from ..base.effects_lookup import find_domain, read_metadata
 from ..base.metadata import Metadata
 from ..base.states import state_name
+from ..cards import read_vms as cards
 from ..engine import effects_lease_holder as owners
 from ..engine import effects_verb as verb
 from ..engine.steps import Plan
@@ -56,6 +57,10 @@ class _RenameJob(verb.Job[RenameFacts]):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.now = self.facts.name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.now, *({self.name, self.facts.name} - {self.now}))
 
     @property
     def changed(self) -> bool:
@@ -156,6 +161,11 @@ def _read(connection: Connection, old: str, new: str, *, back: bool, volumes: bo
     own, begun = _own(root, stored, old, new, back=back)
     own = own if volumes or begun else []
     disks = [source.get("file") or "" for source in root.iterfind("devices/disk/source")]
+    if not back:
+        folders = [os.path.dirname(path) for path in filter(None, disks)]
+        named = cards.taken(connection, folders, new, facts.uuid)
+        if named:
+            raise PlanRefused("; ".join(named))
     volumes_of = stored.volumes if stored is not None else ()
     kept = rename_plan.kept(volumes_of, filter(None, disks), old, new) if volumes else ()
     return RenameFacts(

@@ -13,6 +13,7 @@ from ..._libvirt import CONNECT_LIST_STORAGE_POOLS_ACTIVE, ERR_NO_SUPPORT
 from ..._records import dataclass
 from ..base.effects_connection import Connection
 from ..base.effects_deadline import Failed
+from ..base.names import is_card_file
 from ..base.states import pool_state_name
 from . import storage_info
 from .read_shared_pools import NOTES, SharedPools
@@ -100,12 +101,15 @@ def _unread(name: str, error: str) -> PoolEntry:
 
 
 def list_handles(pool: VirStoragePool) -> dict[str, VolumeHandle]:
-    """The volumes of a ``virStoragePool`` by path, in one call (virStoragePoolListAllVolumes)."""
+    """The volumes of a ``virStoragePool`` by path, in one call (virStoragePoolListAllVolumes), but
+    for the cards of VMs, which nothing uses as a disk."""
     name = str(pool.name())
     target: str | None = None
     handles = {}
     for volume in pool.listAllVolumes(0):
         path, own = str(volume.key()), str(volume.name())
+        if is_card_file(own):
+            continue
         if not path.startswith("/"):  # the key is a path in directory pools only
             if target is None:
                 target = str(storage_info.pool(pool.XMLDesc(0))["path"] or "")

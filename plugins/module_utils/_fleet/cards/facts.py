@@ -1,0 +1,19 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a hypervisor says of the cards of its VMs."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..base import answers
+
+
+class CardEntry(t.TypedDict):
+    """A VM whose card is not as it should be; ``problem`` says why no run can change that, None if
+    one can, or has."""
+
+    name: answers.VmName
+    problem: str | None

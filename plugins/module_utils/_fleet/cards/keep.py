@@ -1,0 +1,130 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which card a VM is to have, from what its hypervisor says of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import posixpath
+import typing as t
+from dataclasses import dataclass
+
+from ... import _lxml
+from ..._errors import PlanRefused
+from ..base import metadata
+from ..base.metadata import Metadata
+from .card import Card, CardFile, CardName, disk_files
+
+if t.TYPE_CHECKING:
+    from ..._lxml import Element
+
+MIGRATING = "migrating"
+# Of these there is nothing to restart: not complete yet, or no longer
+_NO_VM = ("creating", "purging")
+
+
+@dataclass(frozen=True)
+class ReadVm:
+    """A VM as libvirt has it; ``snapshots`` are their documents, parents first."""
+
+    name: str
+    uuid: str
+    definition: str
+    active: bool
+    autostart: bool
+    snapshots: tuple[str, ...] = ()
+    current: str | None = None
+
+
+def folders_of(domain: Element) -> list[str]:
+    """The folders of its disks, the first disk's first; empty if one is not a file, or none is
+    there."""
+    files = disk_files(domain) or ()
+    folders = [posixpath.dirname(path) if path and path[0] == "/" else "" for path in files]
+    return [] if "" in folders else list(dict.fromkeys(folders))
+
+
+def place(domain: Element, shared: t.Mapping[str, str]) -> str | None:
+    """The folder of the card: that of the first disk, if all disks are in shared pools.
+
+    ``shared`` has the folders of these pools by the disks' folders, which may be named otherwise.
+    """
+    folders = folders_of(domain)
+    if not folders or any(folder not in shared for folder in folders):
+        return None
+    return shared[folders[0]]
+
+
+def card_of(vm: ReadVm, host: str, counter: int = 0) -> Card | None:
+    """The card of a VM on ``host``, None if it is to have none.
+
+    The marks of a run at work are not in it: who restarts the VM elsewhere is another run.
+    """
+    root = _lxml.parse(vm.definition, f"domain {vm.name}")
+    stored = metadata.parse(root)
+    if stored is not None and (stored.phase in _NO_VM or stored.broken):
+        return None
+    hosts: tuple[str, ...] = (host,)
+    running, autostart = vm.active, vm.autostart
+    if stored is not None and stored.phase == MIGRATING and stored.move is not None:
+        move = stored.move
+        hosts = (move.source, move.destination)
+        running, autostart = move.state == "running", move.autostart == "yes"
+    definition = without_marks(root, stored)
+    at = CardName(vm.name, hosts)
+    return Card(
+        at, vm.uuid, definition, running, autostart, vm.snapshots, vm.current, counter=counter
+    )
+
+
+def decide(
+    found: t.Sequence[CardFile], vm: ReadVm | None, own: t.Collection[str | None], host: str
+) -> tuple[list[CardFile], Card | None]:
+    """The cards among those ``found`` that are of the VMs with the UUIDs ``own`` on ``host``, and
+    the only one that is to be there; ``vm`` is the VM if it may have a card.
+
+    Raises PlanRefused where a card says that the VM is another, or another hypervisor's.
+    """
+    known = [file for file in found if host in file.at.hosts and _uuid(file) in own]
+    cards = [file.card for file in known if file.card is not None]
+    counter = max((card.counter for card in cards), default=0)
+    wanted = None if vm is None else card_of(vm, host, counter)
+    if wanted is None:
+        return known, None
+    if len(wanted.hosts) > 1 and cards:  # a move has libvirt forget the snapshots for a while
+        kept = cards[0]
+        wanted = dataclasses.replace(wanted, snapshots=kept.snapshots, current=kept.current)
+    for file in found:
+        if file in known:
+            continue
+        if file.at == wanted.at and file.card is None:
+            known.append(file)  # it cannot be read, and is written anew
+        elif file.at == wanted.at:
+            raise PlanRefused(
+                f"{file.path} is that of another VM, {_uuid(file)}; remove it if that is gone"
+            )
+        elif _uuid(file) == wanted.uuid:
+            hosts = " and ".join(file.at.hosts)
+            raise PlanRefused(
+                f"by {file.path} the VM is on {hosts}, and what {host} has is a leftover; if"
+                f" {hosts} has no such VM, remove that file"
+            )
+    return known, wanted
+
+
+def _uuid(file: CardFile) -> str | None:
+    return file.card.uuid if file.card is not None else None
+
+
+def without_marks(root: Element, stored: Metadata | None) -> str:
+    """The definition with these metadata, but for what a run at work notes."""
+    if stored is not None:
+        metadata.put(root, dataclasses.replace(stored, phase=None, owner=None, move=None))
+    return _lxml.tostring(root)
+
+
+def moved(card: Card, destination: str, definition: str) -> Card:
+    """The card of a VM that has arrived on ``destination``, where it has that definition."""
+    return dataclasses.replace(card, at=card.at.on(destination), definition=definition)

@@ -1,0 +1,456 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Cards are as libvirt's VMs are, whatever was there before; with libvirt's test driver."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import os
+import typing as t
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
+    read_caller as caller,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
+    Connection,
+    connect,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards import (
+    effects_cards,
+    effects_keep,
+    read_cards,
+    read_vms,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards.card import Card, CardName
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import effects_verb as verb
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage import read_file_systems
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.read_pools import (
+    list_handles,
+)
+from ansible_collections.fleet.virt.tests.unit.cards.test_effects_cards import kills
+
+UUID = "6f0c8a52-2f60-4b1c-9d3e-0d9a6f3f7d10"
+OTHER = "11111111-2f60-4b1c-9d3e-0d9a6f3f7d10"
+_MARKS = '<fleet:phase>{}</fleet:phase><fleet:owner boot_id="b" pid="1" start_time="1" run="r"/>'
+_MOVE = '<fleet:move source="hv1" destination="hv2" run="r" autostart="yes" state="{}"/>'
+
+
+class Host:
+    """A hypervisor of libvirt's test driver with a shared pool and a local one."""
+
+    def __init__(self, connection: Connection, folder: Path) -> None:
+        self.connection = connection
+        self.shared, self.local = folder / "shared", folder / "local"
+        for name, path in (("shared", self.shared), ("local", self.local)):
+            path.mkdir()
+            xml = f"<pool type='dir'><name>{name}</name><target><path>{path}</path></target></pool>"
+            pool = connection.conn.storagePoolDefineXML(xml, 0)
+            pool.create(0)
+
+    def define(
+        self, name: str, *disks: Path, uuid: str = UUID, metadata: str = "", extra: str = ""
+    ) -> t.Any:
+        devices = "".join(
+            f"<disk type='file'><source file='{disk}'/><target dev='vd{'abc'[number]}'/></disk>"
+            for number, disk in enumerate(disks)
+        )
+        ours = f"<fleet:fleet xmlns:fleet='urn:fleet.virt:1'>{metadata}</fleet:fleet>"
+        return self.connection.conn.defineXMLFlags(
+            f"<domain type='test'><name>{name}</name><uuid>{uuid}</uuid>"
+            f"<metadata>{ours if metadata else ''}</metadata><memory>1024</memory>"
+            f"<os><type>hvm</type></os><devices>{devices}{extra}</devices></domain>",
+            0,
+        )
+
+    @property
+    def disk(self) -> Path:
+        return self.shared / "web1_system.qcow2"
+
+    def keep(self, *names: str, uuid: str | None = None) -> None:
+        effects_keep.keep_cards(self.connection, names or ["web1"], uuid)
+
+    def cards(self) -> list[str]:
+        return sorted(os.listdir(self.shared))
+
+    def card(self, hosts: str = "hv1", name: str = "web1") -> Card:
+        return read_cards.require(str(self.shared), CardName(name, tuple(hosts.split("+"))))
+
+    def write(self, hosts: str, **changes: t.Any) -> None:
+        """A card that was there before."""
+        made = dataclasses.replace(self.card(), at=CardName("web1", tuple(hosts.split("+"))))
+        effects_cards.write(str(self.shared), dataclasses.replace(made, **changes))
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+    monkeypatch.setattr(read_file_systems, "has_shared", lambda: True)
+    monkeypatch.setattr(read_file_systems, "is_shared", lambda folder: "shared" in str(folder))
+    monkeypatch.setattr(Connection, "local", True)
+    monkeypatch.setattr(caller._state, "host", "hv1")
+    with connect("test:///default", 10) as connection:
+        host = Host(connection, tmp_path)
+        yield host
+        for dom in connection.conn.listAllDomains(0):
+            if dom.name() != "test":
+                if dom.isActive():
+                    dom.destroy()
+                dom.undefineFlags(2)
+        for pool in connection.conn.listAllStoragePools(0):
+            if pool.name() in ("shared", "local"):
+                pool.destroy()
+                pool.undefine()
+
+
+def test_vm_on_shared_storage_gets_a_card_once(host: Host) -> None:
+    dom = host.define("web1", host.disk)
+    host.keep()
+    card = host.card()
+    assert (card.uuid, card.running, card.autostart, card.counter) == (UUID, False, False, 0)
+    assert card.disks == (str(host.disk),)
+    before = (host.shared / "web1@hv1.fleet.xml").stat()
+    host.keep()
+    assert (host.shared / "web1@hv1.fleet.xml").stat().st_ino == before.st_ino
+    dom.create()
+    dom.setAutostart(1)
+    host.keep()
+    assert (host.card().running, host.card().autostart) == (True, True)
+    assert host.cards() == ["web1@hv1.fleet.xml"]
+
+
+def test_vm_with_any_other_disk_has_no_card(host: Host) -> None:
+    host.define("web1", host.disk, host.local / "data.qcow2")
+    host.keep()
+    assert host.cards() == []
+    host.define("web1", host.disk)
+    host.keep()
+    assert host.cards() == ["web1@hv1.fleet.xml"]
+    host.define("web1", host.disk, host.local / "data.qcow2")
+    host.keep()
+    assert host.cards() == []
+
+
+def test_snapshots_are_in_the_card_parents_first(host: Host) -> None:
+    dom = host.define("web1", host.disk)
+    for name in ("z", "a"):
+        dom.snapshotCreateXML(f"<domainsnapshot><name>{name}</name></domainsnapshot>", 0)
+    host.keep()
+    card = host.card()
+    assert card.current == "a"
+    assert ["<parent>" in text for text in card.snapshots] == [False, True]
+
+
+def test_counter_survives_a_change(host: Host) -> None:
+    host.define("web1", host.disk)
+    host.keep()
+    host.write("hv1", counter=7)
+    host.connection.conn.lookupByName("web1").create()
+    host.keep()
+    assert (host.card().counter, host.card().running) == (7, True)
+
+
+@pytest.mark.parametrize("phase", ["creating", "purging"])
+def test_vm_that_is_being_made_or_removed_has_no_card(host: Host, phase: str) -> None:
+    host.define("web1", host.disk)
+    host.keep()
+    host.define("web1", host.disk, metadata=_MARKS.format(phase))
+    host.keep()
+    assert host.cards() == []
+
+
+def test_marks_of_a_run_are_not_in_the_card(host: Host) -> None:
+    host.define("web1", host.disk, metadata=_MARKS.format("changing"))
+    host.keep()
+    stored = host.card().stored
+    assert (stored.phase, stored.owner, stored.move) == (None, None, None)
+
+
+def test_card_of_a_moving_vm_names_source_and_destination(host: Host) -> None:
+    dom = host.define("web1", host.disk)
+    dom.snapshotCreateXML("<domainsnapshot><name>a</name></domainsnapshot>", 0)
+    host.keep()
+    marks = _MARKS.format("migrating") + _MOVE.format("running")
+    host.define("web1", host.disk, metadata=marks)
+    for snapshot in dom.listAllSnapshots(0):
+        snapshot.delete(0)
+    host.keep()
+    assert host.cards() == ["web1@hv1+hv2.fleet.xml"]
+    card = host.card("hv1+hv2")
+    assert (card.running, card.autostart, len(card.snapshots)) == (True, True, 1)
+    host.define("web1", host.disk)  # the move was undone
+    host.keep()
+    assert host.cards() == ["web1@hv1.fleet.xml"]
+
+
+def test_vm_that_left_takes_no_card_along(host: Host) -> None:
+    """A verb that was at work on it while another run moved it away."""
+    host.define("web1", host.disk)
+    host.keep()
+    for hosts in ("hv1+hv2", "hv2"):
+        host.write(hosts)
+    os.unlink(host.shared / "web1@hv1.fleet.xml")
+    host.connection.conn.lookupByName("web1").undefineFlags(0)
+    host.keep(uuid=UUID)
+    assert host.cards() == ["web1@hv1+hv2.fleet.xml", "web1@hv2.fleet.xml"]
+
+
+def test_purged_vm_has_its_own_card_removed_and_no_other(host: Host) -> None:
+    host.define("web1", host.disk)
+    host.keep()
+    host.write("hv2", uuid=OTHER, definition=host.card().definition.replace(UUID, OTHER))
+    host.connection.conn.lookupByName("web1").undefineFlags(0)
+    host.keep(uuid=OTHER)
+    assert "web1@hv1.fleet.xml" in host.cards(), "of another VM"
+    host.keep()
+    assert "web1@hv1.fleet.xml" in host.cards(), "it may be about to be started here"
+    host.keep(uuid=UUID)
+    assert host.cards() == ["web1@hv2.fleet.xml"]
+
+
+def test_renamed_vm_has_a_single_card(host: Host) -> None:
+    host.define("web1", host.disk)
+    host.keep()
+    host.connection.conn.lookupByName("web1").undefineFlags(0)
+    host.define("web2", host.disk)
+    host.keep("web2", "web1", uuid=UUID)
+    assert host.cards() == ["web2@hv1.fleet.xml"]
+
+
+def test_card_of_another_vm_is_not_replaced(host: Host) -> None:
+    host.define("web1", host.disk)
+    host.keep()
+    definition = host.card().definition.replace(UUID, OTHER)
+    host.write("hv1", uuid=OTHER, definition=definition)
+    with pytest.raises(PlanRefused, match=f"is that of another VM, {OTHER}; remove it if"):
+        host.keep()
+    assert host.card().uuid == OTHER
+
+
+def test_leftover_on_a_hypervisor_that_returned_gets_no_card(host: Host) -> None:
+    host.define("web1", host.disk)
+    host.keep()
+    host.write("hv2")
+    os.unlink(host.shared / "web1@hv1.fleet.xml")
+    with pytest.raises(PlanRefused, match=r"the VM is on hv2, and what hv1 has is a leftover"):
+        host.keep()
+    assert host.cards() == ["web1@hv2.fleet.xml"]
+
+
+def test_unreadable_card_is_written_again(host: Host) -> None:
+    host.define("web1", host.disk)
+    (host.shared / "web1@hv1.fleet.xml").write_text("<card")
+    host.keep()
+    assert host.card().uuid == UUID
+
+
+def test_full_storage_is_named_with_a_remedy(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host.define("web1", host.disk)
+
+    def fail(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(PlanRefused, match=r"card of 'web1' .*No space left.*repair_vms"):
+        host.keep()
+
+
+@pytest.mark.parametrize("marked", [False, True])
+def test_killed_keeping_is_finished_by_the_next(host: Host, marked: bool) -> None:
+    """At every moment there is a card of the VM, with the source in its name."""
+    host.define("web1", host.disk)
+    host.keep()
+    marks = _MARKS.format("migrating") + _MOVE.format("running")
+    plain = "<fleet:zone>a</fleet:zone>"
+    for _count in kills(host.keep):
+        found = [name for name in host.cards() if not name.startswith(".")]
+        assert found in (["web1@hv1.fleet.xml"], ["web1@hv1+hv2.fleet.xml"])
+        assert host.card(found[0][5:-10]).uuid == UUID
+        host.keep()
+        host.define("web1", host.disk)
+        host.keep()
+        assert host.cards() == ["web1@hv1.fleet.xml"]
+        host.define("web1", host.disk, metadata=marks if marked else plain)
+
+
+def test_killed_purge_leaves_no_card_without_a_vm(host: Host) -> None:
+    """The order of a purge: mark, card, disks, definition, card again."""
+
+    def purge() -> None:
+        host.define("web1", host.disk, metadata=_MARKS.format("purging"))
+        host.keep(uuid=UUID)
+        _unlink(host.disk)
+        host.connection.conn.lookupByName("web1").undefineFlags(0)
+        host.keep(uuid=UUID)
+
+    for _count in kills(purge):
+        there = host.connection.conn.listAllDomains(0)
+        if len(there) == 1:  # the driver's own
+            assert host.cards() == []
+        elif not host.disk.exists():
+            assert "web1@hv1.fleet.xml" not in host.cards(), "of a VM without its disk"
+        host.disk.touch()
+        host.define("web1", host.disk)
+        host.keep()
+        assert "web1@hv1.fleet.xml" in host.cards()
+
+
+def _unlink(path: Path) -> None:
+    os.unlink(path)
+
+
+class _Arrived:
+    """The VM as the destination has it."""
+
+    def __init__(self, dom: t.Any) -> None:
+        self.name, self.UUIDString, self.XMLDesc = dom.name, dom.UUIDString, dom.XMLDesc
+
+
+def test_arrived_vm_has_its_card_handed_over(host: Host) -> None:
+    marks = _MARKS.format("migrating") + _MOVE.format("running")
+    dom = host.define("web1", host.disk, metadata=marks)
+    host.keep()
+    stored = dataclasses.replace(host.card("hv1+hv2").stored, zone="there")
+
+    def arrive(copied: bool = False) -> None:
+        effects_keep.arrive(host.connection, host.connection, dom, stored, "hv2", copied=copied)
+
+    for _count in kills(arrive):
+        found = [name for name in host.cards() if not name.startswith(".")]
+        assert found in (["web1@hv1+hv2.fleet.xml"], ["web1@hv2.fleet.xml"])
+        arrive()
+        assert host.cards() == ["web1@hv2.fleet.xml"]
+        assert (host.card("hv2").running, host.card("hv2").stored.zone) == (True, "there")
+        os.unlink(host.shared / "web1@hv2.fleet.xml")
+        host.keep()
+    arrive(copied=True)
+    assert not [name for name in host.cards() if "+" in name]
+
+
+def test_hypervisor_without_shared_storage_costs_no_call(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.define("web1", host.disk)
+
+    def asked(*_args: object) -> None:
+        raise AssertionError("libvirt was asked")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Connection, "call", asked)
+        with pytest.raises(AssertionError):
+            host.keep()
+        patched.setattr(read_file_systems, "has_shared", lambda: False)
+        host.keep()
+
+
+def test_vm_with_local_disks_costs_reading_its_definition(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.define("web1", host.local / "web1_system.qcow2")
+    calls: list[str] = []
+    real = Connection.call
+
+    def counted(self: Connection, action: str, *args: t.Any, **options: t.Any) -> t.Any:
+        calls.append(action)
+        return real(self, action, *args, **options)
+
+    monkeypatch.setattr(Connection, "call", counted)
+    host.keep()
+    assert calls == ["find domain web1", "read domain web1", "look at the folders of web1"]
+
+
+def test_name_of_a_card_is_taken_for_others(host: Host) -> None:
+    host.define("web1", host.disk)
+    host.keep()
+    host.write("hv2+hv3")
+    folders = [str(host.local), str(host.shared), None]
+    own = read_vms.taken(host.connection, folders, "web1", UUID)
+    assert not own
+    problems = read_vms.taken(host.connection, folders, "web1")
+    assert [problem.split(" with ")[0].split(": ")[1] for problem in problems] == [
+        "hv1 has a VM 'web1'",
+        "hv2 or hv3 has a VM 'web1'",
+    ]
+    assert not read_vms.taken(host.connection, folders, "web2")
+    assert not read_vms.taken(host.connection, [str(host.local)], "web1")
+
+
+def test_repair_says_and_writes_what_lacks(host: Host) -> None:
+    host.define("web1", host.disk)
+    host.define("web2", host.local / "disk", uuid=OTHER)
+    assert effects_keep.lacking(host.connection) == [{"name": "web1", "problem": None}]
+    assert not effects_keep.lacking(host.connection, ["web2"])
+    assert effects_keep.repair(host.connection, ["web1"], check=True)
+    assert host.cards() == []
+    written = effects_keep.repair(host.connection, ["web1"], check=False)
+    assert written == [{"name": "web1", "problem": None}]
+    assert host.cards() == ["web1@hv1.fleet.xml"]
+    assert not effects_keep.lacking(host.connection)
+    host.connection.conn.lookupByName("web1").setAutostart(1)
+    assert effects_keep.lacking(host.connection) == [{"name": "web1", "problem": None}]
+
+
+def test_repair_finishes_what_a_killed_run_left(host: Host) -> None:
+    host.define("web1", host.disk)
+    host.keep()
+    host.write("hv1+hv2")  # the move was undone
+    os.unlink(host.shared / "web1@hv1.fleet.xml")
+    assert effects_keep.lacking(host.connection) == [{"name": "web1", "problem": None}]
+    effects_keep.repair(host.connection, ["web1"], check=False)
+    assert host.cards() == ["web1@hv1.fleet.xml"]
+
+
+def test_repair_names_a_card_without_a_vm_and_leaves_it(host: Host) -> None:
+    host.define("web1", host.disk)
+    host.keep()
+    host.connection.conn.lookupByName("web1").undefineFlags(0)
+    (entry,) = effects_keep.lacking(host.connection)
+    assert "hv1 has the VM 'web1', which it has not" in str(entry["problem"])
+    assert host.cards() == ["web1@hv1.fleet.xml"]
+
+
+def test_card_is_no_volume(host: Host) -> None:
+    host.disk.touch()
+    (host.shared / "web1@hv1.fleet.xml").touch()
+    (host.shared / ".web1@hv1.fleet.xml.new").touch()
+    pool = host.connection.conn.storagePoolLookupByName("shared")
+    pool.createXML("<volume><name>web1@hv1.fleet.xml</name><capacity>1</capacity></volume>", 0)
+    pool.createXML("<volume><name>web1.qcow2</name><capacity>1</capacity></volume>", 0)
+    names = [volume.name for volume in list_handles(pool).values()]
+    assert names == ["web1.qcow2"]
+
+
+# --- no verb can forget it ---
+
+_FLEET = Path(verb.__file__).parents[1]
+
+
+def test_only_the_engine_carries_out_steps() -> None:
+    """Its two ways to do so both keep cards, as ``test_effects_verb.py`` shows."""
+    callers = {
+        path.name
+        for path in _FLEET.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom)
+        and any(alias.name in ("effects_executor", "carry_out") for alias in node.names)
+    }
+    assert callers == {"effects_verb.py"}
+
+
+def test_every_verb_keeps_cards() -> None:
+    """Each verb's jobs are the engine's, whose cards are kept; the ends of moves do it themselves,
+    as does any other work, else the engine raises."""
+    with pytest.raises(NotImplementedError):
+        verb.Work().keep_cards()
+    own = {
+        path.parent.name: node.name
+        for path in _FLEET.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef) and node.name == "keep_cards"
+        if path.parent.name not in ("cards", "engine")
+    }
+    assert own == {"migration": "keep_cards"}
