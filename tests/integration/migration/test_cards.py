@@ -20,20 +20,19 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards.card impor
 from .conftest import SHARED_AT, Movers
 
 _DISKS = [{"name": "system", "pool": "shared", "size": 256}]
-_HOSTS = ("hv1", "hv2")
-_EXPORTS = "/var/lib/nfs/etab"
+_FORGET = "rm -f /var/lib/libvirt/fleet-notes/pool.*; virsh -q pool-refresh fleet-notes"
 
 
 @pytest.fixture
-def exported(movers: Movers, folder: Path) -> Iterator[Path]:
-    """The folder, on hypervisors that say that they export it: a bound folder is of a file system
-    that is no other machine's."""
-    for host in _HOSTS:
-        movers.fleet.host(host, f"mkdir -p /var/lib/nfs; echo '{SHARED_AT} *(rw)' > {_EXPORTS}")
+def declared(movers: Movers, folder: Path) -> Iterator[Path]:
+    """The folder, as a pool that is declared shared."""
+    pools = {"pools": [{"name": "shared", "path": SHARED_AT, "shared": True}]}
+    made = movers.ansible.module("hypervisors", "virt_pool", pools)
+    assert not [answer for answer in made.values() if answer["failed"]], made
     yield folder
     movers.sweep()
-    for host in _HOSTS:
-        movers.fleet.host(host, f"rm -f {_EXPORTS}")
+    for host in ("hv1", "hv2"):
+        movers.lab.ssh(host, _FORGET, check=False)
 
 
 def _cards(folder: Path) -> list[str]:
@@ -68,34 +67,34 @@ class _Watch:
         self._thread.join()
 
 
-def test_card_follows_its_vm_until_it_is_purged(movers: Movers, exported: Path) -> None:
+def test_card_follows_its_vm_until_it_is_purged(movers: Movers, declared: Path) -> None:
     wanted = {"disks": _DISKS, "overlay": False}
     movers.make("carded", **wanted)
-    card = _card(exported, "carded", "hv1")
+    card = _card(declared, "carded", "hv1")
     assert (card.running, card.disks) == (True, (f"{SHARED_AT}/carded_system.qcow2",))
     stopped = {"names": ["carded"], "state": "shutoff", "force": True, "shutdown_timeout": 1}
     done = movers.ansible.module("hv1", "virt_state", stopped)["hv1"]
     assert not done["failed"], done
-    assert not _card(exported, "carded", "hv1").running
+    assert not _card(declared, "carded", "hv1").running
 
     snapshot = {"vm_name": "carded", "virt_snapshot": "before"}
     movers.ansible.playbook("snapshot", snapshot).succeeded()
-    assert len(_card(exported, "carded", "hv1").snapshots) == 1
-    (exported / "carded@hv1.fleet.xml").unlink()
+    assert len(_card(declared, "carded", "hv1").snapshots) == 1
+    (declared / "carded@hv1.fleet.xml").unlink()
     checked = movers.ansible.playbook("repair_vms", check=True).succeeded()
     assert "carded: its card on shared storage would be written" in checked.stdout
-    assert not _cards(exported)
+    assert not _cards(declared)
     repaired = movers.ansible.playbook("repair_vms").succeeded()
     assert "carded: its card on shared storage was written" in repaired.stdout
-    assert len(_card(exported, "carded", "hv1").snapshots) == 1
+    assert len(_card(declared, "carded", "hv1").snapshots) == 1
 
-    with _Watch(exported) as watch:
+    with _Watch(declared) as watch:
         vm = movers.module("carded")
     assert (vm["failed"], vm["flow"]) == (False, "offline"), vm
     both, there = ("carded@hv1+hv2.fleet.xml",), ("carded@hv2.fleet.xml",)
     assert watch.seen <= {("carded@hv1.fleet.xml",), both, there}, "never none, never two"
     assert both in watch.seen
-    card = _card(exported, "carded", "hv2")
+    card = _card(declared, "carded", "hv2")
     assert (card.running, len(card.snapshots)) == (False, 1)
 
     refused = movers.fleet.init("hv1", name="carded", memory=96, seed=False, **wanted)
@@ -105,8 +104,8 @@ def test_card_follows_its_vm_until_it_is_purged(movers: Movers, exported: Path) 
         "hv2", name="carded", memory=128, image="tiny.qcow2", seed=False, start=False, **wanted
     )
     assert (changed["failed"], changed["changed"]) == (False, True), changed
-    assert _card(exported, "carded", "hv2").root.findtext("memory") == str(128 * 1024)
+    assert _card(declared, "carded", "hv2").root.findtext("memory") == str(128 * 1024)
 
     movers.ansible.playbook("purge_vm", {"vm_name": "carded"}).succeeded()
-    assert not _cards(exported)
-    assert not list(exported.glob("carded*"))
+    assert not _cards(declared)
+    assert not list(declared.glob("carded*"))

@@ -29,7 +29,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards import (
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards.card import Card, CardName
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import effects_verb as verb
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage import read_file_systems
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage import (
+    read_file_systems,
+    read_shared_pools,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.read_pools import (
     list_handles,
 )
@@ -422,6 +425,34 @@ def test_card_is_no_volume(host: Host) -> None:
     pool.createXML("<volume><name>web1.qcow2</name><capacity>1</capacity></volume>", 0)
     names = [volume.name for volume in list_handles(pool).values()]
     assert names == ["web1.qcow2"]
+
+
+def test_pool_that_is_declared_shared_has_cards(
+    host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    monkeypatch.setattr(read_file_systems, "has_shared", lambda: False)
+    monkeypatch.setattr(read_file_systems, "is_shared", lambda _folder: False)
+    monkeypatch.setattr(read_shared_pools, "NOTES_PATH", str(notes))
+    host.define("web1", host.disk)
+    assert not read_vms.concerns(host.connection)
+    host.keep()
+    assert host.cards() == []
+    record = read_shared_pools.record_name(str(host.shared), "abc")
+    (notes / str(record)).touch()
+    monkeypatch.setattr(
+        read_shared_pools.SharedPools,
+        "recorded",
+        lambda _pools, folder: read_shared_pools.recorded_in([str(record)], folder),
+    )
+    host.keep()
+    assert host.cards() == [], "it is not mounted: it has no file with its id"
+    (host.shared / read_shared_pools.POOL_ID_FILE).write_text("abc")
+    monkeypatch.setattr(Connection, "local", True)
+    host.keep()
+    assert "web1@hv1.fleet.xml" in host.cards()
+    assert read_vms.taken(host.connection, [str(host.shared)], "web1")
 
 
 # --- no verb can forget it ---

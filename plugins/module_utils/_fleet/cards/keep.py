@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 import posixpath
 import typing as t
-from dataclasses import dataclass
 
 from ... import _lxml
 from ..._errors import PlanRefused
+from ..._records import dataclass
 from ..base import metadata
 from ..base.metadata import Metadata
 from .card import Card, CardFile, CardName, disk_files

@@ -14,7 +14,6 @@ import stat
 import typing as t
 
 from ..._errors import PlanRefused, XmlError
-from ..._records import dataclass
 from ..base import read_file_identity as file_identity
 from .card import MOST_BYTES, Card, CardFile, CardName, parse, parse_name
 

@@ -16,6 +16,7 @@ from ..._libvirt import DOMAIN_SNAPSHOT_LIST_TOPOLOGICAL, DOMAIN_XML_INACTIVE, E
 from ..base import read_caller as caller
 from ..base.effects_connection import Connection
 from ..storage import read_file_systems as file_systems
+from ..storage import read_shared_pools as shared_pools
 from ..storage.read_file_users import FOLDER_TYPES, read_pools
 from . import keep, read_cards
 from .card import CardFile
@@ -29,7 +30,13 @@ if t.TYPE_CHECKING:
 def concerns(connection: Connection) -> bool:
     """Whether VMs of this hypervisor may have cards: it has shared storage, and the caller says
     what the inventory calls it."""
-    return bool(caller.host()) and connection.local and file_systems.has_shared()
+    return bool(caller.host()) and connection.local and _has_shared()
+
+
+def _has_shared() -> bool:
+    """Whether this hypervisor has shared storage, declared or not; asks neither libvirt nor any
+    file system that could hang."""
+    return file_systems.has_shared() or bool(shared_pools.recorded_here())
 
 
 def root(vm: ReadVm) -> Element:
@@ -44,15 +51,25 @@ def may_have_card(connection: Connection, vm: ReadVm) -> bool:
 
 
 def _any_shared(folders: t.Iterable[str]) -> bool:
-    return any(file_systems.is_shared(folder) for folder in folders)
+    recorded = shared_pools.recorded_here()
+    return any(_is_shared(folder, recorded) for folder in folders)
+
+
+def _is_shared(folder: str, recorded: t.Collection[str]) -> bool:
+    declared = {folder, os.path.realpath(folder)} if recorded else set()
+    if any(shared_pools.recorded_in(recorded, name) for name in declared):
+        return True
+    return file_systems.is_shared(folder)
 
 
 def shared_folders(connection: Connection) -> dict[str, str]:
-    """The folders of the shared pools, each under both of its names if it is a link."""
+    """The folders of the shared pools that are mounted, each under both of its names if it is a
+    link."""
     pools = [
         pool.path
         for pool in read_pools(connection).values()
-        if pool.type in FOLDER_TYPES and pool.active and pool.shared and pool.path
+        if pool.type in FOLDER_TYPES and pool.active and pool.shared and not pool.absent
+        if pool.path
     ]
 
     def names() -> dict[str, str]:
@@ -114,11 +131,12 @@ def taken(
 ) -> list[str]:
     """Why no VM with disks in these folders may get that name: another VM than ``uuid`` has it by
     its card, on a hypervisor that may not answer, or on its way to this one."""
-    if not connection.local or not file_systems.has_shared():
+    if not connection.local or not _has_shared():
         return []
 
     def look() -> list[CardFile]:
-        shared = [folder for folder in folders if folder and file_systems.is_shared(folder)]
+        recorded = shared_pools.recorded_here()
+        shared = [folder for folder in folders if folder and _is_shared(folder, recorded)]
         return [
             file
             for folder in dict.fromkeys(shared)

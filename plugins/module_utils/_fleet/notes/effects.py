@@ -13,11 +13,10 @@ from ..._errors import FleetVirtError, LibvirtFailure
 from ..._libvirt import ERR_STORAGE_VOL_EXIST
 from ..base.effects_connection import Connection
 from ..storage import effects_storage as storage
-from ..storage.read_shared_pools import NOTES
+from ..storage.read_shared_pools import NOTES, NOTES_PATH
 from . import read
 from .note import Note, Reading, notes, opened, parse, superseded
 
-PATH = "/var/lib/libvirt/fleet-notes"
 _MODE = "0600"  # they name every VM of the fleet
 
 
@@ -74,9 +73,9 @@ def _pool(connection: Connection) -> storage.Pool:
     handle = read.pool(connection)
     if handle is None:
         try:
-            return storage.make_pool(connection, NOTES, PATH)
+            return storage.make_pool(connection, NOTES, NOTES_PATH)
         except LibvirtFailure:
             handle = read.pool(connection)  # another run has made it meanwhile
             if handle is None:
                 raise
-    return storage.Pool(NOTES, PATH, handle)
+    return storage.Pool(NOTES, NOTES_PATH, handle)

@@ -23,6 +23,7 @@ from ..base.effects_connection import Connection
 from . import storage_info
 
 NOTES = "fleet-notes"  # the pool of what a hypervisor keeps of others, in which no disk is
+NOTES_PATH = "/var/lib/libvirt/fleet-notes"
 # A file in a pool with the pool's id, whatever the pool's name where it is mounted
 POOL_ID_FILE = "fleet-virt.pool-id"
 
@@ -44,6 +45,15 @@ def recorded_in(volumes: t.Iterable[str], folder: str) -> tuple[str, ...]:
     """The ids that the folder is to have, by the names of these volumes."""
     matches = [match for volume in volumes if (match := _RECORD.fullmatch(volume))]
     return tuple(sorted(match[2] for match in matches if match[1] == _digest(folder)))
+
+
+def recorded_here() -> list[str]:
+    """What this machine has recorded of shared folders, without libvirt: the names of volumes for
+    :func:`recorded_in`."""
+    try:
+        return [name for name in os.listdir(NOTES_PATH) if _RECORD.fullmatch(name)]
+    except OSError:  # no notes yet, or another user's
+        return []
 
 
 class SharedPools:
