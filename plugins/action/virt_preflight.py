@@ -14,6 +14,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.answers imp
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.findings import Finding
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope, outcomes
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight import decide as preflight
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight import decide_pools
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight import (
     facts as preflight_facts,
 )
@@ -114,7 +115,16 @@ class ActionModule(StagedAction[PreflightWork]):
             for facts in facts_by_host.values()
             if own is not None and facts.get("arch") == own.get("arch")
         }
-        work = dataclasses.replace(work, cpus=sorted(xml for xml in models if xml))
+        name = str(variables["inventory_hostname"])
+        locks = (
+            []
+            if self.check
+            else decide_pools.lock_peers(
+                name, facts_by_host, lambda peer: _peers.address(peer, variables)
+            )
+        )
+        cpus = sorted(xml for xml in models if xml)
+        work = dataclasses.replace(work, cpus=cpus, own=name, locks=locks)
         return self.module(variables, {**self.given, envelope.OPTION: envelope.plain(work)})
 
     def _seen(self) -> dict[str, Preflight]:
@@ -130,7 +140,7 @@ class ActionModule(StagedAction[PreflightWork]):
                 answers.append(preflight.Answer(name, None, outcomes.reason(answer)))
                 continue
             baseline = compared[name].get("baseline")
-            facts: Answer = {**seen, "baseline": baseline}
+            facts: Answer = {**seen, "baseline": baseline, "locks": compared[name].get("locks")}
             if baseline is None:
                 facts["not_compared"] = outcomes.reason(compared[name])
             answers.append(preflight.Answer(name, _complete(facts)))

@@ -12,7 +12,9 @@ version_added: 0.1.0
 description:
   - Checks a hypervisor for problems that would surface later, and prints them. KVM is tested by
     booting a guest of 512 bytes, TLS by connecting to every other hypervisor with names verified,
-    the clock by querying the time.
+    the clock by querying the time. In the playbook, a pool that several hypervisors have is tested
+    by one of them locking a small image in it, which is removed again, and another looking for the
+    lock; not in check mode.
   - Each finding has a stable id, a severity, the affected hosts, a message with the value that was
     found, and a remedy. Only errors fail the task.
   - A hypervisor whose libvirt is down is checked as far as possible.
@@ -120,6 +122,26 @@ baseline:
     error:
       description: Why there is none, else null.
       type: str
+locks:
+  description: Whether another hypervisor saw the lock that this one held in each pool that both
+    have. An image was made in it for that, and removed.
+  returned: in playbooks of this collection
+  type: list
+  elements: dict
+  contains:
+    pool:
+      description: Name of the pool.
+      type: str
+    peer:
+      description: The other hypervisor.
+      type: str
+    outcome:
+      description: V(held), V(unseen), V(invisible) if the other's file did not appear here, or
+        V(untried).
+      type: str
+    error:
+      description: Why it was not tried, else null.
+      type: str
 findings:
   description: The findings, errors first.
   returned: success
@@ -178,6 +200,9 @@ output:
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight import (
+    effects_lock_trial as lock_trial,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight import read as preflight
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight.options import (
     ARGUMENTS,
@@ -193,7 +218,8 @@ def main() -> None:
         stage = envelope.read(PreflightWork, params)
         if stage.stage == "compare":
             baseline = preflight.compare(params["uri"], params["timeout"], stage.cpus)
-            return {"changed": False, "baseline": baseline}
+            locks = lock_trial.attempt(stage.own, stage.locks, params["timeout"])
+            return {"changed": False, "baseline": baseline, "locks": locks}
         settings = preflight.PreflightRequest(
             uri=params["uri"],
             timeout=params["timeout"],

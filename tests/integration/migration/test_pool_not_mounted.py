@@ -1,10 +1,11 @@
 # Copyright (c) 2026 Fleet Virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A pool that was declared shared and is not mounted is absent: no verb takes it for an empty one."""
+"""A shared pool that is not mounted is absent: no verb takes it for an empty one."""
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,11 +19,11 @@ from .conftest import Movers
 _AT = "/srv/vms"
 _POOLS = {"pools": [{"name": "vms", "path": _AT, "shared": True}]}
 _DISKS = [{"name": "system", "pool": "vms", "size": 256}]
-_FORGET = (
+_FORGET_RECORDS = (
     "for record in $(virsh -q vol-list fleet-notes | grep -o 'pool[.][^ ]*' | sort -u);"
-    " do virsh -q vol-delete --pool fleet-notes $record; done;"
-    " virsh -q pool-destroy vms; virsh -q pool-undefine vms"
+    " do virsh -q vol-delete --pool fleet-notes $record; done"
 )
+_FORGET = f"{_FORGET_RECORDS}; virsh -q pool-destroy vms; virsh -q pool-undefine vms"
 _ABSENT = "pool vms is not mounted on hv2"
 
 
@@ -56,6 +57,13 @@ def test_pool_that_is_not_mounted_is_absent_for_every_verb(
     assert len({one["pools"][0]["id"] for one in made.values()}) == 1, "made once"
     again = ansible.module("hypervisors", "virt_pool", _POOLS)
     assert [one["changed"] for one in again.values()] == [False, False], again
+    run = ansible.playbook("preflight", {"virt_output": "json"})
+    tried = run.of("fleet.virt.hypervisor : Compare the CPUs, and try the locks of shared pools")
+    for host, peer in (("hv1", "hv2"), ("hv2", "hv1")):
+        held = {"pool": "vms", "peer": peer, "outcome": "held", "error": None}
+        assert tried[host]["locks"] == [held], tried[host]
+    assert "pool_lock" not in run.stdout
+    assert [path.name for path in place.iterdir()] == ["fleet-virt.pool-id"], "no image remains"
     movers.make("both", disks=_DISKS, overlay=False, start=False)
     movers.make("own", "hv2", disks=_DISKS, overlay=False, start=False)
     files = sorted(path.name for path in place.iterdir())
@@ -93,8 +101,18 @@ def test_pool_that_is_not_mounted_is_absent_for_every_verb(
     assert movers.state("hv1", "both") == movers.state("hv2", "own") == "shut off"
     assert movers.state("hv2", "new1") == ""
 
+    movers.fleet.host("hv2", _FORGET_RECORDS)  # as if hv2 had never been set up with it
+    moved = movers.module("both")
+    assert moved["failed"]
+    assert "declared shared on the source and not mounted there" in moved["msg"]
+    assert movers.fleet.host("hv2", f"ls -A {_AT}").strip() == ""
+    copy = tmp_path / "copy"
+    subprocess.run(["cp", "-a", place, copy], check=True)
+    with shared_folder(movers.lab, copy, _AT, ("hv2",)):
+        copied = ansible.playbook("preflight", {"virt_output": "json"})
+        assert "a file made on hv2 does not appear on hv1" in copied.stdout
     stack.enter_context(shared_folder(movers.lab, place, _AT, ("hv2",)))
-    assert not module("virt_pool", _POOLS)["changed"]
+    assert module("virt_pool", _POOLS)["pools"][0]["steps"] == ["record that it is shared"]
     ansible.playbook("purge_vm", {"vm_name": "own"}).succeeded()
     assert not (place / "own_system.qcow2").exists()
     assert (place / "both_system.qcow2").exists()

@@ -123,7 +123,7 @@ def test_a_fleet_in_order(fleet: Fleet) -> None:
         # one machine has one clock: what is measured has to be nothing
         clock = facts["clock"]
         assert abs(clock["offset"]) <= clock["uncertainty"] < 1
-    baselines = run.of(f"{ROLE} : Compare the CPUs").values()
+    baselines = run.of(f"{ROLE} : Compare the CPUs, and try the locks of shared pools").values()
     assert all(one["baseline"]["runs"] and not one["baseline"]["error"] for one in baselines)
     assert json.loads(json.dumps(looked["hv1"]["changed"])) is False
 

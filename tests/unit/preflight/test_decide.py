@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import findings, tables
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight import decide_pools
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight.decide import (
     Answer,
     common_cpus,
@@ -19,6 +20,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight.decide
     summary,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight.decide_host import Limits
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight.options import LockPeer
 
 ANY = "0.0.0.0"  # noqa: S104 - read, not bound
 NOW = 1_800_000_000
@@ -119,6 +121,11 @@ def shared(**more: t.Any) -> dict[str, t.Any]:
     return {"folder_pools": [{**FOLDER, "shared": True, **more}]}
 
 
+def trial(outcome: str, error: str | None = None) -> dict[str, t.Any]:
+    """A lock that was tried with hv2."""
+    return {"locks": [{"pool": "vms", "peer": "hv2", "outcome": outcome, "error": error}]}
+
+
 # facts of one hypervisor that differ, the finding's id and words of its message
 ONE: list[tuple[dict[str, t.Any], str, str]] = [
     ({"errors": {"libvirt": "cannot connect: refused"}}, "libvirt_silent", "cannot connect"),
@@ -195,6 +202,9 @@ ONE: list[tuple[dict[str, t.Any], str, str]] = [
         "pool_not_mounted",
         "vms is not mounted on hv1",
     ),
+    (trial("unseen"), "pool_lock_unseen", "pool vms: hv2 does not see the lock that hv1 holds"),
+    (trial("invisible"), "pool_copied", "a file made on hv2 does not appear on hv1"),
+    (trial("untried", "no key"), "pool_lock_untried", "locks of hv1 could not be tried: no key"),
     ({**nfs(), "recovers_locks": True}, "nfs_recovers_locks", "pools on NFS: vms"),
     ({"keys": [{**CERT, "until": NOW - 2 * DAY}]}, "key_expired", "expired 2 days ago"),
     ({"keys": [{**CERT, "until": NOW + 29 * DAY}]}, "key_expires", "expires in 29 days"),
@@ -285,6 +295,31 @@ def test_pools_that_two_declare_alike_are_no_finding(
     assert two(first, second) == []
 
 
+def test_each_hypervisor_of_a_shared_pool_tries_a_lock_with_the_next() -> None:
+    def pools(*ids: str | None, absent: str | None = None) -> t.Any:
+        each = [
+            {"name": f"p{n}", "path": f"/p{n}", "id": key, "shared": False, "absent": absent}
+            for n, key in enumerate(ids)
+        ]
+        return {"folder_pools": each, "errors": {}, "time": 0}
+
+    hosts = {
+        "hv1": pools("a", "b"),
+        "hv2": pools("a", None),
+        "hv3": pools("x", "a"),
+        "hv4": pools("a", absent="not mounted"),
+        "hv5": {"errors": {}, "time": 0},
+    }
+
+    def peers(own: str) -> list[LockPeer]:
+        return decide_pools.lock_peers(own, hosts, lambda name: f"{name}.example.org")
+
+    assert peers("hv1") == [LockPeer("p0", "/p0", "hv2", "hv2.example.org", "/p0")]
+    assert peers("hv2") == [LockPeer("p0", "/p0", "hv3", "hv3.example.org", "/p1")]
+    assert peers("hv3") == [LockPeer("p1", "/p1", "hv1", "hv1.example.org", "/p0")]
+    assert peers("hv4") == peers("hv5") == []
+
+
 def test_the_guide_lists_every_kind() -> None:
     guide = Path(__file__).parents[3] / "docs" / "docsite" / "rst" / "preflight.rst"
     shown = re.findall(r"^``(\w+)`` +(error|warning|info) ", guide.read_text(), re.MULTILINE)
@@ -316,6 +351,9 @@ def test_every_kind_is_tested() -> None:
         nfs(defined=["nfsvers=4.1", "hard", "lookupcache=none"]),
         {"recovers_locks": True},
         shared(),
+        trial("held"),
+        trial("a word of a later version"),
+        {"locks": None},
     ],
 )
 def test_what_is_no_finding(more: dict[str, t.Any]) -> None:

@@ -152,6 +152,20 @@ KINDS: dict[str, tuple[Severity, str]] = {
         "warning",
         "VMs are copied between these; if it should be one storage, mount the same on all",
     ),
+    "pool_lock_unseen": (
+        "error",
+        "start no VM from it before locks hold: mount NFS with version 4.1 or newer and without"
+        " nolock or local_lock; on a cluster file system, start its lock manager",
+    ),
+    "pool_copied": (
+        "error",
+        "it is a copy: mount the same storage on both, or remove fleet-virt.pool-id from the copy,"
+        f" and {_SET_UP}",
+    ),
+    "pool_lock_untried": (
+        "warning",
+        "follow the message, then run ansible-playbook fleet.virt.preflight again",
+    ),
     "pool_missing": ("error", _SET_UP),
     "pool_inactive": ("error", "run virsh pool-start POOL, and find out why it was not running"),
     "pool_no_autostart": (

@@ -13,28 +13,18 @@ from __future__ import annotations
 
 import os
 import posixpath
-import secrets
-import time
 import typing as t
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 
-from ..._errors import FleetVirtError, LibvirtFailure
+from ..._errors import LibvirtFailure
 from ..._libvirt import ERR_NO_STORAGE_VOL
 from ..base import effects_deadline as deadline
 from ..base.effects_connection import Connection
+from ..storage.effects_probe import appears, probe
 from ..storage.read_shared_pools import POOL_ID_FILE, SharedPools, fetch, read_id, text_of
 from .types import DestinationPool, Source
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirStorageVol
-
-_SECONDS = 5.0  # in which a file created on the destination must show up here
-_POLL = 0.1
-_PROBE = "fleet-virt.probe-"
-_VOLUME = (
-    "<volume><name>{}</name><capacity>0</capacity><target><format type='raw'/></target></volume>"
-)
 
 
 def proofs(
@@ -96,37 +86,13 @@ def _folder(
         return None
     if check:
         return ""
-    with _probe(there, pool.name, f"{_PROBE}{uuid}-") as name:
-        limit = time.monotonic() + _SECONDS
-        while not _local(here, f"look into {folder}", lambda: os.path.lexists(f"{folder}/{name}")):
-            if time.monotonic() > limit:
-                return (
-                    "both pools have the same id, but a file created on the destination is not"
-                    " visible on the source"
-                )
-            time.sleep(_POLL)
+    with probe(there, pool.name, uuid) as (name, _handle):
+        if not appears(f"{folder}/{name}", here.timeout):
+            return (
+                "both pools have the same id, but a file created on the destination is not visible"
+                " on the source"
+            )
     return ""
-
-
-@contextmanager
-def _probe(there: Connection, pool: str, prefix: str) -> Iterator[str]:
-    """An empty volume on the destination; those of earlier runs that were killed are removed."""
-    handle = there.call(f"look for pool {pool}", there.conn.storagePoolLookupByName, pool)
-    for left in there.call(f"list pool {pool}", handle.listAllVolumes, 0):
-        if left.name().startswith(prefix):
-            _remove(there, left)
-    name = prefix + secrets.token_hex(8)
-    volume = there.call(f"make volume {name}", handle.createXML, _VOLUME.format(name), 0)
-    try:
-        yield name
-    finally:
-        _remove(there, volume)
-
-
-def _remove(there: Connection, volume: VirStorageVol) -> None:
-    # it is empty, and the next run for this VM removes it
-    with suppress(FleetVirtError):
-        there.call(f"remove volume {volume.name()}", volume.delete, 0)
 
 
 def _file(here: Connection, there: Connection, path: str, *, check: bool) -> str:

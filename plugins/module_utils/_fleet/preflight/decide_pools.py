@@ -10,9 +10,10 @@ import typing as t
 
 from ..base.findings import Finding
 from ..storage import nfs_options
+from .options import LockPeer
 
 if t.TYPE_CHECKING:
-    from .facts import FolderPool, PreflightFacts
+    from .facts import ComparableFacts, FolderPool, LockTrial, PreflightFacts
 
 
 def find(name: str, facts: PreflightFacts) -> list[Finding]:
@@ -28,6 +29,7 @@ def find(name: str, facts: PreflightFacts) -> list[Finding]:
     if nfs and facts.get("recovers_locks"):
         text = f"nfs.recover_lost_locks is on, with pools on NFS: {', '.join(nfs)}"
         findings.append(Finding("nfs_recovers_locks", (name,), text))
+    findings += _locks(name, facts.get("locks") or ())
     return findings
 
 
@@ -59,6 +61,51 @@ def compare(facts: t.Mapping[str, PreflightFacts]) -> list[Finding]:
             hosts = tuple(name for names in by_id.values() for name in names)
             findings.append(Finding("pool_ids_differ", hosts, text))
     return findings
+
+
+def lock_peers(
+    own: str, facts: t.Mapping[str, ComparableFacts], address: t.Callable[[str], str]
+) -> list[LockPeer]:
+    """The pools in which hypervisor ``own`` tries a lock, each with the next hypervisor that has
+    the same id, so that each holds one and each looks for one."""
+    places: dict[str, dict[str, tuple[str, str]]] = {}
+    for name, host_facts in facts.items():
+        for pool in host_facts.get("folder_pools") or ():
+            if pool["id"] and not pool["absent"]:
+                places.setdefault(pool["id"], {})[name] = (pool["name"], pool["path"])
+    peers = []
+    for there in places.values():
+        names = list(there)
+        if own in there and len(names) > 1:
+            peer = names[(names.index(own) + 1) % len(names)]
+            pool_name, path = there[own]
+            peers.append(LockPeer(pool_name, path, peer, address(peer), there[peer][1]))
+    return peers
+
+
+_OUTCOMES = {
+    "unseen": (
+        "pool_lock_unseen",
+        "pool {pool}: {peer} does not see the lock that {name} holds, so both may run a VM on one"
+        " disk",
+    ),
+    "invisible": (
+        "pool_copied",
+        "pool {pool} has the same id on {name} and {peer}, but a file made on {peer} does not"
+        " appear on {name}",
+    ),
+    "untried": (
+        "pool_lock_untried",
+        "pool {pool}: whether {peer} sees locks of {name} could not be tried: {error}",
+    ),
+}
+
+
+def _locks(name: str, trials: t.Iterable[LockTrial]) -> t.Iterator[Finding]:
+    for trial in trials:
+        if trial["outcome"] in _OUTCOMES:
+            kind, text = _OUTCOMES[trial["outcome"]]
+            yield Finding(kind, (name, trial["peer"]), text.format(name=name, **trial))
 
 
 def _mount(name: str, pool: FolderPool) -> t.Iterator[Finding]:

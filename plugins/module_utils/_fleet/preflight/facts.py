@@ -152,6 +152,16 @@ class Validity(t.TypedDict):
     days: float
 
 
+class LockTrial(t.TypedDict):
+    """Whether ``peer`` saw the lock that this hypervisor held in a pool: ``held``, ``unseen``,
+    ``invisible`` if the file of one does not appear on the other, ``untried`` with the error."""
+
+    pool: str
+    peer: str
+    outcome: str
+    error: str | None
+
+
 class ClockOffset(t.TypedDict):
     """Its time minus the controller's, plus or minus some seconds of uncertainty."""
 
@@ -196,6 +206,7 @@ class _Compared(t.TypedDict, total=False):
     clock: ClockOffset | None
     baseline: Baseline | None
     not_compared: str
+    locks: list[LockTrial] | None
 
 
 class PreflightFacts(_Read, _Compared):
@@ -242,6 +253,7 @@ class Preflight(answers.Result, total=False):
 
 
 class CommonCpu(answers.Result, total=False):
-    """Whether the fleet's common CPU model runs there."""
+    """Whether the fleet's common CPU model runs there, and what trials of locks showed."""
 
     baseline: Baseline | None
+    locks: list[LockTrial] | None

@@ -31,11 +31,25 @@ ARGUMENTS: Spec = {
 
 
 @dataclass(frozen=True)
+class LockPeer:
+    """A pool to try a lock in, with the hypervisor that must see it; both have it at a path."""
+
+    pool: str = ""
+    path: str = ""
+    name: str = ""
+    address: str = ""
+    peer_path: str = ""
+
+
+@dataclass(frozen=True)
 class PreflightWork(Work):
     """A stage of checking a fleet; ``cpus`` are those of the others, as libvirt describes them,
-    ``bridges`` those that profiles name."""
+    ``bridges`` those that profiles name, ``own`` is this hypervisor, which tries locks with others.
+    """
 
     STAGES = ("all", "read", "compare", "report")
 
     cpus: list[str] = field(default_factory=list)
     bridges: list[str] = field(default_factory=list)
+    own: str = ""
+    locks: list[LockPeer] = field(default_factory=list)

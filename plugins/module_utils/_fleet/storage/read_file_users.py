@@ -48,7 +48,7 @@ _SCAN_SECONDS = 120.0
 _NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
 # What QEMU locks in an image it uses: a byte for each permission from 100 on, one for each that it
 # does not grant to others from 200 on (block/file-posix.c)
-_LOCK_FIRST, _LOCK_BYTES = 100, 200
+LOCK_FIRST, LOCK_BYTES = 100, 200
 _FLOCK = struct.Struct("hhqqi4x")
 
 
@@ -198,7 +198,7 @@ def is_locked(path: str) -> bool:
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _LOCK_FIRST, _LOCK_BYTES, 0)
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, LOCK_FIRST, LOCK_BYTES, 0)
         answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked)
         if _FLOCK.unpack(answer)[0] != fcntl.F_UNLCK:
             return True
