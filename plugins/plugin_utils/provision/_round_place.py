@@ -78,7 +78,7 @@ class PlaceRound(Round):
         nowhere = [placed for placed in placements if placed.host is None and not placed.existing]
         if nowhere:
             raise PlanRefused("\n".join(placement.describe(placed) for placed in nowhere))
-        for remark in rule.remarks(standing, new):
+        for remark in (*rule.remarks(standing, new), *self._never_built(new)):
             _output.warn(remark)
         own = own_addresses()
         for remark in _placing.require_unique(self.domains, placements, self.answers, own):
@@ -147,6 +147,10 @@ class PlaceRound(Round):
             "requested": requested,
             "done": up_to_date,
         }
+
+    def _never_built(self, new: t.Collection[str]) -> list[str]:
+        """Claims of others; in a later round those of this run are among them."""
+        return [] if self.round else rule.never_built(new, _noted.answering(self.answers))
 
     def _nothing(self) -> Answer:
         """A decision by which nothing is done."""

@@ -27,7 +27,7 @@ from ansible_collections.fleet.virt.tests.lab import images
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
 # Minutes under emulation, for what is tried elsewhere in seconds: for `make trials`
-_FOR_TRIALS = ["test_faults_of_verbs.py", "test_installer.py"]
+_FOR_TRIALS = ["test_faults_of_verbs.py", "test_installer.py", "test_two_controllers.py"]
 collect_ignore = [] if "FLEET_VIRT_TRIALS" in os.environ else _FOR_TRIALS
 _MIB = 1024 * 1024
 # Everything a VM of the collection may leave; the base images stay, they cost time to bring

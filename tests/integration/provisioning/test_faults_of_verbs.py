@@ -32,8 +32,9 @@ _STAND_STILL = "systemctl kill -s {} libvirtd"
 _STANDING = (0.5, 3.0, 75.0)
 _FILL = f"i=0; while touch {_IMAGES}/filler.$i 2>/dev/null; do i=$((i+1)); done"
 _EMPTY = f"rm -f {_IMAGES}/filler.*"
-_MOUNT = f"mount -t tmpfs -o nr_inodes=40,size=40G tmpfs {_IMAGES}; virsh -q pool-refresh default"
-_UNMOUNT = f"umount {_IMAGES}; virsh -q pool-refresh default"
+_REFRESH = "[ ! -e /etc/libvirt/storage/default.xml ] || virsh -q pool-refresh default"
+_MOUNT = f"mkdir -p {_IMAGES}; mount -t tmpfs -o nr_inodes=40,size=40G tmpfs {_IMAGES}; {_REFRESH}"
+_UNMOUNT = f"umount {_IMAGES}; {_REFRESH}"
 _NO_TEMPLATE = (
     "for file in /var/lib/libvirt/base/*-t1.*; do"
     " [ -e $file ] || continue; chattr -i $file; rm $file; virsh -q pool-refresh base; done"

@@ -64,6 +64,15 @@ def test_silent_host_that_is_noted_is_no_problem() -> None:
     assert rule.remarks(standing, []) == []
 
 
+def test_claim_whose_host_answers_without_the_vm_is_reported() -> None:
+    held = [claimed(1), claimed(3), claimed(1, kind="mac", value=MAC), claimed(1, value="other")]
+    assert rule.never_built(["web9"], up(hv1=[], hv2=held)) == [
+        f"web9 was claimed on hv1 at {WHEN}, and hv1 has none: claimed, never built, or removed"
+        " since; this run goes on"
+    ]
+    assert rule.never_built([], up(hv1=[], hv2=held)) == []
+
+
 def test_silent_host_without_note_prevents_creation() -> None:
     standing = judged(up(hv1=[], hv2=[]), Notes())
     assert "(nothing is known of what hv3 had)" in standing.problem

@@ -280,6 +280,26 @@ def remarks(standing: Standing, new: t.Collection[str]) -> list[str]:
     ]
 
 
+def never_built(new: t.Collection[str], answering: t.Mapping[str, Answering]) -> list[str]:
+    """What people are told of claims of the ``new`` names whose hypervisors answer without them.
+
+    To be asked before this run claims; such claims prevent nothing.
+    """
+    names = {host.machine: name for name, host in answering.items()}
+    claims = {
+        (note.value, names[note.machine]): _time(note.at)
+        for host in answering.values()
+        for note in notes(host.held)
+        if isinstance(note, Claim) and note.kind == "name"
+        if note.value in new and note.machine in names
+    }
+    return [
+        f"{name} was claimed on {host} at {when}, and {host} has none: claimed, never built, or"
+        " removed since; this run goes on"
+        for (name, host), when in sorted(claims.items())
+    ]
+
+
 def _count(number: int) -> str:
     return "1 VM" if number == 1 else f"{number} VMs"
 
