@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import typing as t
+from collections.abc import Sequence
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import columns, tables
@@ -22,7 +23,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.snapshot im
     Domains,
     HostInfo,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import outcomes
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope, outcomes
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
     in_move,
     records,
@@ -65,6 +66,7 @@ _VIEWS = {
     "query": "domains",
     "vms": "vms",
 }
+_NOTED = ("host_info", "list", "query")  # of hypervisors, each of which others may have noted
 _ANSWERS: dict[str, type[t.Mapping[str, object]]] = {
     "host_info": HostInfo,
     "images": Images,
@@ -104,6 +106,7 @@ _OPTIONS: Spec = {
     "groups": {"type": "list", "elements": "str", "default": []},
     "patterns": {"type": "list", "elements": "str", "default": []},
     "managed": {"type": "bool"},
+    "noted": {"type": "bool", "default": True},
     "sort": {"type": "list", "elements": "str", "choices": selection.SORTS, "default": []},
     "columns": {"type": "list", "elements": "str", "default": []},
     "output": {"type": "str", "choices": _output.FORMS, "default": "table"},
@@ -112,6 +115,8 @@ _OPTIONS: Spec = {
 _INTERNAL: Spec = {
     # Seconds for each hypervisor that the controller reads itself
     "_direct": {"type": "float"},
+    # The variable with what was noted of those that do not answer
+    "_told": {"type": "str"},
 }
 
 
@@ -133,23 +138,32 @@ class VirtShowOptions(Connected):
     groups: list[str]
     patterns: list[str]
     managed: bool | None
+    noted: bool
     sort: list[str]
     columns: list[str]
     output: str
     output_file: str | None
     _direct: float | None
+    _told: str | None
 
 
 class ActionModule(StagedAction[ShowWork]):
     WORK = ShowWork
     CONTROLLER = ("report",)
     _requires_connection = False
+    _silent: Sequence[str] = ()  # those of which others are to be asked before anything is shown
+    _ask: Sequence[str] = ()
 
     def decided(self, _work: ShowWork) -> t.Mapping[str, object]:
         return self._shown(self._values)
 
     def alone(self, task_vars: Values) -> Answer:
         return self._shown(task_vars)
+
+    def _reported(self, work: ShowWork, values: Values) -> Answer:
+        report = super()._reported(work, values)
+        asked = {"silent": [*self._silent], "ask": [*self._ask]}
+        return {**report, envelope.OPTION: {**as_mapping(report[envelope.OPTION]), **asked}}
 
     def _shown(self, task_vars: Values) -> Answer:
         options = self.options(VirtShowOptions, _OPTIONS, _INTERNAL)
@@ -159,8 +173,11 @@ class ActionModule(StagedAction[ShowWork]):
             hypervisors, failures = self._made(options)
         else:
             answers = _answers(task_vars, options["results"], view, self.header.run)
-            answers.update(self._read_here(task_vars, options, answers))
+            direct = self._read_here(task_vars, options, answers)
+            answers.update(direct)
             hypervisors = _collect(answers, view)
+            if view in _NOTED and not self._noted(task_vars, options, hypervisors, bool(direct)):
+                return {"changed": False}
             if view in ("list", "query"):
                 hypervisors = in_move.once(hypervisors)
             failures = _problems(hypervisors, options["names"])
@@ -208,6 +225,44 @@ class ActionModule(StagedAction[ShowWork]):
             )
         answers = _direct.answers(names, reader, task_vars, seconds=seconds, lost=self.lost())
         return {name: {**read(answer, _ANSWERS[view])} for name, answer in answers.items()}
+
+    def _noted(
+        self,
+        task_vars: Values,
+        options: VirtShowOptions,
+        hypervisors: t.Sequence[Answer],
+        direct: bool,
+    ) -> bool:
+        """Add what others noted of hypervisors that do not answer; False if another task has to
+        read that first. ``direct``: the controller reads it itself."""
+        lost = self.lost()
+        there = [str(entry["name"]) for entry in hypervisors if entry["answered"]]
+        silent = [
+            name
+            for entry in hypervisors
+            if not entry["answered"] and (name := str(entry["name"])) not in lost
+        ]
+        if not (options["noted"] and self.staged and silent and there):
+            return True
+        if not (direct or options["_told"]):
+            self._silent, self._ask = silent, there
+            return False
+        # loaded only where a hypervisor does not answer
+        from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import noted
+        from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes.silent import Told
+
+        if direct:
+            from ansible_collections.fleet.virt.plugins.plugin_utils.reading import _direct
+
+            seconds = options["_direct"] or 0
+            read_here = _direct.answers(
+                there, _direct.noted(silent), task_vars, seconds=seconds, lost=lost
+            )
+            told = {name: read(answer, Told) for name, answer in read_here.items()}
+        else:
+            told = self.answers(str(options["_told"]), Told, "noted", verb="virt_query")
+        noted.add(hypervisors, told, silent, options["names"])
+        return True
 
     def _made(self, options: VirtShowOptions) -> tuple[list[Answer], list[str]]:
         """The results of requested VMs; without ``requested``, of those in the results."""

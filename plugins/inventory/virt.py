@@ -14,7 +14,8 @@ description:
   - The file must end in C(virt.yml) or C(virt.yaml), and sort after the one that lists the
     hypervisors, for example C(10-hypervisors.yml) and C(20-guests.virt.yml) in one folder.
   - A hypervisor that does not respond takes at most O(host_timeout) seconds and is named in a
-    warning; its variable C(virt_unreachable) is set to the reason.
+    warning; its variable C(virt_unreachable) is set to the reason. Its guests are listed as the
+    others noted them, see O(noted).
   - Anything from a guest or its definition (titles, metadata, responses of its agent) is data and
     never evaluated.
   - A guest's variables are C(virt_hypervisor), C(virt_uuid), C(virt_state), C(virt_vcpus),
@@ -123,6 +124,16 @@ options:
       - Accept only that key for guests whose host key is in their metadata.
     type: bool
     default: true
+  noted:
+    description:
+      - Add the guests of hypervisors that do not respond as well, as the others noted them, with
+        C(virt_state) V(unknown), to their groups and to the group C(virt_unknown). They are
+        unreachable, so that a play on their group fails for them instead of silently leaving them
+        out. With V(false) they are not in the inventory.
+      - Nothing more is read where all hypervisors respond. See the guide on hypervisors that do not
+        answer.
+    type: bool
+    default: true
   lost:
     description:
       - Hypervisors of O(group) that are permanently gone. They are not contacted, and one warning
@@ -228,6 +239,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values
     as_list,
     as_mapping,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes.silent import SilentHost
 from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _alive
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values, to_plain
@@ -238,6 +250,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.reading import (
     _guests,
     _machines,
     _reading,
+    _silent,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _become, _ssh
 
@@ -283,6 +296,12 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             with tempfile.TemporaryDirectory(prefix="fleet-virt-") as folder:
                 hypervisors = self._hypervisors(Path(folder), path)
                 guests_by_host, addresses = self._read(hypervisors, path, cache)
+                silent = [
+                    hypervisor.name
+                    for hypervisor in hypervisors
+                    if hypervisor.name not in guests_by_host and not hypervisor.lost
+                ]
+                noted = self._noted(hypervisors, silent)
         except FleetVirtError as error:
             raise AnsibleParserError(f"{path}: {error}") from None
         self.machines = _machines.known(hypervisors, self.inventory.hosts.values(), addresses)
@@ -293,25 +312,33 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             for guest in guests_by_host.get(hypervisor.name, ())
         ]
         problems = _claims.settle(guests, self.machines, self._is_pinned)
-        chosen, more = _guests.choose(guests)
+        unanswered = _silent.guests(noted, unmanaged=self._flag("unmanaged"))
+        chosen, more = _guests.choose([*guests, *unanswered])
         for problem in (*problems, *more):
             _output.warn(problem)
         self._add_all(chosen, {hypervisor.name: hypervisor for hypervisor in hypervisors}, path)
         lost = [hypervisor.name for hypervisor in hypervisors if hypervisor.lost]
         if lost:
             _output.warn(_guests.not_contacted(lost))
-        silent = [
-            hypervisor.name
-            for hypervisor in hypervisors
-            if hypervisor.name not in guests_by_host and not hypervisor.lost
-        ]
-        if silent:
+        for name, host in noted.items():
+            _output.warn(_silent.warning(name, host))
+        unknown = [name for name in silent if name not in noted]
+        if unknown:
             hosts = map(self.inventory.hosts.get, (guest["name"] for _name, guest in chosen))
             known = {group.name for host in hosts if host for group in host.get_groups()}
             known |= {str(name) for name in as_mapping(self.get_option("groups"))}
-            _output.warn(_guests.lacking(silent, known))
+            _output.warn(_guests.lacking(unknown, known, asked=self._flag("noted")))
 
     # The hypervisors
+
+    def _noted(
+        self, hypervisors: list[_reading.Hypervisor], silent: t.Sequence[str]
+    ) -> dict[str, SilentHost]:
+        """Return what is noted of silent hypervisors; nobody is asked where there are none."""
+        there = [host for host in hypervisors if host.name not in silent and not host.lost]
+        if not (silent and there and self._flag("noted")):
+            return {}
+        return _silent.read(there, silent, self._settings())
 
     def _hypervisors(self, folder: Path, path: str) -> list[_reading.Hypervisor]:
         uris = self.get_option("uris")
@@ -384,14 +411,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
         Read from the cache or from the hypervisors; those that do not respond are marked.
         """
-        settings = _reading.ReadingSettings(
-            unmanaged=self._flag("unmanaged"),
-            addresses=self._flag("addresses"),
-            from_host=self._flag("probe"),
-            timeout=self._number("timeout"),
-            host_timeout=self._number("host_timeout"),
-            parallel=max(1, int(self._number("parallel"))),
-        )
+        settings = self._settings()
         use_cache = self._flag("cache")
         key = self.get_cache_key(path)
         # results read with other settings are of no use
@@ -426,6 +446,16 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self._cache[key] = {"asked": request, "guests": guests_by_host, "near": addresses}
         return guests_by_host, addresses
 
+    def _settings(self) -> _reading.ReadingSettings:
+        return _reading.ReadingSettings(
+            unmanaged=self._flag("unmanaged"),
+            addresses=self._flag("addresses"),
+            from_host=self._flag("probe"),
+            timeout=self._number("timeout"),
+            host_timeout=self._number("host_timeout"),
+            parallel=max(1, int(self._number("parallel"))),
+        )
+
     def _is_pinned(self, guest: _guests.Guest) -> bool:
         """Whether only a server with the guest's own host key is accepted."""
         key = _guest_ssh.host_key(guest["metadata"]["host_key"])
@@ -457,6 +487,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             if host is not None:
                 added.append((host, name, guest))
         for host, _name, guest in added:
+            if _silent.is_noted(guest):
+                self.inventory.add_group(_silent.GROUP)
+                self.inventory.add_child(_silent.GROUP, host.name)
             if self._flag("metadata_groups"):
                 for group in map(self._sanitize_group_name, guest["metadata"]["groups"]):
                     guard.add_by_metadata(host.name, group)
@@ -590,6 +623,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         path: str,
     ) -> None:
         """Set strict host key checking, the jump through the hypervisor, separate connections."""
+        if _silent.is_noted(guest):
+            for key, value in _silent.variables(hypervisor.name).items():
+                host.set_variable(key, wrap_var(value))
+            return
         # compose may have chosen another of its addresses
         connected = str(host.vars.get("ansible_host", ""))
         behind = {entry["address"] for entry in guest["addresses"] if entry["behind"]}

@@ -529,14 +529,19 @@ domains:
       type: str
 """
 
+from collections.abc import Mapping
+
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
     connect,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import read_noted
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_domains import (
     DomainQuery,
     read_domains,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes.silent import NotedWork
 
 
 def main() -> None:
@@ -546,7 +551,8 @@ def main() -> None:
             "ignore_missing": {"type": "bool", "default": False},
             "addresses": {"type": "bool", "default": False},
             "stats": {"type": "bool", "default": False},
-        }
+        },
+        envelope.SPEC,
     )
     params = module.params
     wanted = DomainQuery(
@@ -556,8 +562,11 @@ def main() -> None:
         stats=params["stats"],
     )
 
-    def read() -> dict[str, object]:
+    def read() -> Mapping[str, object]:
+        work = envelope.read(NotedWork, module.options)
         with connect(params["uri"], params["timeout"]) as connection:
+            if work.stage == "noted":
+                return read_noted.of_silent(connection, work.silent)
             return {"changed": False, "domains": read_domains(connection, wanted)}
 
     run(module, read)

@@ -100,7 +100,8 @@ options:
   states:
     description:
       - Show only domains in one of these states. V(saved) are those that are off with their memory
-        saved on disk; V(shutoff) are all that are off.
+        saved on disk; V(shutoff) are all that are off. V(unknown) are those of hypervisors that do
+        not answer, as others noted them.
       - This and O(groups), O(patterns), O(managed) and O(sort) are for O(view=list) and
         O(view=query). A domain of which only the name could be read is always shown. If any are
         left out, the table ends with the number of domains shown.
@@ -108,7 +109,7 @@ options:
     type: list
     elements: str
     default: []
-    choices: [running, blocked, paused, shutdown, shutoff, crashed, pmsuspended, saved]
+    choices: [running, blocked, paused, shutdown, shutoff, crashed, pmsuspended, saved, unknown]
   groups:
     description:
       - Show only domains that are in one of these groups (C(groups) of M(fleet.virt.virt_init)).
@@ -125,6 +126,12 @@ options:
     description:
       - Show only domains that this collection created or adopted, or with V(false) only the others.
     type: bool
+  noted:
+    description:
+      - In the playbooks C(list), C(query) and C(host_info), show the VMs of hypervisors that do not
+        answer as others noted them, in state V(unknown). Nothing more is read where all answer.
+    type: bool
+    default: true
   sort:
     description:
       - Keys to sort the domains by, the most important first. V(vcpus) and V(memory) sort the

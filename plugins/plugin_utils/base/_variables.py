@@ -57,6 +57,7 @@ _SELECTION = frozenset(
         "virt_filter_name",
         "virt_filter_state",
         "virt_group",
+        "virt_show_noted",
         "virt_sort",
     }
 )
@@ -125,7 +126,7 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     | {"virt_wait_timeout"},
     "console_log": _CHOSEN_OR_GROUPED | {"virt_console_follow", "virt_console_lines"},
     "evacuate": _MOVE | {"virt_host", "virt_relax"},
-    "host_info": _OUTPUT,
+    "host_info": _OUTPUT | {"virt_show_noted"},
     "images": _OUTPUT
     | {
         "virt_image",
@@ -191,6 +192,7 @@ BOOLEANS_AMONG = frozenset(
         "virt_maintenance",
         "virt_refresh_inventory",
         "virt_relax",
+        "virt_show_noted",
         "virt_snapshot_children",
         "virt_strict",
         "virt_tunnelled",

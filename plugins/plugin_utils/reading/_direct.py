@@ -26,6 +26,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_con
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_deadline import Failed
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.options import show
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import read_fleet as fleet
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import read_noted
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_domains import (
     DomainQuery,
     read_domains,
@@ -50,6 +51,11 @@ def domains(names: t.Sequence[str], *, addresses: bool, storage: bool) -> Reader
         names=tuple(names) or None, ignore_missing=True, addresses=addresses, storage=storage
     )
     return lambda connection: {"domains": read_domains(connection, wanted)}
+
+
+def noted(silent: t.Collection[str]) -> Reader:
+    """A reader that returns what is noted of these hypervisors."""
+    return lambda connection: {**read_noted.of_silent(connection, silent)}
 
 
 def host_info(connection: Connection) -> Answer:

@@ -125,13 +125,14 @@ def choose(guests: t.Iterable[HostedGuest]) -> tuple[list[HostedGuest], list[str
     return list(chosen.values()), problems
 
 
-def lacking(silent: t.Sequence[str], groups: t.Collection[str]) -> str:
+def lacking(silent: t.Sequence[str], groups: t.Collection[str], *, asked: bool = False) -> str:
     """The warning that VMs of silent hypervisors are in no group; ``groups`` are those of the other
-    hypervisors' VMs."""
+    hypervisors' VMs. ``asked``: what was noted of them, which is nothing."""
     named = ", ".join(sorted(set(groups) - {"ungrouped"} | {"all"}))
+    more = f"; nothing is noted of {', '.join(silent)}" if asked else ""
     return (
         f"the VMs on {', '.join(silent)} are not in the inventory, so groups may lack hosts:"
-        f" {named}, and any group that only those VMs are in"
+        f" {named}, and any group that only those VMs are in{more}"
     )
 
 
@@ -147,6 +148,8 @@ def _rank(guest: HostedGuest) -> int:
     state = guest[1]["state"]
     if state in ("running", "blocked"):
         return 0
+    if state == "unknown":  # its hypervisor does not answer
+        return 3
     return 1 if state in states.ACTIVE_STATES else 2
 
 

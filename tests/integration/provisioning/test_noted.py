@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -59,9 +60,10 @@ def _give_qemu_keys(laboratory: Laboratory, host: str, authority: tls.Authority)
         laboratory.ssh(host, command, input=text)
 
 
-def _vms(*names: str, **places: str) -> list[dict[str, Any]]:
+def _vms(*names: str, groups: Sequence[str] = (), **places: str) -> list[dict[str, Any]]:
+    more = {"groups": [*groups]} if groups else {}
     return [
-        {"name": name, **_BLANK, **({"host": places[name]} if name in places else {})}
+        {"name": name, **_BLANK, **more, **({"host": places[name]} if name in places else {})}
         for name in names
     ]
 
@@ -72,9 +74,49 @@ def _domains(fleet: Fleet, *hosts: str) -> list[str]:
     )
 
 
+def _read_silent_host(fleet: Fleet) -> None:
+    """hv3 is down, and was read with gone1; what came to it since was claimed."""
+    run = fleet.ansible.playbook("list", {"virt_columns": "groups"}).succeeded()
+    rows = [line.split() for line in run.stdout.splitlines() if line.startswith("hv3 ")]
+    shown = {row[1]: " ".join(row[2:]) for row in rows if row[1] != ":"}
+    assert {"gone1", "gone3", "old1"} <= shown.keys()
+    assert all(text.startswith("unknown") for text in shown.values())
+    assert "shut off at " in shown["gone1"]
+    assert "claimed at " in shown["old1"], "it came by a move"
+    assert shown["old1"].endswith("web"), "with its groups"
+    assert re.search(r"hv3: no answer: .*; as hv\d noted at .* UTC it had \d VMs", run.stdout)
+    assert "3 of 4 hypervisors answered; VMs on hv3 are shown as others noted" in run.stdout
+    for playbook in ("query", "host_info"):
+        file = fleet.images.parent / f"{playbook}.json"
+        output = {"virt_output": "json", "virt_output_file": str(file)}
+        fleet.ansible.playbook(playbook, output).succeeded()
+        told = json.loads(file.read_text(encoding="utf-8"))
+        (down,) = [entry for entry in told["hypervisors"] if entry["name"] == "hv3"]
+        assert "gone1" in down["noted"]["vms"]
+    without = fleet.ansible.playbook("list", {"virt_show_noted": False}).succeeded()
+    assert "gone1" not in without.stdout
+    assert "VMs on hv3 are not shown" in without.stdout
+
+    inventory = fleet.with_guests(fleet.images.parent / "guests")
+    ping = ["web:virt_unknown", "-m", "ansible.builtin.ping"]
+    found = fleet.ansible.run("ansible", ping, inventory=inventory)
+    assert found.returncode == 4, str(found)
+    for name in ("gone1", "old1"):
+        assert re.search(rf"{name} \| UNREACHABLE!", found.stdout), str(found)
+    assert "it is on hv3, which does not answer" in found.stdout
+    plugin = inventory / "20-guests.virt.yml"
+    given = json.loads(plugin.read_text(encoding="utf-8"))
+    plugin.write_text(json.dumps({**given, "noted": False}), encoding="utf-8")
+    hidden = fleet.ansible.run("ansible", ["all", "--list-hosts"], inventory=inventory).succeeded()
+    assert "gone1" not in hidden.stdout
+    assert "the VMs on hv3 are not in the inventory" in hidden.stderr + hidden.stdout
+
+
 def test_fleet_with_hypervisor_down_goes_on(four: Fleet) -> None:
     """All of it in one test: a fleet is made once, and dies bit by bit."""
-    made = four.provision(virt_vms=_vms("old1", "gone1", old1="hv1", gone1="hv3")).succeeded()
+    made = four.provision(
+        virt_vms=_vms("old1", "gone1", old1="hv1", gone1="hv3", groups=["web"])
+    ).succeeded()
     assert made.of("Create the claimed VMs and withdraw the other claims")["hv3"]["changed"]
     alone = four.provision(virt_vms=_vms("gone2", gone2="hv3")).succeeded()
     # it noted the claim itself, over TLS, so that nobody had to be asked again
@@ -87,7 +129,10 @@ def test_fleet_with_hypervisor_down_goes_on(four: Fleet) -> None:
     renamed = {"vm_name": "gone2", "vm_new_name": "gone3"}
     four.ansible.playbook("rename", renamed).succeeded()
 
+    before = four.ansible.playbook("list", {"virt_output": "json"}).succeeded()
+    assert "Read what was noted" not in str(before.events), "all answer"
     four.lab.kill("hv3")
+    _read_silent_host(four)
     created = four.provision(virt_vms=_vms("new1")).succeeded()
     assert "hv3 does not answer; as hv" in created.stderr + created.stdout
     assert "none named new1" in created.stderr + created.stdout

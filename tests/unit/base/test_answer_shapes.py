@@ -60,6 +60,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
     report as migration_report,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes import note
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes import silent as silent_notes
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import decide as placement
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import (
     facts as placement_facts,
@@ -352,7 +354,11 @@ LOOK = {
 }
 MADE = {"name": "web1", "changed": True, "failed": False, "msg": None, "refused": False}
 SHARES = {"hv2": [{"name": "web1", "destination": {"name": "hv1"}}]}
+_MACHINE = "00000003-0000-4000-8000-000000000000"
+_TEXT = note.text_of("hv3", [{"name": "a", "uuid": _MACHINE, "macs": [], "groups": []}])
+_READING = note.reading(_MACHINE, 10_000, _TEXT).volume
 GOOD: dict[str, Answer] = {
+    "told": {"machine": "x", "held": [_READING], "texts": {_READING: _TEXT}, "here": []},
     "domains": {"domains": [DOMAIN]},
     "host_info": {"host": HOST_INFO},
     "images": {"images": [IMAGE]},
@@ -823,6 +829,7 @@ def read_clone_look(answer: Answer) -> None:
 
 
 READERS: dict[str, t.Callable[[Answer], t.Any]] = {
+    "told": lambda answer: silent_notes.known({"hv1": answer}, ["hv3"]),
     "domains": read_domains,
     "host_info": lambda answer: shown("host_info", "host", answer),
     "images": lambda answer: shown("images", "images", answer),
@@ -895,6 +902,7 @@ MISSING = object()
 
 
 TYPES: dict[str, type[Answer]] = {
+    "told": silent_notes.Told,
     "domains": snapshot.Domains,
     "host_info": snapshot.HostInfo,
     "images": entries.Images,

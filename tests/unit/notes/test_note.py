@@ -22,7 +22,7 @@ HOURS = 2 * 3_600_000
 
 def vm(name: str = "web9", **more: t.Any) -> t.Any:
     own = {"uuid": VM_UUID, "macs": [MAC], "addresses": [], "groups": [], "active": True}
-    return {"name": name, **own, **more}
+    return {"name": name, **own, "managed": True, **more}
 
 
 def claim(at: int = 10, **more: t.Any) -> Claim:
@@ -118,6 +118,18 @@ def test_claims_of_run_are_name_uuid_and_macs_of_its_vms() -> None:
         ("mac", "52-54-00-00-00-01"),
     ]
     assert all(note.parse(own.volume) == own for own in claims)
+
+
+def test_claim_of_vm_in_groups_says_which_and_goes_with_its_reading() -> None:
+    own = vm("web.9", run=RUN, groups=["web", "db"])
+    (told,) = [made for made in note.claims_of(A, 10, RUN, [own]) if made.kind == "vm"]
+    assert note.parse(told.volume) == told
+    assert note.vm_of(told) == (VM_UUID, "web.9", ["web", "db"])
+    assert note.settles([own], 11, told)
+    assert not note.settles([vm("web.9", uuid=A)], 11, told)
+    long = vm("w" * 60, run=RUN, groups=["g" * 60, "h" * 60])
+    assert "vm" not in {made.kind for made in note.claims_of(A, 10, RUN, [long])}
+    assert note.vm_of(claim(kind="vm", value="x.y")) is None
 
 
 def test_claims_in_volumes_leave_out_those_of_the_run() -> None:

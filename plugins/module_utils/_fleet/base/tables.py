@@ -153,7 +153,7 @@ def _cell(value: object) -> str:
 
 def _silent(hypervisors: t.Sequence[Entry]) -> list[str]:
     return [
-        f"{clean(entry['name'])}: no answer: {clean(entry['error'])}"
+        f"{clean(entry['name'])}: no answer: {clean(entry['error'])}{clean(_noted(entry))}"
         for entry in hypervisors
         if not entry["answered"]
     ]
@@ -161,13 +161,27 @@ def _silent(hypervisors: t.Sequence[Entry]) -> list[str]:
 
 def _answered(hypervisors: t.Sequence[Entry]) -> list[str]:
     """The closing line if not all answered, so that the table is known to be incomplete."""
-    silent = [clean(entry["name"]) for entry in hypervisors if not entry["answered"]]
+    silent = [entry for entry in hypervisors if not entry["answered"]]
     if not silent:
         return []
-    return [
-        f"{len(hypervisors) - len(silent)} of {len(hypervisors)} hypervisors answered; VMs on"
-        f" {', '.join(silent)} are not shown"
-    ]
+    unknown = [clean(entry["name"]) for entry in silent if not entry.get("noted")]
+    noted = [clean(entry["name"]) for entry in silent if entry.get("noted")]
+    told = [f"VMs on {', '.join(noted)} are shown as others noted them"] if noted else []
+    told += [f"VMs on {', '.join(unknown)} are not shown"] if unknown else []
+    count = f"{len(hypervisors) - len(silent)} of {len(hypervisors)} hypervisors answered"
+    return ["; ".join([count, *told])]
+
+
+def _noted(entry: Entry) -> str:
+    """What others noted of a hypervisor that does not answer, if they were asked."""
+    if "noted" not in entry:
+        return ""
+    noted = entry["noted"]
+    if not noted:
+        return "; nothing is noted of it"
+    number = len(noted["vms"])
+    vms = "1 VM" if number == 1 else f"{number} VMs"
+    return f"; as {noted['by']} noted at {noted['at']} it had {vms}"
 
 
 def _why(domain: Entry) -> object:
@@ -267,7 +281,7 @@ def query(hypervisors: t.Sequence[Entry], count: str = "", columns: t.Sequence[C
     """
     lines: list[str] = []
     for entry in hypervisors:
-        if not entry["answered"] or (count and not entry["domains"]):
+        if not entry["domains"] and (count or not entry["answered"]):
             continue
         lines.append(f"{clean(entry['name'])}:")
         if not entry["domains"]:

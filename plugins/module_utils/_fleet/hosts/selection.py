@@ -16,8 +16,9 @@ from ..base.states import STATES
 Entry = t.Mapping[str, object]
 _Rank = tuple[int, float, str]  # numbers, words, unknown values
 
-# libvirt's states, and one for memory saved to disk, as virt_state calls it
-SHOWN_STATES = (*STATES[1:], "saved")
+# libvirt's states, one for memory saved to disk, as virt_state calls it, and one for VMs of
+# hypervisors that do not answer
+SHOWN_STATES = (*STATES[1:], "saved", "unknown")
 # Largest number first, words in alphabetical order
 SORTS = ("hypervisor", "name", "state", "vcpus", "memory")
 

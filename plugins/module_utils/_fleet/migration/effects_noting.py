@@ -14,6 +14,7 @@ import typing as t
 import uuid
 
 from ..._lxml import parse
+from ..base import metadata
 from ..base.effects_connection import Connection
 from ..base.effects_lookup import find_domain
 from ..notes import effects as notes
@@ -36,11 +37,13 @@ def leave(
             continue
         machine, _point, at = places[to].partition(".")
         root = parse(connection.call(f"read domain {name}", dom.XMLDesc, 0), f"domain {name}")
+        stored = metadata.parse(root)
         run = str(uuid.uuid4())  # one for each, since each moves on by itself
         vm = {
             "run": run,
             "name": name,
             "uuid": str(dom.UUIDString()),
+            "groups": list(stored.groups) if stored else [],
             "macs": [str(mac.get("address")) for mac in root.iterfind("devices/interface/mac")],
         }
         volumes += [claim.volume for claim in note.claims_of(machine, int(at), run, [vm])]

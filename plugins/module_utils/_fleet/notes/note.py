@@ -11,7 +11,8 @@ Each keeps volumes in a pool of its own, whose names say all that is needed to c
     :func:`text_of`. One whose content has another digest was torn by a kill, and is none.
 ``claim.MACHINE.AT.RUN.KIND.VALUE``
     That a run puts a name, UUID or MAC address there; it is empty. libvirt refuses a name that is
-    taken, so it is made as a whole or not at all.
+    taken, so it is made as a whole or not at all. One of the kind ``vm`` forbids nothing: it says
+    which UUID and name belong together, and in which groups that VM is (:func:`vm_of`).
 
 Times are milliseconds since 1970 of that hypervisor's own clock, which alone stamps what is said
 of it; clocks of two are never compared.
@@ -19,6 +20,7 @@ of it; clocks of two are never compared.
 
 from __future__ import annotations
 
+import datetime
 import functools
 import hashlib
 import json
@@ -31,19 +33,22 @@ from ..base.names import CLAIM as ARRIVING
 
 READING, CLAIM = "reading", "claim"
 KINDS = ("name", "uuid", "mac")
+_VM = "vm"
+_LONGEST = 255  # of a file's name
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _GRACE = 3_600_000  # milliseconds
 _DIGEST = 16  # hexadecimal digits; it recognises a torn text, and is no protection from forgery
 _NAMES = (
     re.compile(rf"(reading)\.({_UUID})\.([0-9]{{1,15}})\.([0-9a-f]{{{_DIGEST}}})"),
     re.compile(
-        rf"(claim)\.({_UUID})\.([0-9]{{1,15}})\.({_UUID})\.({'|'.join(KINDS)})\.([A-Za-z0-9._-]+)"
+        rf"(claim)\.({_UUID})\.([0-9]{{1,15}})\.({_UUID})"
+        rf"\.({'|'.join((*KINDS, _VM))})\.([A-Za-z0-9._-]+)"
     ),
 )
 
 
 class NotedVm(t.TypedDict):
-    """A VM as it was read; ``active``: it ran."""
+    """A VM as it was read; ``active``: it ran, ``managed``: this collection made it."""
 
     name: str
     uuid: str
@@ -51,6 +56,7 @@ class NotedVm(t.TypedDict):
     addresses: list[str]
     groups: list[str]
     active: bool
+    managed: bool
 
 
 @dataclass(frozen=True)
@@ -159,6 +165,7 @@ def _vm(entry: t.Mapping[str, object]) -> NotedVm:
         "addresses": texts("addresses"),
         "groups": texts("groups"),
         "active": bool(entry.get("active")),
+        "managed": bool(entry.get("managed", True)),  # earlier notes do not say it
     }
 
 
@@ -166,14 +173,34 @@ def claims_of(
     machine: str, at: int, run: str, vms: t.Iterable[t.Mapping[str, object]]
 ) -> list[Claim]:
     """What ``run`` claims with the VMs that it defined on a machine, read there at ``at``."""
+    own = [vm for vm in vms if vm.get("run") == run]
     values = [
         (kind, plain(kind, str(value)) if kind == "mac" else str(value))
-        for vm in vms
-        if vm.get("run") == run
+        for vm in own
         for kind, those in (("name", [vm["name"]]), ("uuid", [vm["uuid"]]), ("mac", vm["macs"]))
         for value in (those if isinstance(those, list) else [])
     ]
-    return [Claim(machine, at, run, kind, value) for kind, value in values]
+    claims = [Claim(machine, at, run, kind, value) for kind, value in values]
+    told = [Claim(machine, at, run, _VM, value) for vm in own if (value := _in_groups(vm))]
+    return [*claims, *(claim for claim in told if len(claim.volume) <= _LONGEST)]
+
+
+def _in_groups(vm: t.Mapping[str, object]) -> str:
+    """The UUID, the number of groups, these and the name; empty without groups."""
+    given = vm.get("groups")
+    groups = (
+        [str(group) for group in given if "." not in str(group)] if isinstance(given, list) else []
+    )
+    return ".".join([str(vm["uuid"]), str(len(groups)), *groups, str(vm["name"])]) if groups else ""
+
+
+def vm_of(claim: Claim) -> tuple[str, str, list[str]] | None:
+    """The UUID, name and groups of the VM that a claim of the kind ``vm`` is about."""
+    parts = claim.value.split(".")
+    if claim.kind != _VM or len(parts) < 3 or not parts[1].isdecimal():
+        return None
+    number = int(parts[1])
+    return parts[0], ".".join(parts[2 + number :]), parts[2 : 2 + number]
 
 
 def claims_in(volumes: t.Iterable[str], run: str = "") -> list[str]:
@@ -202,7 +229,14 @@ def settles(vms: t.Iterable[NotedVm], at: int, claim: Claim) -> bool:
     """
     if claim.at >= at:
         return False
-    return at - claim.at > _GRACE or any(claim.is_of(*own) for vm in vms for own in values(vm))
+    return at - claim.at > _GRACE or any(_has(vm, claim) for vm in vms)
+
+
+def _has(vm: NotedVm, claim: Claim) -> bool:
+    about = vm_of(claim)
+    if about is not None:
+        return vm["uuid"] == about[0]
+    return any(claim.is_of(*own) for own in values(vm))
 
 
 def values(vm: NotedVm) -> list[tuple[str, str]]:
@@ -264,3 +298,9 @@ def passed_on(
         )
         for name, volumes in held.items()
     }
+
+
+def time_text(at: int) -> str:
+    """A time of a note for people."""
+    moment = datetime.datetime.fromtimestamp(at / 1000, datetime.timezone.utc)
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -14,12 +14,11 @@ inventories that each lack a part would otherwise have majorities without a comm
 
 from __future__ import annotations
 
-import datetime
 import typing as t
 
 from ..._records import dataclass, field
 from ..engine.proofs import Silence, named, remedy
-from .note import Claim, Note, NotedVm, Reading, latest, notes, opened, plain
+from .note import Claim, Note, NotedVm, Reading, latest, notes, opened, plain, time_text
 from .note import values as note_values
 
 Texts = t.Mapping[str, str]  # the content of readings, by volume
@@ -46,7 +45,7 @@ class Noted:
     @property
     def when(self) -> str:
         """The time of the last reading, by the silent hypervisor's clock."""
-        return _time(self.at)
+        return time_text(self.at)
 
 
 @dataclass
@@ -225,7 +224,7 @@ def conflicts(
                 )
         problems += [
             f"{claim.kind} {claim.value} was claimed on {place}, which does not answer, at"
-            f" {_time(claim.at)}"
+            f" {time_text(claim.at)}"
             for claim in noted.claims
             if claim.run != run and claim.run not in moved
             if any(claim.is_of(*value) for value in wanted.values())
@@ -311,11 +310,6 @@ def remedies(standing: Standing) -> str:
         f"bring {names} back; or choose another name; or, if the VM is known to be gone, this run"
         f" need not ask: -e virt_unasked={names}"
     )
-
-
-def _time(at: int) -> str:
-    moment = datetime.datetime.fromtimestamp(at / 1000, datetime.timezone.utc)
-    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 __all__ = [
