@@ -11,8 +11,8 @@ the silent hypervisor's clock, and the claims that came since.
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
 
+from ..._records import dataclass, field
 from ..base import answers
 from ..base.names import CLAIM as ARRIVING
 from ..engine.envelope import Work
