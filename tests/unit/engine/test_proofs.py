@@ -50,12 +50,22 @@ def test_every_row_is_asked_for_by_the_code(name: str) -> None:
         ("move", ["hv1", "hv3"], ["hv3"]),
         ("purge", ["hv1"], []),
         ("purge shared", [], ["hv3"]),
+        ("prune", ["hv1"], ["hv3"]),
         ("absent", [], ["hv3"]),
         ("create", [], ["hv3"]),
     ],
 )
 def test_who_must_answer(proof: str, concerned: list[str], expected: list[str]) -> None:
     assert list(proofs.missing(proof, {"hv3": DOWN}, *concerned)) == expected
+
+
+@pytest.mark.parametrize("proof", ["purge shared", "prune"])
+def test_deletion_on_shared_storage_needs_the_answers_of_all(proof: str) -> None:
+    assert PROOFS[proof].who == proofs.ALL, "a note permits no deletion"
+    assert PROOFS[proof].answer.startswith("all hypervisors")
+    silent = proofs.missing(proof, {"hv3": DOWN, "hv4": AWAY}, "hv1")
+    assert proofs.named(silent) == "hv3: no route; hv4: excluded by --limit"
+    assert proofs.remedy(silent).startswith("bring hv3 back; only if permanently gone")
 
 
 def test_who_is_silent() -> None:

@@ -102,6 +102,15 @@ def test_where(
     assert decision.absent == ([] if expected else ["web1"])
 
 
+def test_purge_on_shared_storage_names_the_silent_hypervisor() -> None:
+    with pytest.raises(PlanRefused) as error:
+        decide(["web1"], seen(SHARED, SILENT))
+    assert "did not respond (hv2: ssh: no route); bring hv2 back" in str(error.value)
+    decision = decide(["web1"], seen(SHARED, NOTHING))
+    with pytest.raises(PlanRefused, match=r"use web1\.qcow2: hv2: ssh: no route"):
+        require_unused(decision, fleet({"hv1": {"users": []}, "hv2": SILENT}, "users", None, []))
+
+
 @pytest.mark.parametrize("name", ["hv1", "hv2"])
 @pytest.mark.parametrize("other", [NOTHING, SILENT])
 def test_a_hypervisor_is_no_vm(name: str, other: dict[str, t.Any]) -> None:
