@@ -286,7 +286,7 @@ def never_built(new: t.Collection[str], answering: t.Mapping[str, Answering]) ->
     """
     names = {host.machine: name for name, host in answering.items()}
     claims = {
-        (note.value, names[note.machine]): _time(note.at)
+        (note.value, names[note.machine]): time_text(note.at)
         for host in answering.values()
         for note in notes(host.held)
         if isinstance(note, Claim) and note.kind == "name"
