@@ -27,6 +27,7 @@ from ..._libvirt import DOMAIN_XML_INACTIVE, ERR_NO_DOMAIN, ERR_NO_STORAGE_VOL, 
 from ..._records import dataclass, field
 from ..base import effects_deadline as deadline
 from ..base.effects_connection import Connection
+from ..base.names import is_card_file
 from . import effects_storage as storage
 from . import file_references, storage_info
 from . import read_file_systems as file_systems
@@ -368,9 +369,12 @@ def _volume_paths(references: References, volumes: t.Iterable[tuple[str, str]]) 
 
 
 def _files_of(folder: str) -> list[str]:
+    """The files that may be images; cards of VMs are none, and are replaced all the time."""
     try:
         with os.scandir(folder) as entries:
-            return [entry.path for entry in entries if entry.is_file()]
+            return [
+                entry.path for entry in entries if entry.is_file() and not is_card_file(entry.name)
+            ]
     except (FileNotFoundError, NotADirectoryError):
         return []
 
