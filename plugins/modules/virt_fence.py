@@ -16,6 +16,8 @@ description:
   - A hypervisor that accepts or refuses connections on the ports of SSH or libvirt, or answers ARP
     on a network in common, is not down, and nothing is switched. If it still answers after its
     devices said that it is off, they belong to another machine, and this fails.
+  - The playbook C(fleet.virt.restart_elsewhere) uses it before it restarts the VMs of a hypervisor
+    that failed, and reads the devices from the variable C(virt_fence) of that hypervisor.
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:

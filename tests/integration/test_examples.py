@@ -39,6 +39,9 @@ from ansible_collections.fleet.virt.tests.integration.migration.test_documented 
 from ansible_collections.fleet.virt.tests.integration.migration.test_lost_source import (
     OF_A_LOST_SOURCE,
 )
+from ansible_collections.fleet.virt.tests.integration.migration.test_restart_elsewhere import (
+    COMMANDS as OF_RESTARTS,
+)
 from ansible_collections.fleet.virt.tests.integration.preflight.test_preflight import (
     COMMANDS as OF_PREFLIGHT,
 )
@@ -293,6 +296,7 @@ _ELSEWHERE = {
     "virt_migrate",
     "virt_preflight",
     "virt_purge",
+    "virt_restart",
     "virt_state",
     "virt_wait",
 }
@@ -426,6 +430,7 @@ def test_every_command_shown_is_run() -> None:
         OF_THE_CATALOGUE,
         *OF_KEYS,
         *OF_MAINTENANCE,
+        *OF_RESTARTS,
         *OF_MIGRATION,
         *OF_PLAN,
         *OF_PREFLIGHT,

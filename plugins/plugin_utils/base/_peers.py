@@ -75,6 +75,13 @@ def addresses(name: str, task_vars: Values) -> list[str]:
     return list(dict.fromkeys(address for address in listed if address)) or [name]
 
 
+def where_it_answers(name: str, task_vars: Values) -> dict[str, object]:
+    """The addresses and further ports at which a host would answer if it were up."""
+    port = _variable(name, "ansible_port", task_vars)
+    ports = [int(port)] if port is not None and port.isdigit() else []
+    return {"addresses": addresses(name, task_vars), "ports": ports}
+
+
 def _variable(name: str, variable: str, task_vars: Values) -> str | None:
     value = to_plain(of_host(name, task_vars).get(variable))
     return str(value) if value else None

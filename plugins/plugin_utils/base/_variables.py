@@ -28,6 +28,7 @@ FLEET = frozenset(
         "virt_cpu",
         "virt_disk_profiles",
         "virt_disk_ratio",
+        "virt_fence",
         "virt_fleet",
         "virt_hosts",
         "virt_hypervisors_lost",
@@ -148,6 +149,8 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "rename": frozenset({"vm_name", "vm_new_name", "vm_rename_volumes"}),
     "renew_keys": _KEYS,
     "repair_vms": _CHOSEN | {"virt_keep_volumes"},
+    "restart_elsewhere": _CHOSEN
+    | {"virt_fenced", "virt_fenced_lease", "virt_host", "virt_wait_timeout"},
     "return_vms": _MOVE | {"virt_host"},
     "screenshot": _CHOSEN_OR_GROUPED | {"virt_screen", "virt_screenshots"},
     "setup_hypervisors": _KEYS | _PREFLIGHT,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible.utils.vars import load_extra_vars
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import as_mapping
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import proofs
@@ -18,7 +17,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.facts 
     vms_of,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._records import dataclass, field
-from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _alive
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _stated
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import to_plain
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
 
@@ -27,20 +26,8 @@ UNASKED = "virt_unasked"
 
 
 def unasked(action: StagedAction[t.Any]) -> list[str]:
-    """The hypervisors that this run need not ask, as an extra variable states.
-
-    Raises PlanRefused for the variable in a file: it is true of one run only.
-    """
-    given = action._values.get(UNASKED)
-    if given is None:
-        return []
-    names = sorted(_alive.named(action._templar.template(given)))
-    if names and UNASKED not in load_extra_vars(action._loader):
-        raise PlanRefused(
-            f"{UNASKED} is given in a file, where it would be forgotten; it is true of one run"
-            f" only: remove it there, and give it only with -e {UNASKED}={','.join(names)}"
-        )
-    return names
+    """The hypervisors that this run need not ask, as an extra variable states."""
+    return _stated.for_this_run(action, UNASKED)
 
 
 def answering(answers: Answers) -> dict[str, rule.Answering]:

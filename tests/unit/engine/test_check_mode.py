@@ -124,6 +124,7 @@ ELSEWHERE = {
     "pools/effects.py": "unit/pools/test_effects.py",
     "images/effects.py": "integration/test_image.py",
     "migration/effects_jobs.py": "unit/migration/test_effects_settle.py",
+    "restart/effects.py": "unit/restart/test_restart_crashes.py",
     "seeding/effects.py": "unit/seeding/test_seeding_meanwhile.py",
 }
 

@@ -151,6 +151,12 @@ PROOFS: dict[str, Proof] = {
         "all hypervisors of the fleet",
         ALL,
     ),
+    "restart": Proof(
+        "``restart_elsewhere``",
+        "the hypervisor is off, and no other has one of its VMs",
+        "those that take the VMs over; what others that answer say counts",
+        ANY,
+    ),
     "prune": Proof(
         "``images`` with ``virt_images_prune``",
         "no other hypervisor has the pool of base images",

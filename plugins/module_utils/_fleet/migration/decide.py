@@ -231,7 +231,7 @@ def place_one(
         return f"{name!r} stays on {source}, which cannot read it: {vm['error']}"
     if not all(str(disk["path"] or "").startswith("/") for disk in vm["disks"]):
         return f"{name!r} stays on {source}: it has a disk that is no file; only files can move"
-    request = _request(name, vm, host)
+    request = request_of(name, vm, host)
     # A hypervisor with a domain that could not be read has no load, and no VMs in it
     counted = name in fleet.loads[source].names
     if counted:
@@ -338,7 +338,7 @@ def ends_silent(
     )
 
 
-def _request(name: str, vm: Answer, host: str | None) -> Request:
+def request_of(name: str, vm: Answer, host: str | None) -> Request:
     """What the VM needs on its new hypervisor."""
     # a disk keeps its path, so it is the folder that matters, whatever pools are called
     disks = tuple(

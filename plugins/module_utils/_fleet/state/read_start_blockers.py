@@ -19,6 +19,7 @@ from . import start_needs
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
+    from ..._lxml import Element
     from ..base.effects_connection import Connection
 
 _QEMU = "QEMU"
@@ -42,8 +43,13 @@ def read(
     name = str(dom.name())
     if text is None:
         text = connection.call(f"read domain {name}", dom.XMLDesc, DOMAIN_XML_INACTIVE)
-    needs = start_needs.of_definition(_lxml.parse(text, f"domain {name}"))
-    problems = []
+    return of_root(connection, _lxml.parse(text, f"domain {name}"), incoming)
+
+
+def of_root(connection: Connection, root: Element, incoming: t.Collection[str] = ()) -> list[str]:
+    """The same of a definition that no domain may have yet."""
+    needs = start_needs.of_definition(root)
+    problems: list[str] = []
     if connection.local:
         files = {path: user for path, user in needs.files.items() if path not in incoming}
         problems += _missing_files(connection, files, needs.images)

@@ -1,0 +1,226 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Taking VMs over whose hypervisor is off, on the one that runs them from now on."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import posixpath
+import typing as t
+from collections.abc import Mapping
+
+from ... import _lxml
+from ..._errors import PlanRefused
+from ..._records import dataclass
+from ..base import effects_definitions as domains
+from ..base import effects_files as files
+from ..base.effects_connection import Connection
+from ..base.effects_lookup import find_domain
+from ..cards import effects_cards, read_cards
+from ..cards.card import Card, CardFile, CardName
+from ..engine import effects_lease_holder as owners
+from ..engine import effects_verb as verb
+from ..fencing.plan import alive
+from ..fencing.read_silence import sign_of_life
+from ..storage import effects_storage as storage
+from ..storage import read_file_users as file_users
+from . import definition, read
+from . import plan as restart_plan
+from .options import RestartOptions, RestartWork
+from .plan import DefineVm, HandOver, RenameDisk, RestartFacts, SetAutostart, TakeCard, WriteCard
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+
+_LOCK_SECONDS = 300.0
+
+
+@dataclass
+class _RestartJob(verb.Job[RestartFacts]):
+    """One VM. ``file`` is its card as it is now."""
+
+    file: CardFile
+    running: bool
+
+    @property
+    def card(self) -> Card:
+        """Its card."""
+        return read.card_of(self.file)
+
+    def step_is_done(self) -> None:
+        super().step_is_done()
+        self.after = self.step.effect(self.after)
+
+    def keep_cards(self) -> None:
+        """The steps do that: until it is handed over, the card names both hypervisors."""
+
+    def entry(self) -> verb.Shown:
+        # one that the collection has seeded has a user who can log in
+        waits = self.running and self.card.stored.user is not None
+        return {"steps": self.steps, "running": self.running, "waits": waits}
+
+    def shown(self) -> tuple[verb.Shown, verb.Shown]:
+        before, after = self.facts, self.after
+        return (
+            {"hypervisors": [*before.hosts], "disks": [*before.paths]},
+            {"hypervisors": [*after.hosts], "disks": [*after.paths]},
+        )
+
+
+def run(
+    connection: Connection, options: RestartOptions, work: RestartWork, *, check: bool
+) -> Mapping[str, object]:
+    """Take over the VMs that ``names`` says, or hand over their cards; the module's result.
+
+    That the other hypervisor is off was proven before; one that answers all the same is refused.
+    """
+    verb.require_local(connection, "disks are renamed where they are mounted")
+    old = options["host"]
+    sign = sign_of_life(options["addresses"] or [old], options["ports"])
+    if sign is not None:
+        raise PlanRefused(alive(old, sign, fenced=False))
+    planner = restart_plan.hand_over if work.stage == "finish" else restart_plan.take_over
+
+    def jobs() -> list[_RestartJob]:
+        here = read.read_here(connection)
+        made = []
+        for name in dict.fromkeys(options["names"]):
+            file = _card_of(here, name, old)
+            facts = read.facts_of(connection, file, here, old)
+            if check and work.unlocking:
+                facts = dataclasses.replace(facts, locked=())
+            card, plan = read.card_of(file), planner(facts)
+            made.append(_RestartJob(connection, name, card.uuid, facts, plan, file, card.running))
+        return made
+
+    with owners.host_lock(_LOCK_SECONDS, "restart"):
+        return verb.run(
+            connection, options["names"], jobs, _ACTIONS.carry_out, check=check, together=False
+        )
+
+
+def _card_of(here: read.Here, name: str, old: str) -> CardFile:
+    """The card of a VM that names the other hypervisor, or this one once it was handed over."""
+    of_vm = [file for file in here.files if file.at.name == name]
+    ours = [file for file in of_vm if old in file.at.hosts]
+    ours = ours or [file for file in of_vm if file.at.hosts == (here.name,)]
+    if not ours:
+        raise PlanRefused(f"{here.name} sees no card of {name!r} that names {old}; run this again")
+    return ours[0]
+
+
+def _take(job: _RestartJob, _step: TakeCard) -> None:
+    at = job.card.at.on(job.facts.old, job.facts.new)
+    effects_cards.take(job.file.folder, job.card.at, at, job.file.identity)
+    _read_again(job, at)
+
+
+def _give_back(job: _RestartJob, _step: TakeCard) -> None:
+    at = job.card.at.on(job.facts.old)
+    effects_cards.take(job.file.folder, job.card.at, at, job.file.identity)
+    _read_again(job, at)
+
+
+def _read_again(job: _RestartJob, at: CardName) -> None:
+    job.file = read_cards.load(job.file.folder, at)
+
+
+def _rename(_job: _RestartJob, step: RenameDisk) -> None:
+    """Nothing is ever replaced: a link fails where something has the name."""
+    if file_users.is_locked(step.path):
+        raise PlanRefused(f"{step.path} is locked: a process writes to it again")
+    _link(step.path, step.target)
+
+
+def _rename_back(_job: _RestartJob, step: RenameDisk) -> None:
+    if os.path.lexists(step.target):
+        _link(step.target, step.path)
+
+
+def _link(before: str, after: str) -> None:
+    folder = posixpath.dirname(after)
+    if not (os.path.lexists(after) and os.path.samefile(before, after)):
+        try:
+            os.link(before, after, follow_symlinks=False)
+        except OSError as error:
+            raise PlanRefused(f"{after}: {error.strerror or error}") from None
+        files.flush(folder)
+    os.unlink(before)
+    files.flush(folder)
+
+
+def _write(job: _RestartJob, step: WriteCard) -> None:
+    card = job.card
+    names = dict(zip(card.disks, step.targets))
+    root = definition.with_disks(card.root, names)
+    _write_card(job, _changed(card, _lxml.tostring(root), step.counter))
+
+
+def _changed(card: Card, text: str, counter: int) -> Card:
+    return Card(
+        card.at,
+        card.uuid,
+        text,
+        card.running,
+        card.autostart,
+        card.snapshots,
+        card.current,
+        counter,
+    )
+
+
+def _write_card(job: _RestartJob, card: Card) -> None:
+    with effects_cards.lock():
+        effects_cards.write(job.file.folder, card)
+    _read_again(job, card.at)
+
+
+def _write_back(job: _RestartJob, _step: WriteCard) -> None:
+    names = dict(zip(job.card.disks, job.facts.paths))
+    root = definition.with_disks(job.card.root, names)
+    _write_card(job, _changed(job.card, _lxml.tostring(root), job.facts.counter))
+
+
+def _define(job: _RestartJob, _step: DefineVm) -> None:
+    card = job.card
+    for folder in sorted({posixpath.dirname(path) for path in card.disks}):
+        pool = storage.pool_at(job.connection, folder)
+        found = None if pool is None else storage.find_pool(job.connection, pool, None)
+        if found is not None:  # so that libvirt knows the new names
+            refresh = functools.partial(found.existing.refresh, 0)
+            storage.patiently(job.connection, f"refresh pool {pool}", refresh)
+    text = _lxml.tostring(read.ready(card.root))
+    domains.define(job.connection, f"define {card.name}", text)
+
+
+def _set_autostart(job: _RestartJob, _step: SetAutostart) -> None:
+    job.connection.call("switch autostart on", _domain(job).setAutostart, 1)
+
+
+def _domain(job: _RestartJob) -> VirDomain:
+    dom = find_domain(job.connection, job.name)
+    if dom is None:
+        raise PlanRefused(f"{job.name!r} is no longer here; run this again")
+    return dom
+
+
+def _hand_over(job: _RestartJob, _step: HandOver) -> None:
+    _domain(job)
+    at = job.card.at.on(job.facts.new)
+    effects_cards.take(job.file.folder, job.card.at, at, job.file.identity)
+    _read_again(job, at)
+
+
+_ACTIONS = (
+    verb.Actions[_RestartJob]()
+    .on(TakeCard, _take, _give_back)
+    .on(RenameDisk, _rename, _rename_back)
+    .on(WriteCard, _write, _write_back)
+    .on(DefineVm, _define)
+    .on(SetAutostart, _set_autostart)
+    .on(HandOver, _hand_over)
+)

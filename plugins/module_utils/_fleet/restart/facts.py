@@ -1,0 +1,72 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a hypervisor answers when VMs of another one are restarted elsewhere."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..base import answers
+from ..placement.facts import Placing
+
+
+class CardDisk(t.TypedDict):
+    """A disk of a VM, as placement asks for it; its space is taken already."""
+
+    path: str
+    bytes: int
+
+
+class CardEntry(t.TypedDict):
+    """A VM whose card names the hypervisor that is off, as this one sees it.
+
+    ``problems``: why it cannot run here; ``locked``: its disks that a process has open for writing.
+    ``defined``: a domain of its UUID is on this hypervisor.
+    """
+
+    name: answers.VmName
+    uuid: str
+    hosts: list[str]
+    running: bool
+    defined: bool
+    problems: list[str]
+    locked: list[str]
+    vcpus: int
+    memory_mib: int
+    domain_type: str | None
+    arch: str | None
+    bridges: list[str]
+    networks: list[str]
+    nwfilters: list[str]
+    vsock: bool
+    disks: list[CardDisk]
+    groups: list[str]
+    anti_affinity: list[str]
+    tags: list[str]
+    zone: str | None
+
+
+class RestartLook(Placing, total=False):
+    """The cards that a hypervisor sees; ``sign`` is how the one that should be off answers it,
+    ``unread`` are cards that cannot be read, with the reasons."""
+
+    cards: list[CardEntry] | None
+    sign: str | None
+    unread: list[str] | None
+
+
+class RestartedVm(answers.VmResult):
+    """What came of it; ``running``: it is to be started, ``waits``: and then to respond."""
+
+    uuid: str | None
+    steps: list[str]
+    running: bool
+    waits: bool
+
+
+class Restarted(answers.Result, total=False):
+    """The result of a stage."""
+
+    vms: list[RestartedVm] | None

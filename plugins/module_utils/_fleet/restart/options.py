@@ -1,0 +1,55 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The options of ``virt_restart``, for the module and its action plugin."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._records import dataclass
+from ..engine.envelope import Work
+
+if t.TYPE_CHECKING:
+    from ..base.arguments import Spec
+
+ARGUMENTS: Spec = {
+    "host": {"type": "str", "required": True},
+    "names": {"type": "list", "elements": "str", "default": []},
+    "addresses": {"type": "list", "elements": "str", "default": []},
+    "ports": {"type": "list", "elements": "int", "default": []},
+    "base_pool": {"type": "str", "default": "base"},
+    "base_path": {"type": "path", "default": "/var/lib/libvirt/base"},
+}
+
+
+class RestartOptions(t.TypedDict):
+    """What :data:`ARGUMENTS` makes of a task's options."""
+
+    host: str
+    names: list[str]
+    addresses: list[str]
+    ports: list[int]
+    base_pool: str
+    base_path: str
+
+
+def restart_options(params: t.Mapping[str, t.Any]) -> RestartOptions:
+    """The validated options of the module, without those of the connection."""
+    return t.cast("RestartOptions", {name: params[name] for name in ARGUMENTS})
+
+
+@dataclass(frozen=True)
+class RestartWork(Work):
+    """A stage of restarting VMs elsewhere.
+
+    ``prove`` ends the run unless the other hypervisor is off; ``starts`` decides which of those
+    that were taken over are started; ``finish`` makes their cards name the new hypervisor alone.
+    ``unlocking``: in check mode the other hypervisor would be switched off first, which ends what
+    locks disks.
+    """
+
+    STAGES = ("all", "look", "decide", "prove", "act", "starts", "finish", "report")
+
+    unlocking: bool = False
