@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import os
+import types
 import typing as t
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards import (
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards.card import Card, CardName
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import effects_verb as verb
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import effects as purge
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import plan as purge_plan
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage import (
     read_file_systems,
     read_shared_pools,
@@ -304,6 +307,26 @@ def test_killed_purge_leaves_no_card_without_a_vm(host: Host) -> None:
 
 def _unlink(path: Path) -> None:
     os.unlink(path)
+
+
+def test_purge_keeps_the_card_before_anything_is_removed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in the order above: in the step before the first that removes a disk."""
+    removals, kept = purge_plan.Removals(), []
+    monkeypatch.setattr(purge.ownership, "read", lambda _connection: None)
+    monkeypatch.setattr(purge, "_look", lambda *_args: (None, removals))
+    job: t.Any = types.SimpleNamespace(
+        connection=None,
+        me=None,
+        name="web1",
+        removals=removals,
+        require_dom=lambda: None,
+        settings=purge.PurgeSettings(purge_plan.PurgeOptions()),
+        keep_cards=lambda: kept.append("web1"),
+    )
+    purge._look_again(job, purge_plan.LookAgain())
+    assert kept == ["web1"]
 
 
 class _Arrived:
