@@ -1,0 +1,216 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which VMs of a hypervisor that is off go where, and which stay, with the reasons."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.proofs import Silence
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.hosts import (
+    PlacementHost,
+    PoolFacts,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.types import Policy
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.restart import decide
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.restart.decide import (
+    RestartDecision,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.restart.facts import (
+    CardEntry,
+    RestartLook,
+)
+
+_SILENT = {"hv3": Silence("no route to host")}
+_KNOWN = ["hv1", "hv2", "hv3"]
+
+
+def entry(name: str = "web1", **given: object) -> CardEntry:
+    usual: CardEntry = {
+        "name": name,
+        "uuid": f"uuid of {name}",
+        "hosts": ["hv3"],
+        "running": True,
+        "defined": False,
+        "problems": [],
+        "locked": [],
+        "vcpus": 1,
+        "memory_mib": 512,
+        "domain_type": None,
+        "arch": None,
+        "bridges": [],
+        "networks": [],
+        "nwfilters": [],
+        "vsock": False,
+        "disks": [{"path": f"/srv/{name}.qcow2", "bytes": 1}],
+        "groups": [],
+        "anti_affinity": [],
+        "tags": [],
+        "zone": None,
+    }
+    return {**usual, **given}  # type: ignore[typeddict-item]
+
+
+def answer(*cards: CardEntry, **given: object) -> RestartLook:
+    usual: RestartLook = {"cards": [*cards], "unread": [], "sign": None}
+    host: dict[str, object] = {"vms": []}
+    return {**usual, "host": host, **given}  # type: ignore[typeddict-item,return-value]
+
+
+def _host(name: str, memory: int = 8192) -> PlacementHost:
+    pool = PoolFacts("shared", "/srv", 100000, 0, 90000, 1.0)
+    return PlacementHost(
+        name,
+        maintenance=False,
+        domain_types=frozenset({"kvm"}),
+        arch="x86_64",
+        memory_total_mib=memory,
+        memory_limit_mib=memory,
+        vcpus_total=8,
+        vcpus_max=8,
+        vcpus_limit=32,
+        pools=(pool,),
+    )
+
+
+def _decide(
+    answers: t.Mapping[str, RestartLook], *names: str, hosts: t.Sequence[PlacementHost] = ()
+) -> RestartDecision:
+    there = hosts or [_host(name) for name in answers]
+    policy = Policy(pool_paths={}, base_pool="base")
+    return decide.decide("hv3", names, answers, there, _SILENT, policy)
+
+
+def test_vm_goes_to_hypervisor_that_can_run_it() -> None:
+    answers = {
+        "hv1": answer(entry(problems=["'web1' cannot run on hv1: its base image"])),
+        "hv2": answer(entry()),
+    }
+    decision = _decide(answers)
+    assert (decision.shares, decision.running, decision.agent) == (
+        {"hv2": ["web1"]},
+        ["web1"],
+        "hv2",
+    )
+    assert "memory that was saved to a file on hv3 is lost" in decision.notes[0]
+
+
+def test_vm_that_was_off_is_not_started() -> None:
+    decision = _decide({"hv1": answer(entry(running=False))})
+    assert (decision.shares, decision.running) == ({"hv1": ["web1"]}, [])
+
+
+def test_vm_that_no_hypervisor_can_run_stays_with_reasons() -> None:
+    problems = {"hv1": ["no base image on hv1"], "hv2": ["no bridge on hv2"]}
+    answers = {host: answer(entry(problems=why)) for host, why in problems.items()}
+    decision = _decide(answers)
+    assert (decision.shares, decision.agent) == ({}, "")
+    assert decision.failures == {"web1": "no base image on hv1; no bridge on hv2"}
+
+
+def test_vm_without_card_is_named() -> None:
+    answers = {
+        "hv1": answer(entry()),
+        "hv2": answer(host={"vms": [{"name": "db1", "uuid": "uuid of db1"}]}),
+    }
+    decision = _decide(answers, "web1", "db1", "old1")
+    assert decision.shares == {"hv1": ["web1"]}
+    assert decision.failures["db1"] == "'db1' is on hv2, not on hv3"
+    assert "no card of 'old1' names hv3" in decision.failures["old1"]
+
+
+def test_vm_of_which_hypervisor_has_uuid_stays() -> None:
+    vms = [{"name": "other", "uuid": "uuid of web1"}]
+    answers = {"hv1": answer(entry()), "hv2": answer(entry(), host={"vms": vms})}
+    assert "hv2 has a VM of the UUID of 'web1'" in _decide(answers).failures["web1"]
+
+
+def test_begun_takeover_is_continued_where_it_was_begun() -> None:
+    """Whatever placement would choose, and though the domain may be defined there already."""
+    begun = entry(hosts=["hv3", "hv2"])
+    vms = [{"name": "web1", "uuid": "uuid of web1"}]
+    answers = {"hv1": answer(begun), "hv2": answer(begun, host={"vms": vms})}
+    assert _decide(answers).shares == {"hv2": ["web1"]}
+
+
+@pytest.mark.parametrize(
+    ("hosts", "message"),
+    [
+        (["hv3", "hv4"], "the card of 'web1' names hv3 and hv4, and hv4 does not answer"),
+        (["hv1", "hv3"], "'web1' was on its way from hv1 to hv3; settle its move on hv1 first"),
+    ],
+)
+def test_vm_that_another_hypervisor_may_have_stays(hosts: list[str], message: str) -> None:
+    answers = {"hv1": answer(entry(hosts=hosts)), "hv2": answer(entry(hosts=hosts))}
+    decision = _decide(answers)
+    assert not decision.shares
+    assert message in decision.failures["web1"]
+
+
+def test_cards_that_differ_are_not_used() -> None:
+    answers = {"hv1": answer(entry()), "hv2": answer(entry(hosts=["hv3", "hv1"]))}
+    assert "differ" in _decide(answers).failures["web1"]
+
+
+def test_unreadable_card_is_failure() -> None:
+    decision = _decide({"hv1": answer(entry(), unread=["/srv/db1@hv3.fleet.xml: broken"])})
+    assert decision.failures == {"/srv/db1@hv3.fleet.xml": "/srv/db1@hv3.fleet.xml: broken"}
+
+
+def test_vm_that_fits_nowhere_stays() -> None:
+    decision = _decide({"hv1": answer(entry(memory_mib=100000))})
+    assert "web1 fits nowhere. hv1: " in decision.failures["web1"]
+
+
+def test_second_vm_counts_first() -> None:
+    """Each takes more than half of the memory."""
+    big = [entry("web1", memory_mib=4000), entry("web2", memory_mib=4000)]
+    answers = {"hv1": answer(*big), "hv2": answer(*big)}
+    decision = _decide(answers, hosts=[_host("hv1", 7000), _host("hv2", 7000)])
+    assert sorted(map(len, decision.shares.values())) == [1, 1], decision
+
+
+def test_locked_disk_is_noted_before_fencing() -> None:
+    decision = _decide({"hv1": answer(entry(locked=["/srv/web1.qcow2"]))})
+    assert decision.shares == {"hv1": ["web1"]}
+    assert "is locked by a process now" in "".join(decision.notes)
+
+
+@pytest.mark.parametrize(
+    ("answers", "silent", "message"),
+    [
+        ({"hv1": answer(sign="answers on port 22 (192.0.2.13)")}, _SILENT, "hv3 answers on port"),
+        ({"hv1": answer(), "hv3": answer()}, {}, "hv3 answers, so it is not down"),
+        (
+            {"hv1": answer()},
+            {"hv3": Silence("Permission denied", reached=True)},
+            "hv3 answers (Permission denied)",
+        ),
+        ({}, _SILENT, "no hypervisor answered"),
+    ],
+)
+def test_hypervisor_that_is_not_silent_is_refused(
+    answers: dict[str, RestartLook], silent: dict[str, Silence], message: str
+) -> None:
+    with pytest.raises(PlanRefused) as raised:
+        decide.require_silence("hv3", answers, silent, _KNOWN)
+    assert message in str(raised.value)
+
+
+def test_unknown_hypervisor_is_refused() -> None:
+    with pytest.raises(PlanRefused, match="'hv9' is no hypervisor of this play"):
+        decide.require_silence("hv9", {"hv1": answer()}, _SILENT, _KNOWN)
+
+
+def test_own_sign_of_hypervisor_that_is_asked_itself_is_not_quoted() -> None:
+    answers = {"hv1": answer(), "hv3": answer(sign="answers on port 22 (127.0.0.1)")}
+    with pytest.raises(PlanRefused, match="hv3 answers, so"):
+        decide.require_silence("hv3", answers, {}, _KNOWN)
+
+
+def test_silent_hypervisor_is_accepted() -> None:
+    decide.require_silence("hv3", {"hv1": answer()}, _SILENT, _KNOWN)
