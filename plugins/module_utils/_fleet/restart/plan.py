@@ -60,6 +60,16 @@ class RestartFacts:
         return self.hosts == (self.old, self.new)
 
     @property
+    def is_defined(self) -> bool:
+        """Whether ``new`` has the VM of the card. One with none of its disks is a leftover: the VM
+        was there once, and is defined again."""
+        return self.defined is not None and not self._files_of_card.isdisjoint(self.defined)
+
+    @property
+    def _files_of_card(self) -> frozenset[str]:
+        return frozenset({*self.paths, *targets_of(self)})
+
+    @property
     def is_over(self) -> bool:
         """Whether the VM is on ``new``, and nowhere else by its card."""
         return self.hosts == (self.new,)
@@ -120,7 +130,7 @@ def targets_of(facts: RestartFacts) -> tuple[str, ...]:
 def take_over(facts: RestartFacts) -> Plan[RestartFacts]:
     """The steps until the domain is defined, none if it is; they may begin at any state that an
     interrupted run has left."""
-    if facts.is_over or (facts.begun and facts.defined is not None):
+    if facts.is_over or (facts.begun and facts.is_defined):
         problem = _not_as_defined(facts)
         return Plan((), (problem,)) if problem else Plan(tuple(_boot_steps(facts)))
     refusals = [*facts.blockers, *_refusals(facts)]
@@ -152,7 +162,7 @@ def hand_over(facts: RestartFacts) -> Plan[RestartFacts]:
     """The last step, once the VM is defined and, if it is to run, started."""
     if facts.is_over:
         return Plan()
-    if not facts.begun or facts.defined is None:
+    if not facts.begun or not facts.is_defined:
         return Plan((), (f"{facts.name!r} was not taken over by {facts.new}",))
     problem = _not_as_defined(facts)
     if problem:

@@ -166,7 +166,8 @@ def facts_of(connection: Connection, file: CardFile, here: Here, old: str) -> Re
         stored = read_metadata(connection, dom)
         phase = None if stored is None else stored.phase
         at_boot = bool(connection.call(f"read autostart of {card.name}", dom.autostart))
-        locked = ()  # by itself, if it runs
+        if connection.call(f"read whether {card.name} runs", dom.isActive):
+            locked = ()  # by itself
     elif dom is not None:
         others.append(f"{here.name} has another VM of that name, with another UUID")
     return RestartFacts(
