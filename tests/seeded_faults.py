@@ -55,6 +55,7 @@ class Fault:
 
 _CREATION = "provision/test_creation_crashes.py"
 _PURGE = "purge/test_purge_crashes.py"
+_RESTART = "restart/test_restart_crashes.py"
 _OWNED = "storage/test_effects_own_files.py"
 _KEYS = "keys/test_keys_crashes.py"
 _RELOAD = "keys/test_key_reload_crashes.py"
@@ -239,6 +240,35 @@ FAULTS = (
         'patiently(connection, f"remove volume {name}", lambda: volume.delete(0))\n',
         "volume.path()\n",
         f"{_PURGE}::test_a_killed_purge_is_finished_by_the_next",
+    ),
+    Fault(
+        "a disk is renamed that a process has locked",
+        "restart/plan.py",
+        "    yield from locks(facts)\n",
+        "",
+        f"{_RESTART}::test_disk_that_is_locked_is_not_renamed",
+    ),
+    Fault(
+        "an existing file is taken for the disk under its new name",
+        "restart/plan.py",
+        " and target not in facts.linked:\n",
+        " and not facts.paths:\n",
+        f"{_RESTART}::test_existing_file_of_new_name_is_never_replaced",
+    ),
+    Fault(
+        "one power supply that is off proves that a host is",
+        "fencing/plan.py",
+        "bool(statuses) and all(",
+        "any(",
+        "fencing/test_plan.py::test_host_is_off_when_all_its_power_supplies_are",
+    ),
+    Fault(
+        "a host that answers after it was fenced is believed to be off",
+        "fencing/effects.py",
+        "        raise PlanRefused(plan.not_proven(host, statuses, failures))\n"
+        "    _require_silence(options, fenced=True)\n",
+        "        raise PlanRefused(plan.not_proven(host, statuses, failures))\n",
+        "fencing/test_effects.py::test_host_that_answers_although_it_is_off_is_refused",
     ),
     Fault(
         "keys are in use before all of them are written",

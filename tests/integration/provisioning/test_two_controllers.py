@@ -66,7 +66,9 @@ def _create(ansible: Ansible, host: str, wait: float) -> Run:
     return ansible.playbook("fleet.virt.provision_vm", {"virt_vms": [{**_VM, "host": host}]})
 
 
-def test_two_controllers_at_once_create_at_most_a_single_vm(five: Laboratory, tmp_path: Path) -> None:
+def test_two_controllers_at_once_create_at_most_a_single_vm(
+    five: Laboratory, tmp_path: Path
+) -> None:
     """Whoever has none is told why, and goes on once it is told what it does not know."""
     controllers = _controllers(five, tmp_path)
     for trial in range(_TRIALS):
