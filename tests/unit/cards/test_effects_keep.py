@@ -22,6 +22,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_con
     Connection,
     connect,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.names import is_card_file
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards import (
     effects_cards,
     effects_keep,
@@ -60,8 +61,10 @@ class Host:
             pool.create(0)
 
     def define(
-        self, name: str, *disks: Path, uuid: str = UUID, metadata: str = "", extra: str = ""
+        self, name: str, *disks: Path, uuid: str = UUID, metadata: str = "", touch: bool = True
     ) -> t.Any:
+        for disk in disks if touch else ():
+            disk.touch()
         devices = "".join(
             f"<disk type='file'><source file='{disk}'/><target dev='vd{'abc'[number]}'/></disk>"
             for number, disk in enumerate(disks)
@@ -70,7 +73,7 @@ class Host:
         return self.connection.conn.defineXMLFlags(
             f"<domain type='test'><name>{name}</name><uuid>{uuid}</uuid>"
             f"<metadata>{ours if metadata else ''}</metadata><memory>1024</memory>"
-            f"<os><type>hvm</type></os><devices>{devices}{extra}</devices></domain>",
+            f"<os><type>hvm</type></os><devices>{devices}</devices></domain>",
             0,
         )
 
@@ -82,7 +85,7 @@ class Host:
         effects_keep.keep_cards(self.connection, names or ["web1"], uuid)
 
     def cards(self) -> list[str]:
-        return sorted(os.listdir(self.shared))
+        return sorted(name for name in os.listdir(self.shared) if is_card_file(name))
 
     def card(self, hosts: str = "hv1", name: str = "web1") -> Card:
         return read_cards.require(str(self.shared), CardName(name, tuple(hosts.split("+"))))
@@ -191,6 +194,29 @@ def test_card_of_a_moving_vm_names_source_and_destination(host: Host) -> None:
     host.define("web1", host.disk)  # the move was undone
     host.keep()
     assert host.cards() == ["web1@hv1.fleet.xml"]
+
+
+@pytest.mark.parametrize("written", [False, True])
+@pytest.mark.parametrize("phase", ["", _MARKS.format("purging")])
+def test_card_of_a_vm_that_is_restarted_elsewhere_stays(
+    host: Host, written: bool, phase: str
+) -> None:
+    """Its hypervisor is back, and a verb is at work on the leftover, before the new one is done:
+    the disks have other names, and so may the card's."""
+    host.define("web1", host.disk)
+    host.keep()
+    other = host.disk.with_name("web1_system.r1.qcow2")
+    os.rename(host.disk, other)
+    text = host.card().definition
+    host.write("hv1+hv2", definition=text.replace(host.disk.name, other.name) if written else text)
+    os.unlink(host.shared / "web1@hv1.fleet.xml")
+    host.define("web1", host.disk, metadata=phase, touch=False)
+    if phase:
+        host.keep(uuid=UUID)
+    else:
+        with pytest.raises(PlanRefused, match="on hv2, and what hv1 has is a leftover"):
+            host.keep(uuid=UUID)
+    assert [name for name in host.cards() if "@" in name] == ["web1@hv1+hv2.fleet.xml"]
 
 
 def test_vm_that_left_takes_no_card_along(host: Host) -> None:

@@ -82,7 +82,9 @@ def _due(connection: Connection, name: str, uuid: str | None) -> _Due | None:
         vm = read.with_snapshots(connection, dom, vm)
     # of a VM that left this hypervisor meanwhile, a card that names another one too is not its own
     found = found if vm is not None else [file for file in found if len(file.at.hosts) == 1]
-    known, wanted = keep.decide(found, vm if folder is not None else None, own, caller.host())
+    disks = [] if vm is None else read.present_disks(connection, vm)
+    placed = vm if folder is not None else None
+    known, wanted = keep.decide(found, placed, own, caller.host(), disks)
     return _Due(folder, wanted, known)
 
 

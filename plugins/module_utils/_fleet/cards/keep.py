@@ -80,14 +80,27 @@ def card_of(vm: ReadVm, host: str, counter: int = 0) -> Card | None:
 
 
 def decide(
-    found: t.Sequence[CardFile], vm: ReadVm | None, own: t.Collection[str | None], host: str
+    found: t.Sequence[CardFile],
+    vm: ReadVm | None,
+    own: t.Collection[str | None],
+    host: str,
+    disks: t.Collection[str] = (),
 ) -> tuple[list[CardFile], Card | None]:
     """The cards among those ``found`` that are of the VMs with the UUIDs ``own`` on ``host``, and
-    the only one that is to be there; ``vm`` is the VM if it may have a card.
+    the only one that is to be there; ``vm`` is the VM if it may have a card, ``disks`` are those of
+    its disks that exist.
+
+    A card of this hypervisor and another is this one's after a move that was undone. While the VM
+    is being restarted elsewhere it is not: its disks have other names by then, in the card or only
+    in their folder.
 
     Raises PlanRefused where a card says that the VM is another, or another hypervisor's.
     """
-    known = [file for file in found if host in file.at.hosts and _uuid(file) in own]
+    known = [
+        file
+        for file in found
+        if host in file.at.hosts and _uuid(file) in own and not _is_leaving(file, host, disks)
+    ]
     cards = [file.card for file in known if file.card is not None]
     counter = max((card.counter for card in cards), default=0)
     wanted = None if vm is None else card_of(vm, host, counter)
@@ -106,12 +119,19 @@ def decide(
                 f"{file.path} is that of another VM, {_uuid(file)}; remove it if that is gone"
             )
         elif _uuid(file) == wanted.uuid:
-            hosts = " and ".join(file.at.hosts)
+            where = file.at.hosts[-1]
             raise PlanRefused(
-                f"by {file.path} the VM is on {hosts}, and what {host} has is a leftover; if"
-                f" {hosts} has no such VM, remove that file"
+                f"by {file.path} the VM is on {where}, and what {host} has is a leftover; if"
+                f" {where} has no such VM and no disk of it has another name, remove that file"
             )
     return known, wanted
+
+
+def _is_leaving(file: CardFile, host: str, disks: t.Collection[str]) -> bool:
+    """Whether it is the card of a VM that another hypervisor restarts, whose disks are no more
+    those that the definition here names."""
+    leaving = len(file.at.hosts) > 1 and file.at.hosts[0] == host
+    return leaving and (file.card is None or not set(file.card.disks) <= set(disks))
 
 
 def _uuid(file: CardFile) -> str | None:

@@ -19,7 +19,7 @@ from ..storage import read_file_systems as file_systems
 from ..storage import read_shared_pools as shared_pools
 from ..storage.read_file_users import FOLDER_TYPES, read_pools
 from . import keep, read_cards
-from .card import CardFile
+from .card import CardFile, disk_files
 from .keep import ReadVm
 
 if t.TYPE_CHECKING:
@@ -48,6 +48,16 @@ def may_have_card(connection: Connection, vm: ReadVm) -> bool:
     """Whether a disk is on shared storage; asks neither libvirt nor other storage."""
     folders = keep.folders_of(root(vm))
     return connection.call(f"look at the folders of {vm.name}", _any_shared, folders)
+
+
+def present_disks(connection: Connection, vm: ReadVm) -> list[str]:
+    """Those of the VM's disks that exist."""
+    paths = [path for path in disk_files(root(vm)) or () if path]
+
+    def look() -> list[str]:
+        return [path for path in paths if os.path.lexists(path)]
+
+    return connection.call(f"look for the disks of {vm.name}", look)
 
 
 def _any_shared(folders: t.Iterable[str]) -> bool:
