@@ -80,7 +80,7 @@ def test_vm_off_with_internal_snapshots_copies_its_files() -> None:
     assert [volume.whole for volume in found.volumes] == [True]
     argv = command(source, TARGET, found, MigrationOptions(), "qemu:///system")
     text = " ".join(argv)
-    assert "--offline --p2p --persistent --undefinesource --domain" in text
+    assert "--offline --p2p --persistent --undefinesource --tls --tls-destination " in text
     assert "copy-storage" not in text
 
 

@@ -328,6 +328,8 @@ def command(
     argv = ["virsh", "--connect", uri, "--quiet", "migrate"]
     if plan.whole:  # its files are there already: the definition alone is left
         argv += ["--offline", "--p2p", "--persistent", "--undefinesource"]
+        # nothing of QEMU's is sent, but where qemu.conf forces TLS, libvirt wants the flag here too
+        argv += ["--tls", "--tls-destination", address]
         return [*argv, "--domain", source.uuid, "--desturi", destination_uri(address)]
     argv += ["--live", "--p2p", "--persistent", "--undefinesource", "--abort-on-error"]
     if options.tunnelled:  # inside libvirt's own connection, whose TLS is verified
