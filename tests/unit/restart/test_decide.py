@@ -206,7 +206,7 @@ def test_unknown_hypervisor_is_refused() -> None:
         decide.require_silence("hv9", {"hv1": answer()}, _SILENT, _KNOWN)
 
 
-def test_own_sign_of_hypervisor_that_is_asked_itself_is_not_quoted() -> None:
+def test_own_sign_of_hypervisor_that_answers_is_not_quoted() -> None:
     answers = {"hv1": answer(), "hv3": answer(sign="answers on port 22 (127.0.0.1)")}
     with pytest.raises(PlanRefused, match="hv3 answers, so"):
         decide.require_silence("hv3", answers, {}, _KNOWN)
