@@ -23,7 +23,8 @@ extends_documentation_fragment:
 options:
   base_pool:
     description:
-      - Name of the storage pool that holds base images and the maintenance mark.
+      - Name of the storage pool of base images, where an earlier version may have set the
+        maintenance mark.
     type: str
     default: base
   base_path:

@@ -11,8 +11,9 @@ short_description: Mark a hypervisor as in maintenance, so that no VM is placed 
 version_added: 0.1.0
 description:
   - Sets or removes the maintenance mark of a hypervisor, an empty volume C(fleet-virt.maintenance)
-    in its pool of base images. It is stored in libvirt itself, so that anyone who reads the
-    hypervisor sees it.
+    in its pool C(fleet-notes), which it never shares with another hypervisor. It is stored in
+    libvirt itself, so that anyone who reads the hypervisor sees it. A mark in the pool of base
+    images, where earlier versions set it, still counts, and is removed with V(absent).
   - No VM is placed on a hypervisor that has the mark, or on one whose mark cannot be read. VMs that
     run there keep running. A VM that specifies this hypervisor is refused too.
 author:
@@ -36,8 +37,7 @@ options:
     default: present
   base_pool:
     description:
-      - Name of the storage pool of base images. It is created if it does not exist when the mark is
-        set.
+      - Name of the storage pool of base images, where an earlier version may have set the mark.
     type: str
     default: base
   base_path:

@@ -210,7 +210,8 @@ options:
     default: abort
   base_pool:
     description:
-      - Name of the pool of base images, which holds the maintenance mark.
+      - Name of the pool of base images, where an earlier version may have set the maintenance
+        mark.
     type: str
     default: base
 seealso:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from ansible_collections.fleet.virt.tests.integration import harness
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
+from ansible_collections.fleet.virt.tests.integration.support.shared_folder import shared_folder
 from ansible_collections.fleet.virt.tests.lab import images
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
@@ -26,7 +28,7 @@ def unmarked(lab: Laboratory) -> Iterator[Laboratory]:
     """The laboratory, without marks before and after."""
     yield lab
     for host in ("hv1", "hv2"):
-        lab.ssh(host, f"virsh -q vol-delete {MARK} base || true", check=False)
+        lab.ssh(host, f"virsh -q vol-delete {MARK} fleet-notes || true", check=False)
 
 
 def _marked(ansible: Ansible, host: str) -> bool:
@@ -47,10 +49,42 @@ def test_a_mark_that_libvirt_has_not_seen_is_taken_over(
     ansible: Ansible, unmarked: Laboratory
 ) -> None:
     """As a call leaves it that is killed between the file and libvirt's list."""
+    ansible.module("hv1", "virt_maintenance", {"state": "present"})  # which makes the pool
     ansible.module("hv1", "virt_maintenance", {"state": "absent"})
-    unmarked.ssh("hv1", f"mkdir -p /var/lib/libvirt/base; touch /var/lib/libvirt/base/{MARK}")
+    unmarked.ssh("hv1", f"touch /var/lib/libvirt/fleet-notes/{MARK}")
     ansible.module("hv1", "virt_maintenance", {"state": "present"})
     assert _marked(ansible, "hv1")
+
+
+def test_mark_with_shared_base_pool_leaves_other_hypervisor_unmarked(
+    ansible: Ansible, unmarked: Laboratory, tmp_path: Path
+) -> None:
+    """A pool of base images that both mount; a mark that an earlier version left there is of both,
+    until it is removed."""
+    shared = {"base_pool": "shared", "base_path": "/srv/marks"}
+    pool = f"virsh -q pool-define-as shared dir --target {shared['base_path']}"
+
+    def marks() -> list[bool]:
+        answers = {h: ansible.module(h, "virt_host_info", shared)[h] for h in ("hv1", "hv2")}
+        return [answer["host"]["maintenance"] for answer in answers.values()]
+
+    with shared_folder(unmarked, tmp_path, shared["base_path"], ("hv1", "hv2")):
+        for host in ("hv1", "hv2"):
+            unmarked.ssh(host, f"{pool}; virsh -q pool-start shared")
+        words = [
+            *("fleet.virt.maintenance", "-e", "virt_host=hv1", "-e", "virt_base_pool=shared"),
+            *("-e", f"virt_base_path={shared['base_path']}"),
+        ]
+        ansible.run("ansible-playbook", words).succeeded()
+        assert marks() == [True, False]
+        unmarked.ssh("hv2", f"virsh -q vol-create-as shared {MARK} 0 --format raw")
+        unmarked.ssh("hv1", "virsh -q pool-refresh shared")
+        assert marks() == [True, True]
+        ansible.run("ansible-playbook", [*words, "-e", "virt_maintenance=false"]).succeeded()
+        unmarked.ssh("hv2", "virsh -q pool-refresh shared")
+        assert marks() == [False, False]
+        for host in ("hv1", "hv2"):
+            unmarked.ssh(host, "virsh -q pool-destroy shared; virsh -q pool-undefine shared")
 
 
 def test_commands_of_the_guide(ansible: Ansible, unmarked: Laboratory) -> None:
@@ -59,7 +93,7 @@ def test_commands_of_the_guide(ansible: Ansible, unmarked: Laboratory) -> None:
     for command, marked in COMMANDS.items():
         program, *words = shlex.split(command)
         ansible.run(program, words).succeeded()
-        assert (MARK in unmarked.ssh("hv1", "virsh -q vol-list base").stdout) is marked
+        assert (MARK in unmarked.ssh("hv1", "virsh -q vol-list fleet-notes").stdout) is marked
         options = {
             "vm_name": "kept1",
             "vm_memory": 64,

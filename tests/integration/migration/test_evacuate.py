@@ -24,7 +24,7 @@ _STUCK = "stuck"
 # The first to leave boots, so that its move takes long enough to be interrupted
 _IMAGE = dict.fromkeys(_NAMES[2:], blank.NAME)
 _HOST = {"virt_host": "hv1"}
-_UNMARK = "virsh -q vol-delete fleet-virt.maintenance base"
+_UNMARK = "virsh -q vol-delete fleet-virt.maintenance fleet-notes"
 
 
 _ILL = (
@@ -45,7 +45,7 @@ def _made_on(movers: Movers, name: str, host: str, home: str) -> None:
 
 
 def _mark(movers: Movers) -> bool:
-    listed = movers.fleet.host("hv1", "virsh -q vol-list base")
+    listed = movers.fleet.host("hv1", "virsh -q vol-list fleet-notes 2>/dev/null || :")
     return "fleet-virt.maintenance" in listed
 
 

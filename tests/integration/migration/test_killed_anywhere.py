@@ -52,7 +52,7 @@ _DONE = re.compile(r" (created|moved|removed|unchanged|was there)\b")
 _REMEDY = re.compile(r"again|repair_vms|virt_hypervisors_lost|did not answer|see that")
 _VM = {"image": "tiny.qcow2", "memory": 64, "seed": False, "start": False, "wait": False}
 _VMS = {"virt_vms": [{"name": "one", "host": "hv1", **_VM}, {"name": "two", "host": "hv2", **_VM}]}
-_MARK = "/var/lib/libvirt/base/fleet-virt.maintenance"
+_MARK = "/var/lib/libvirt/fleet-notes/fleet-virt.maintenance"
 
 
 @dataclass(frozen=True)

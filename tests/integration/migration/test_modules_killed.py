@@ -167,7 +167,7 @@ def _standing(movers: Movers) -> dict[str, Any]:
 @pytest.fixture
 def unmarked(movers: Movers) -> Iterator[None]:
     """Neither before nor afterwards in maintenance."""
-    clear = "virsh -q vol-delete fleet-virt.maintenance base 2>/dev/null; :"
+    clear = "virsh -q vol-delete fleet-virt.maintenance fleet-notes 2>/dev/null; :"
     movers.fleet.host("hv1", clear)
     yield
     movers.fleet.host("hv1", clear)

@@ -31,30 +31,51 @@ def mark(connection: Connection, wanted: bool, *, check: bool = False) -> dict[s
     return maintenance.mark(connection, wanted, "marks", "/default-pool", check=check)
 
 
-def test_set_and_taken_away_by_the_folder_of_the_pool(connection: Connection) -> None:
+_LINE = "volume fleet-notes/fleet-virt.maintenance\n"
+_PATH = "/var/lib/libvirt/fleet-notes"
+
+
+def is_marked(connection: Connection) -> bool | None:
+    return read_host(connection, "marks", "/default-pool")["maintenance"]
+
+
+def test_set_and_taken_away_in_the_pool_of_notes(connection: Connection) -> None:
+    predicted = mark(connection, True, check=True)
+    assert predicted["diff"] == {"before": "", "after": f"pool fleet-notes at {_PATH}\n{_LINE}"}
+    xml = f"<pool type='dir'><name>fleet-notes</name><target><path>{_PATH}</path></target></pool>"
+    pool = connection.conn.storagePoolDefineXML(xml, 0)
+    assert is_marked(connection) is False, "a kill left it inactive"
+    pool.create()  # which the test driver does not build
+    diff = {"before": "", "after": _LINE}
+    set_result = {"changed": True, "maintenance": True, "diff": diff}
+    try:
+        assert mark(connection, True, check=True) == set_result
+        assert is_marked(connection) is False
+        assert mark(connection, True) == set_result
+        assert is_marked(connection) is True
+        assert mark(connection, True) == {"changed": False, "maintenance": True}
+        assert mark(connection, False, check=True)["changed"] is True
+        assert mark(connection, False)["diff"] == {"before": _LINE, "after": ""}
+        assert mark(connection, False) == {"changed": False, "maintenance": False}
+        assert is_marked(connection) is False
+    finally:
+        pool.destroy()
+        pool.undefine()
+
+
+def test_mark_of_earlier_version_counts_and_is_taken_away(connection: Connection) -> None:
     """The test driver's pool default-pool has that folder, under another name."""
-    line = "volume default-pool/fleet-virt.maintenance\n"
-    set_result = {
-        "changed": True,
-        "maintenance": True,
-        "diff": {"before": "", "after": line},
-    }
-    assert mark(connection, True, check=True) == set_result
-    assert read_host(connection, "marks", "/default-pool")["maintenance"] is False
-    assert mark(connection, True) == set_result
-    assert read_host(connection, "marks", "/default-pool")["maintenance"] is True
+    pool = connection.conn.storagePoolLookupByName("default-pool")
+    name = "fleet-virt.maintenance"
+    pool.createXML(f"<volume><name>{name}</name><capacity>0</capacity></volume>", 0)
+    assert is_marked(connection) is True
     assert mark(connection, True) == {"changed": False, "maintenance": True}
-    assert mark(connection, False, check=True)["changed"] is True
-    assert mark(connection, False)["diff"] == {"before": line, "after": ""}
-    assert mark(connection, False) == {"changed": False, "maintenance": False}
-    assert read_host(connection, "marks", "/default-pool")["maintenance"] is False
+    diff = {"before": "volume default-pool/fleet-virt.maintenance\n", "after": ""}
+    assert mark(connection, False) == {"changed": True, "maintenance": False, "diff": diff}
+    assert is_marked(connection) is False
 
 
-def test_a_pool_that_is_not_there_is_part_of_what_is_predicted(connection: Connection) -> None:
-    answer = maintenance.mark(connection, True, "marks", "/marks/", check=True)
-    assert answer["diff"]["after"] == (
-        "pool marks at /marks\nvolume marks/fleet-virt.maintenance\n"
-    )
+def test_missing_base_pool_is_no_mark(connection: Connection) -> None:
     assert maintenance.mark(connection, False, "marks", "/marks", check=False)["changed"] is False
 
 

@@ -2,9 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The maintenance mark of a hypervisor: an empty volume in the pool of base images.
+"""The maintenance mark of a hypervisor: an empty volume in its pool of notes, which it shares with
+none.
 
-libvirt stores it, so that every reader of the hypervisor sees it, by any transport.
+libvirt stores it, so that every reader of the hypervisor sees it, by any transport. An earlier
+version had it in the pool of base images, where a shared one marked all; there it is still removed.
 """
 
 from __future__ import annotations
@@ -13,8 +15,10 @@ import os
 
 from ..._errors import PlanRefused
 from ..base.effects_connection import Connection
-from ..engine import effects_lease_holder as owner
+from ..notes import effects as notes
+from ..notes import read as read_notes
 from ..storage import effects_storage as storage
+from ..storage.read_shared_pools import NOTES, NOTES_PATH
 from .read_host import MAINTENANCE_VOLUME
 
 
@@ -27,30 +31,30 @@ def mark(
             f"base_path: {base_path!r} is not an absolute path; give a folder's path that begins"
             " with /"
         )
-    pool = storage.find_pool(connection, base_pool, base_path)
-    there = pool is not None and _is_there(connection, pool)
-    if there != wanted and not check:
+    handle = read_notes.pool(connection)
+    own = storage.Pool(NOTES, NOTES_PATH, handle) if handle is not None else None
+    pools = [own, storage.find_pool(connection, base_pool, base_path)]
+    marked = [pool for pool in pools if pool is not None and _is_there(connection, pool)]
+    changed = bool(marked) != wanted
+    if changed and not check:
         if wanted:
-            _make(connection, pool or _pool(connection, base_pool, base_path))
-        elif pool is not None:
+            pool_of_notes = notes.pool_of(connection)
+            _make(connection, pool_of_notes)
+            start = pool_of_notes.existing.setAutostart  # a kill may have prevented it
+            connection.call(f"set pool {NOTES} to start at boot", start, 1)
+        for pool in marked:
             storage.delete_volume(connection, pool, MAINTENANCE_VOLUME)
-    result: dict[str, object] = {"changed": there != wanted, "maintenance": wanted}
-    if there != wanted:
-        name = pool.name if pool else base_pool
-        made = "" if pool else f"pool {base_pool} at {base_path.rstrip('/')}\n"
-        line = f"volume {name}/{MAINTENANCE_VOLUME}\n"
-        result["diff"] = {"before": line if there else "", "after": made + line if wanted else ""}
+    result: dict[str, object] = {"changed": changed, "maintenance": wanted}
+    if changed:
+        made = "" if own else f"pool {NOTES} at {NOTES_PATH}\n"
+        before = "".join(f"volume {pool.name}/{MAINTENANCE_VOLUME}\n" for pool in marked)
+        after = f"{made}volume {NOTES}/{MAINTENANCE_VOLUME}\n" if wanted else ""
+        result["diff"] = {"before": before, "after": after}
     return result
 
 
 def _is_there(connection: Connection, pool: storage.Pool) -> bool:
     return storage.find_volume(connection, pool, MAINTENANCE_VOLUME) is not None
-
-
-def _pool(connection: Connection, name: str, path: str) -> storage.Pool:
-    with owner.host_lock():
-        existing = storage.find_pool(connection, name, path)
-        return existing or storage.make_pool(connection, name, path)
 
 
 def _make(connection: Connection, pool: storage.Pool) -> None:

@@ -14,6 +14,7 @@ from ..base.effects_connection import Connection
 from ..base.effects_deadline import Failed, Value
 from ..base.states import ACTIVE_STATES, STATES
 from ..storage.read_pools import pool_entries
+from ..storage.read_shared_pools import NOTES
 from . import host_info, network_info
 from .read_bridges import bridges
 from .read_domains import DomainQuery, read_domains, still_there, was_read
@@ -30,7 +31,9 @@ _TEST = "TEST"  # libvirt's test driver gives in KiB what is documented to be by
 def read_host(connection: Connection, base_pool: str, base_path: str | None = None) -> HostEntry:
     """The hypervisor behind ``connection``, as documented for ``virt_host_info``.
 
-    The maintenance mark is looked up in the pool ``base_pool``, else in the one at ``base_path``.
+    The maintenance mark is looked up in the pool of notes, which no other hypervisor has, and in
+    that of base images, where an earlier version set it: ``base_pool``, else the one at
+    ``base_path``.
     """
     conn = connection.conn
     model, installed, cpus, _mhz, nodes, sockets, cores, threads = connection.call(
@@ -193,10 +196,19 @@ def _marked_pool(pools: t.Sequence[PoolEntry], base_pool: str, base_path: str | 
 
 
 def _maintenance(connection: Connection, base_pool: str) -> bool | None:
-    """Whether the mark is set; None if the base pool exists but cannot be read."""
+    """Whether the mark is set, here or, by an earlier version, in the base pool; None if one of
+    the pools exists but cannot be read."""
+    marks = [is_marked(connection, pool) for pool in (NOTES, base_pool)]
+    return True if True in marks else None if None in marks else False
+
+
+def is_marked(connection: Connection, pool_name: str) -> bool | None:
+    """Whether the mark is in this pool; None if it exists but cannot be read."""
 
     def read() -> bool:
-        pool = connection.conn.storagePoolLookupByName(base_pool)
+        pool = connection.conn.storagePoolLookupByName(pool_name)
+        if pool_name == NOTES and not pool.isActive():
+            return False  # a kill left it before it was ever started; it starts at boot
         pool.storageVolLookupByName(MAINTENANCE_VOLUME)
         return True
 

@@ -32,14 +32,14 @@ from ..engine import effects_lease_holder as owners
 from ..hosts import domain_info, host_info, network_info
 from ..hosts import read_nwfilters as nwfilters
 from ..hosts.read_bridges import bridges
-from ..hosts.read_host import MAINTENANCE_VOLUME
+from ..hosts.read_host import MAINTENANCE_VOLUME, is_marked
 from ..state import start_needs
 from ..storage import effects_storage as storage
 from ..storage import encryption, file_references, storage_info
 from ..storage.file_references import RAW
 from ..storage.read_file_users import FOLDER_TYPES, read_header
 from ..storage.read_pools import describe_volume, list_handles, list_pools
-from ..storage.read_shared_pools import SharedPools
+from ..storage.read_shared_pools import NOTES, SharedPools
 from . import read_snapshots
 from .types import (
     Destination,
@@ -287,7 +287,8 @@ def read_target(
         portgroups={name: info["portgroups"] for name, info in networks.items()},
         nwfilters=_nwfilters(connection, source),
         bridges=None if known_bridges is None else tuple(known_bridges),
-        maintenance=any(marks & set(pool.volumes) for pool in pools),
+        maintenance=is_marked(connection, NOTES) is True
+        or any(marks & set(pool.volumes) for pool in pools),
         cpu_problem=_cpu_problem(connection, source),
     )
 

@@ -30,7 +30,7 @@ def write(connection: Connection, claims: t.Iterable[str], readings: t.Mapping[s
     if not wanted:
         return
     there = read.volumes(connection)
-    pool = _pool(connection)
+    pool = pool_of(connection)
     old: list[Note] = []
     for name in wanted:  # the claims come first, and nothing goes before all is there
         note, text = parse(name), readings.get(name, "")
@@ -44,7 +44,7 @@ def write(connection: Connection, claims: t.Iterable[str], readings: t.Mapping[s
 
 def keep(connection: Connection, name: str) -> None:
     """Hold an empty volume of that name, which is no note; nothing of this folder removes it."""
-    _make(connection, _pool(connection), name, b"")
+    _make(connection, pool_of(connection), name, b"")
 
 
 def _make(connection: Connection, pool: storage.Pool, name: str, content: bytes) -> bool:
@@ -68,7 +68,7 @@ def _remove(connection: Connection, pool: storage.Pool, old: t.Iterable[Note]) -
             storage.delete_volume(connection, pool, note.volume)
 
 
-def _pool(connection: Connection) -> storage.Pool:
+def pool_of(connection: Connection) -> storage.Pool:
     """The pool of notes, made or started where it is not."""
     handle = read.pool(connection)
     if handle is None:
