@@ -307,3 +307,13 @@ def test_table_cuts_names_only() -> None:
     path = "/var/lib/libvirt/images/" + "x" * 70
     rows = [["web1", "hv1", "removed", path]]
     assert path in _fitted(60, ["VM", "HYPERVISOR", "RESULT", "WHAT"], rows)[1]
+
+
+def test_table_numbers_with_decimals_are_right_aligned() -> None:
+    lines = tables.table(["VM", "SECONDS", "MS"], [["a", 3.2, 241], ["b", 12.5, None]]).splitlines()
+    assert lines == ["VM  SECONDS   MS", "a       3.2  241", "b      12.5    -"]
+
+
+def test_table_column_without_any_value_is_below_its_title() -> None:
+    lines = tables.table(["VM", "ADDRESS", "RESULT"], [["web1", None, "created"]]).splitlines()
+    assert lines[0].index("ADDRESS") == lines[1].index("-")

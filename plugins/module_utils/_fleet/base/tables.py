@@ -67,9 +67,7 @@ def table(
     cells = [[_DIGEST.sub(r"\1", clean(cell)) for cell in row] for row in rows]
     _shorten(heads, cells)
     widths = [max(len(row[i]) for row in [list(heads), *cells]) for i in range(len(heads))]
-    numeric = [
-        all(isinstance(row[i], (int, type(None))) for row in rows) for i in range(len(heads))
-    ]
+    numeric = [_numeric([row[i] for row in rows]) for i in range(len(heads))]
 
     def line(row: t.Sequence[str]) -> str:
         parts = [
@@ -85,6 +83,12 @@ def table(
             above = above.ljust(sum(widths[:first]) + 2 * first) + word
         lines.insert(0, above)
     return "\n".join(lines)
+
+
+def _numeric(cells: t.Sequence[object]) -> bool:
+    """Whether a column has numbers alone; one of which nothing is known counts as text."""
+    known = [cell for cell in cells if cell is not None]
+    return bool(known) and all(isinstance(cell, (int, float)) for cell in known)
 
 
 def _shorten(heads: t.Sequence[str], cells: list[list[str]]) -> None:
