@@ -346,6 +346,7 @@ _COMMANDS: dict[str, str] = {
     f"{_PLAY}host_info --limit hv1": r"hv1 +ready",
     f"{_PLAY}list": r"hv1 +web1 +running(.*\n)*hv2 +db1 +shutoff",
     f"{_PLAY}list --limit hv1": r"hv1 +web1",
+    f"{_PLAY}list -e virt_show_noted=false": r"hv1 +web1 +running",
     f"{_PLAY}list -e virt_output=json": r'"name": "db1"',
     f"{_PLAIN}list -e virt_output=json | python3 -m json.tool": r'^\{(.*\n)*.*"name": "db1"',
     f"{_PLAIN}host_info -e virt_output=csv | cut -d, -f1,6": r"^hypervisor,cpus\nhv1,\d+\nhv2,\d",
