@@ -363,6 +363,12 @@ cards:
     problem:
       description: Why no run can change that; null if one can, or did.
       type: str
+    leftover:
+      description:
+        - Disks of a VM that was restarted elsewhere, of which only the definition was left here; it
+          is removed, and they are kept. Else null.
+      type: list
+      elements: str
 settled:
   description: VMs that are where they should be.
   returned: in playbooks of this collection

@@ -15,12 +15,16 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import effects_definitions
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
     read_caller as caller,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
     Connection,
     connect,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_lookup import (
+    find_domain,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.names import is_card_file
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards import (
@@ -263,6 +267,54 @@ def test_card_of_another_vm_is_not_replaced(host: Host) -> None:
     assert host.card().uuid == OTHER
 
 
+def _leave(host: Host) -> Path:
+    """A definition whose VM is on hv2 now, with its disk under another name."""
+    host.define("web1", host.disk)
+    host.keep()
+    renamed = host.shared / "web1_system.r1.qcow2"
+    renamed.write_bytes(b"a disk")
+    host.disk.unlink(missing_ok=True)
+    text = host.card().definition.replace("web1_system.qcow2", renamed.name)
+    host.write("hv2", definition=text, counter=1)
+    effects_cards.remove(str(host.shared), CardName("web1", ("hv1",)))
+    return renamed
+
+
+def test_leftover_definition_is_removed_and_disks_kept(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # the test driver has neither NVRAM nor checkpoints
+    monkeypatch.setattr(effects_definitions, "_UNDEFINE", 3)
+    monkeypatch.setattr(effects_definitions._libvirt, "DOMAIN_UNDEFINE_KEEP_NVRAM", 0)
+    renamed = _leave(host)
+    entry = {"name": "web1", "problem": None, "leftover": [str(renamed)]}
+    assert effects_keep.lacking(host.connection) == [entry]
+    assert effects_keep.repair(host.connection, ["web1"], check=True) == [entry]
+    assert find_domain(host.connection, "web1") is not None
+    assert effects_keep.repair(host.connection, ["web1"], check=False) == [entry]
+    assert find_domain(host.connection, "web1") is None
+    assert host.cards() == ["web1@hv2.fleet.xml"]
+    assert renamed.read_bytes() == b"a disk"
+    assert effects_keep.lacking(host.connection) == []
+
+
+@pytest.mark.parametrize("why", ["runs", "disk exists", "phase", "other UUID"])
+def test_definition_that_may_be_more_than_leftover_is_kept(host: Host, why: str) -> None:
+    _leave(host)
+    dom = host.connection.conn.lookupByName("web1")
+    if why == "runs":
+        dom.create()
+    elif why == "disk exists":
+        host.disk.write_bytes(b"another disk")
+    elif why == "phase":
+        host.define("web1", host.disk, metadata=_MARKS.format("changing"), touch=False)
+    else:
+        dom.undefine()
+        host.define("web1", host.disk, uuid=OTHER, touch=False)
+    effects_keep.repair(host.connection, ["web1"], check=False)
+    assert find_domain(host.connection, "web1") is not None
+
+
 def test_leftover_on_a_hypervisor_that_returned_gets_no_card(host: Host) -> None:
     host.define("web1", host.disk)
     host.keep()
@@ -434,16 +486,20 @@ def test_name_of_a_card_is_taken_for_others(host: Host) -> None:
 def test_repair_says_and_writes_what_lacks(host: Host) -> None:
     host.define("web1", host.disk)
     host.define("web2", host.local / "disk", uuid=OTHER)
-    assert effects_keep.lacking(host.connection) == [{"name": "web1", "problem": None}]
+    assert effects_keep.lacking(host.connection) == [
+        {"name": "web1", "problem": None, "leftover": None}
+    ]
     assert not effects_keep.lacking(host.connection, ["web2"])
     assert effects_keep.repair(host.connection, ["web1"], check=True)
     assert host.cards() == []
     written = effects_keep.repair(host.connection, ["web1"], check=False)
-    assert written == [{"name": "web1", "problem": None}]
+    assert written == [{"name": "web1", "problem": None, "leftover": None}]
     assert host.cards() == ["web1@hv1.fleet.xml"]
     assert not effects_keep.lacking(host.connection)
     host.connection.conn.lookupByName("web1").setAutostart(1)
-    assert effects_keep.lacking(host.connection) == [{"name": "web1", "problem": None}]
+    assert effects_keep.lacking(host.connection) == [
+        {"name": "web1", "problem": None, "leftover": None}
+    ]
 
 
 def test_repair_finishes_what_a_killed_run_left(host: Host) -> None:
@@ -451,7 +507,9 @@ def test_repair_finishes_what_a_killed_run_left(host: Host) -> None:
     host.keep()
     host.write("hv1+hv2")  # the move was undone
     os.unlink(host.shared / "web1@hv1.fleet.xml")
-    assert effects_keep.lacking(host.connection) == [{"name": "web1", "problem": None}]
+    assert effects_keep.lacking(host.connection) == [
+        {"name": "web1", "problem": None, "leftover": None}
+    ]
     effects_keep.repair(host.connection, ["web1"], check=False)
     assert host.cards() == ["web1@hv1.fleet.xml"]
 

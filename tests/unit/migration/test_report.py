@@ -11,7 +11,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.report
 
 def _repaired(*done: CardEntry, check: bool = False) -> tuple[str, list[str]]:
     lacking: list[CardEntry] = [
-        {"name": "web1", "problem": None},
+        {"name": "web1", "problem": None, "leftover": None},
         {"name": "web2", "problem": "a leftover"},
     ]
     answers = {"hv1": {"vms": [], "cards": list(done)}}
@@ -20,13 +20,13 @@ def _repaired(*done: CardEntry, check: bool = False) -> tuple[str, list[str]]:
 
 
 def test_written_card_is_reported() -> None:
-    text, failures = _repaired({"name": "web1", "problem": None})
+    text, failures = _repaired({"name": "web1", "problem": None, "leftover": None})
     assert text == "web1: its card on shared storage was written\n"
     assert failures == ["hv1: a leftover"]
-    text, _failures = _repaired({"name": "web1", "problem": None}, check=True)
+    text, _failures = _repaired({"name": "web1", "problem": None, "leftover": None}, check=True)
     assert text == "web1: its card on shared storage would be written\n"
 
 
 def test_card_that_was_not_written_is_a_failure() -> None:
     assert "hv1: the card of 'web1' on shared storage was not written" in _repaired()[1]
-    assert "hv1: full" in _repaired({"name": "web1", "problem": "full"})[1]
+    assert "hv1: full" in _repaired({"name": "web1", "problem": "full", "leftover": None})[1]

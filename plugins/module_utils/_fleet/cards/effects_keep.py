@@ -21,7 +21,7 @@ from ..base.effects_connection import Connection
 from ..base.effects_lookup import find_domain
 from ..base.names import playbook_command
 from . import effects_cards as effects
-from . import keep, read_cards
+from . import effects_leftover, keep, read_cards
 from . import read_vms as read
 from .card import Card, CardFile, text_of
 from .facts import CardEntry
@@ -142,12 +142,13 @@ def lacking(connection: Connection, names: t.Collection[str] = ()) -> list[CardE
         if names and name not in names:
             continue
         try:
-            due = _due(connection, name, None)
+            disks = effects_leftover.disks_of(connection, name)
+            due = None if disks is not None else _due(connection, name, None)
         except (FleetVirtError, OSError) as error:
-            entries.append({"name": name, "problem": _failed(name, error)})
+            entries.append({"name": name, "problem": _failed(name, error), "leftover": None})
             continue
-        if due is not None and not _is_done(due):
-            entries.append({"name": name, "problem": None})
+        if disks is not None or (due is not None and not _is_done(due)):
+            entries.append({"name": name, "problem": None, "leftover": disks})
     return entries + _without_vm(connection, there, names)
 
 
@@ -172,22 +173,26 @@ def _without_vm(
             "name": name,
             "problem": f"{path}: by this card {here} has the VM {name!r}, which it has not; if it"
             " is gone for good, remove that file",
+            "leftover": None,
         }
         for name, path in connection.call("look for cards without a VM", look)
     ]
 
 
 def repair(connection: Connection, names: t.Iterable[str], *, check: bool) -> list[CardEntry]:
-    """Have the cards of these VMs be as they should be; says of each that is."""
+    """Have the cards of these VMs be as they should be, and remove leftovers; says of each that
+    is."""
     entries: list[CardEntry] = []
     for name in dict.fromkeys(names):
-        problem = None
+        problem, disks = None, None
         try:
-            if not check:
+            with effects.lock():
+                disks = effects_leftover.remove(connection, name, check=check)
+            if not check and disks is None:
                 keep_cards(connection, [name])
         except FleetVirtError as error:
             problem = str(error)
-        entries.append({"name": name, "problem": problem})
+        entries.append({"name": name, "problem": problem, "leftover": disks})
     return entries
 
 

@@ -13,7 +13,9 @@ from ..base import answers
 
 class CardEntry(t.TypedDict):
     """A VM whose card is not as it should be; ``problem`` says why no run can change that, None if
-    one can, or has."""
+    one can, or has. ``leftover``: it is here by its definition alone, which is removed; the disks
+    of the VM, which are kept."""
 
     name: answers.VmName
     problem: str | None
+    leftover: list[str] | None

@@ -82,7 +82,13 @@ def _cards(
                 failures.append(f"{host}: {problem}")
             else:
                 word = "would be" if check else "was"
-                lines.append(f"{clean(name)}: its card on shared storage {word} written")
+                disks = card["leftover"]
+                lines.append(
+                    f"{clean(name)}: its card on shared storage {word} written"
+                    if disks is None
+                    else f"{clean(name)}: its leftover definition on {host} {word} removed, since"
+                    f" it was restarted elsewhere; its disks are kept: {clean(', '.join(disks))}"
+                )
     return lines, failures
 
 
