@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-import typing as t
-
 from ansible.utils.vars import load_extra_vars
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _alive
@@ -19,7 +17,7 @@ def for_this_run(action: FleetAction, variable: str) -> list[str]:
 
     Raises PlanRefused for the variable in a file: it is true of one run only.
     """
-    given: t.Any = action._values.get(variable)
+    given: object = action._values.get(variable)
     if given is None:
         return []
     names = sorted(_alive.named(action._templar.template(given)))

@@ -76,15 +76,15 @@ def _due(connection: Connection, name: str, uuid: str | None) -> _Due | None:
         return None
     shared = read.shared_folders(connection)
     folder = None if vm is None else keep.place(read.root(vm), shared)
-    found = read.cards_named(connection, sorted(set(shared.values())), name)
+    cards = read.cards_named(connection, sorted(set(shared.values())), name)
     own = {vm.uuid if vm is not None else None, uuid} - {None}
     if dom is not None and vm is not None and folder is not None:
         vm = read.with_snapshots(connection, dom, vm)
     # of a VM that left this hypervisor meanwhile, a card that names another one too is not its own
-    found = found if vm is not None else [file for file in found if len(file.at.hosts) == 1]
+    cards = cards if vm is not None else [file for file in cards if len(file.at.hosts) == 1]
     disks = [] if vm is None else read.present_disks(connection, vm)
     placed = vm if folder is not None else None
-    known, wanted = keep.decide(found, placed, own, caller.host(), disks)
+    known, wanted = keep.decide(cards, placed, own, caller.host(), disks)
     return _Due(folder, wanted, known)
 
 

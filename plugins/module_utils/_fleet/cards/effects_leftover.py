@@ -39,8 +39,8 @@ def disks_of(connection: Connection, name: str) -> list[str] | None:
     shared = read.shared_folders(connection)
     if keep.place(read.root(vm), shared) is None:
         return None
-    found = read.cards_named(connection, sorted(set(shared.values())), name)
-    cards = [file.card for file in found if file.card is not None and file.card.uuid == vm.uuid]
+    leftovers = read.cards_named(connection, sorted(set(shared.values())), name)
+    cards = [file.card for file in leftovers if file.card is not None and file.card.uuid == vm.uuid]
     if len(cards) != 1 or caller.host() in cards[0].hosts:
         return None
     paths = [path for path in disk_files(read.root(vm)) or () if path]

@@ -80,13 +80,13 @@ def card_of(vm: ReadVm, host: str, counter: int = 0) -> Card | None:
 
 
 def decide(
-    found: t.Sequence[CardFile],
+    files: t.Sequence[CardFile],
     vm: ReadVm | None,
     own: t.Collection[str | None],
     host: str,
     disks: t.Collection[str] = (),
 ) -> tuple[list[CardFile], Card | None]:
-    """The cards among those ``found`` that are of the VMs with the UUIDs ``own`` on ``host``, and
+    """The cards among ``files`` that are of the VMs with the UUIDs ``own`` on ``host``, and
     the only one that is to be there; ``vm`` is the VM if it may have a card, ``disks`` are those of
     its disks that exist.
 
@@ -98,7 +98,7 @@ def decide(
     """
     known = [
         file
-        for file in found
+        for file in files
         if host in file.at.hosts and _uuid(file) in own and not _is_leaving(file, host, disks)
     ]
     cards = [file.card for file in known if file.card is not None]
@@ -109,7 +109,7 @@ def decide(
     if len(wanted.hosts) > 1 and cards:  # a move has libvirt forget the snapshots for a while
         kept = cards[0]
         wanted = dataclasses.replace(wanted, snapshots=kept.snapshots, current=kept.current)
-    for file in found:
+    for file in files:
         if file in known:
             continue
         if file.at == wanted.at and file.card is None:

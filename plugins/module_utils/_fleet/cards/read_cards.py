@@ -21,8 +21,8 @@ from .card import MOST_BYTES, Card, CardFile, CardName, parse, parse_name
 def names(folder: str) -> list[CardName]:
     """The cards in a folder, by the names of their files; nothing is opened."""
     with os.scandir(folder) as entries:
-        found = [parse_name(entry.name) for entry in entries]
-    return sorted((at for at in found if at is not None), key=lambda at: at.file)
+        names = [parse_name(entry.name) for entry in entries]
+    return sorted((at for at in names if at is not None), key=lambda at: at.file)
 
 
 def of_vm(folder: str, name: str) -> list[CardName]:

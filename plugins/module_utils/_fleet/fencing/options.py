@@ -63,7 +63,7 @@ class FenceOptions(t.TypedDict):
     off_timeout: float
 
 
-def fence_options(params: Mapping[str, t.Any]) -> FenceOptions:
+def fence_options(params: Mapping[str, object]) -> FenceOptions:
     """The validated options of the module, without those of the connection."""
     return t.cast("FenceOptions", {name: params[name] for name in ARGUMENTS})
 

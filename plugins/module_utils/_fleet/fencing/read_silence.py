@@ -76,8 +76,8 @@ def _answers_arp(addresses: t.Sequence[str]) -> str | None:
 def _resolved(address: str) -> list[ipaddress.IPv4Address]:
     def look_up() -> list[ipaddress.IPv4Address]:
         with contextlib.suppress(OSError, UnicodeError):
-            found = socket.getaddrinfo(address, None, socket.AF_INET, socket.SOCK_STREAM)
-            return list(dict.fromkeys(ipaddress.IPv4Address(entry[4][0]) for entry in found))
+            known = socket.getaddrinfo(address, None, socket.AF_INET, socket.SOCK_STREAM)
+            return list(dict.fromkeys(ipaddress.IPv4Address(entry[4][0]) for entry in known))
         return []
 
     with contextlib.suppress(DeadlineExceeded):

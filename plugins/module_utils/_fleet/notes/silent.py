@@ -81,7 +81,7 @@ def known(told: t.Mapping[str, Told], silent: t.Collection[str]) -> dict[str, Si
         for note in notes(answer.get("held") or ())
         if note.machine not in machines
     ]
-    found: dict[str, SilentHost] = {}
+    hosts: dict[str, SilentHost] = {}
     for machine in sorted({note.machine for _name, note, _text in held}):
         last = _last([(n, note, text) for n, note, text in held if note.machine == machine])
         if last is None or last[2] not in silent:
@@ -93,9 +93,9 @@ def known(told: t.Mapping[str, Told], silent: t.Collection[str]) -> dict[str, Si
             if isinstance(note, Claim) and note.machine == machine and not settles(vms, at, note)
         }
         shown = _vms(by, time_text(at), vms, [claims[volume] for volume in sorted(claims)], here)
-        earlier = found.get(host)  # of a machine that had this name before
-        found[host] = SilentHost(time_text(at), by, (*(earlier.vms if earlier else ()), *shown))
-    return found
+        earlier = hosts.get(host)  # of a machine that had this name before
+        hosts[host] = SilentHost(time_text(at), by, (*(earlier.vms if earlier else ()), *shown))
+    return hosts
 
 
 def _last(

@@ -75,12 +75,12 @@ def media_of(root: Element) -> list[str]:
 
 def secrets_of(root: Element) -> list[str]:
     """UUIDs or usages of libvirt's secrets that it needs."""
-    found = [encryption.secret_of(disk) for disk in root.iterfind("devices/disk")]
+    volumes = [encryption.secret_of(disk) for disk in root.iterfind("devices/disk")]
     auth = [
         secret.get("uuid") or secret.get("usage")
         for secret in root.iterfind("devices/disk//auth/secret")
     ]
-    return sorted({str(secret) for secret in [*found, *auth] if secret})
+    return sorted({str(secret) for secret in [*volumes, *auth] if secret})
 
 
 def blockers(card: Card, folders: t.Collection[str]) -> list[str]:

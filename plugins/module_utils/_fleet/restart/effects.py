@@ -189,9 +189,9 @@ def _define(job: _RestartJob, _step: DefineVm) -> None:
     card = job.card
     for folder in sorted({posixpath.dirname(path) for path in card.disks}):
         pool = storage.pool_at(job.connection, folder)
-        found = None if pool is None else storage.find_pool(job.connection, pool, None)
-        if found is not None:  # so that libvirt knows the new names
-            refresh = functools.partial(found.existing.refresh, 0)
+        usable = None if pool is None else storage.find_pool(job.connection, pool, None)
+        if usable is not None:  # so that libvirt knows the new names
+            refresh = functools.partial(usable.existing.refresh, 0)
             storage.patiently(job.connection, f"refresh pool {pool}", refresh)
     text = _lxml.tostring(read.ready(card.root))
     domains.define(job.connection, f"define {card.name}", text)

@@ -35,7 +35,7 @@ class RestartOptions(t.TypedDict):
     base_path: str
 
 
-def restart_options(params: t.Mapping[str, t.Any]) -> RestartOptions:
+def restart_options(params: t.Mapping[str, object]) -> RestartOptions:
     """The validated options of the module, without those of the connection."""
     return t.cast("RestartOptions", {name: params[name] for name in ARGUMENTS})
 

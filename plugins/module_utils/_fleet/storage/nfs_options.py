@@ -55,10 +55,10 @@ def weaknesses(options: t.Iterable[str]) -> list[Weakness]:
     version, minor = "", ""
     soft, locks, lookups = "", "", "all"
     for option in options:
-        found, below = _VERSION.fullmatch(option), _MINOR.fullmatch(option)
+        above, below = _VERSION.fullmatch(option), _MINOR.fullmatch(option)
         name, _equals, value = option.partition("=")
-        if found:
-            version = found[1]
+        if above:
+            version = above[1]
         elif below:
             minor = below[1]
         elif name in ("soft", "softerr", "hard"):
