@@ -119,6 +119,8 @@ NOTHING_CHANGES = [
     Kill("provision_vm", "virt_init.3.before", _BATCH, [_NEW]),
     Kill("migrate_vm", "virt_migrate.1.after", {"vm_name": _OTHER}, [_OTHER], host="hv2"),
     Kill("return_vms", "virt_migrate.1.before", _HOST),
+    # what another one said is refused before anything is asked of the one that died
+    Kill("restart_elsewhere", "virt_restart.1.before", {"virt_host": "hv2"}, says="hv2 answers"),
     Kill("provision_vm", "virt_init.2.before", _BATCH, ["newer"], host="hv2"),
     Kill("renew_keys", "virt_keys.1.before", args=_ALONE),
     Kill("setup_hypervisors", "virt_bridge.1.before", {"bridge_list": []}, args=_ALONE),
@@ -211,7 +213,7 @@ def _dies(movers: Movers, *words: Any, **more: Any) -> str:
 def test_each_that_dies_with_its_work_done_or_begun(movers: Movers) -> None:
     """What is there is what the run says, or says that it does not know."""
     host = movers.fleet.host
-    mark = "ls /var/lib/libvirt/base | grep -c maintenance || true"
+    mark = "ls /var/lib/libvirt/fleet-notes | grep -c maintenance || true"
     _dies(movers, "maintenance", "virt_maintenance.1.after", _HOST)
     assert host("hv1", mark).strip() == "1"
     movers.ansible.module("hv1", "virt_maintenance", {"state": "absent"})
