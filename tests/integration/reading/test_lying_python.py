@@ -51,6 +51,7 @@ RUNS = {
     "migrate_vm -e vm_name=nobody": _SHAPELESS,
     "evacuate -e virt_host=hv1": _SHAPELESS,
     "return_vms -e virt_host=hv1": _SHAPELESS,
+    "restart_elsewhere -e virt_host=hv1": _SHAPELESS,
     "repair_vms": "",
     "maintenance -e virt_host=hv1": "",
     "renew_keys": f"hv1: {_SHAPELESS}",

@@ -38,6 +38,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.console import (
     report as screens_report,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.daemon import packages
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.proofs import Silence
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.fencing import (
+    facts as fencing_facts,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
     domain_entry,
     records,
@@ -87,6 +91,15 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename import (
     decide as rename_decision,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename import facts as rename_facts
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.restart import (
+    decide as restart_decision,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.restart import (
+    facts as restart_facts,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.restart import (
+    report as restart_report,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding import (
     facts as seeding_facts,
 )
@@ -461,6 +474,50 @@ GOOD: dict[str, Answer] = {
             }
         ]
     },
+    "fenced": {"outcome": "off", "text": "hv3 is off"},
+    "restart_look": {
+        "host": HOST,
+        "cards": [
+            {
+                "name": "moved1",
+                "uuid": "1111",
+                "hosts": ["hv3"],
+                "running": True,
+                "defined": False,
+                "problems": ["it has UEFI variables"],
+                "locked": ["/srv/moved1.qcow2"],
+                "vcpus": 1,
+                "memory_mib": 64,
+                "domain_type": "qemu",
+                "arch": "x86_64",
+                "bridges": ["br0"],
+                "networks": ["default"],
+                "nwfilters": ["clean-traffic"],
+                "vsock": False,
+                "disks": [{"path": "/srv/moved1.qcow2", "bytes": 1}],
+                "groups": ["web"],
+                "anti_affinity": ["web"],
+                "tags": ["ssd"],
+                "zone": "a",
+            }
+        ],
+        "sign": "",
+        "unread": ["moved2: its card is cut off"],
+    },
+    "restarted": {
+        "vms": [
+            {
+                "name": "web1",
+                "changed": True,
+                "failed": False,
+                "msg": None,
+                "uuid": "0000",
+                "steps": ["define web1 on hv2"],
+                "running": True,
+                "waits": True,
+            }
+        ]
+    },
     "rename_look": {
         "defined": [
             {
@@ -716,6 +773,24 @@ def read_placing(answer: Answer) -> None:
         assert isinstance(vm["active"], bool) or vm["active"] is None
 
 
+def read_restart_look(answer: Answer) -> None:
+    hosts = placed(answer)
+    policy = placement.Policy(pool_paths={}, base_pool="base")
+    silent = {"hv3": Silence("no route")}
+    with contextlib.suppress(FleetVirtError):
+        restart_decision.require_silence("hv3", {"hv2": answer}, silent, ["hv2", "hv3"])
+    for cards in (answer["cards"], [{**card, "problems": []} for card in answer["cards"]]):
+        answers = {"hv2": {**answer, "cards": cards}}
+        restart_decision.decide("hv3", ["moved1"], answers, hosts, silent, policy)
+
+
+def read_restarted(answer: Answer) -> None:
+    restart_report.starts({"hv2": ["web1"]}, {"hv2": answer})
+    restart_report.report(
+        "hv3", {"hv2": ["web1"]}, {}, {"hv2": answer}, {"hv2": answer}, {}, check=False
+    )
+
+
 def read_migration(answer: Answer) -> None:
     hosts = placed(answer)
     first = {"host": copy.deepcopy(HOST), "vms": [], "expired": []}
@@ -847,6 +922,9 @@ READERS: dict[str, t.Callable[[Answer], t.Any]] = {
     "adopted": lambda answer: adopt_decision.report(
         {"hv2": ["web1"]}, {"hv2": answer}, [], check=False
     ),
+    "fenced": lambda answer: tables.clean(answer["text"]) + answer["outcome"],
+    "restart_look": read_restart_look,
+    "restarted": read_restarted,
     "rename_look": lambda answer: rename_decision.decide(
         "web1", "web2", rename_decision.fleet({"hv1": {"defined": []}, "hv2": answer}, None, [])
     ),
@@ -927,6 +1005,9 @@ TYPES: dict[str, type[Answer]] = {
     "captured": console_facts.CapturedScreens,
     "adopt_look": adoption_facts.AdoptLook,
     "adopted": adoption_facts.Adopted,
+    "fenced": fencing_facts.Fenced,
+    "restart_look": restart_facts.RestartLook,
+    "restarted": restart_facts.Restarted,
     "rename_look": rename_facts.RenameLook,
     "renamed": rename_facts.Renamed,
     "snapshot_look": snapshot_facts.SnapshotLook,
