@@ -171,6 +171,7 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     | {
         "vm_autostart",
         "vm_force",
+        "vm_host",
         "vm_shutdown_timeout",
         "vm_state",
     },

@@ -22,6 +22,9 @@ from .conftest import Fleet
 
 _HOSTS = ("hv1", "hv2", "hv3", "hv4")
 _NOTES = "ls /var/lib/libvirt/fleet-notes"
+_TWIN = """
+<domain type='qemu'><name>new1</name><memory>65536</memory><os><type>hvm</type></os></domain>
+"""
 _BLANK = {"memory": 64, "seed": False, "start": False}
 # As the guide shows it
 OF_UNASKED = (
@@ -112,6 +115,26 @@ def _read_silent_host(fleet: Fleet) -> None:
     assert "the VMs on hv3 are not in the inventory" in hidden.stderr + hidden.stdout
 
 
+def _verify_duplicate_is_named(fleet: Fleet) -> None:
+    """hv3 is back, with a VM of the name of one that was created meanwhile."""
+    (other,) = [host for host in ("hv1", "hv2") if "new1" in _domains(fleet, host)]
+    run = fleet.ansible.playbook("list").succeeded()
+    shown = [line.split()[:3] for line in run.stdout.splitlines() if " new1 " in line]
+    assert sorted(shown) == [[other, "new1", "shutoff"], ["hv3", "new1", "shutoff"]]
+    inventory = fleet.with_guests(fleet.images.parent / "guests")
+    plugin = {"plugin": "fleet.virt.virt", "unmanaged": True}
+    (inventory / "20-guests.virt.yml").write_text(json.dumps(plugin), encoding="utf-8")
+    listed = fleet.ansible.run("ansible", ["new1", "--list-hosts"], inventory=inventory)
+    assert "hypervisor hv3: domain 'new1' is left out" in listed.stderr + listed.stdout
+    assert f"hypervisor {other} has one of that name" in listed.stderr + listed.stdout
+    wanted = {"vm_name": "new1", "vm_state": "shutoff"}
+    refused = fleet.ansible.playbook("state", wanted)
+    assert refused.returncode == 2, str(refused)
+    assert f"-e vm_host={other}" in refused.stdout + refused.stderr
+    told = fleet.ansible.playbook("state", {**wanted, "vm_host": "hv3"}).succeeded()
+    assert told.of("Bring the VMs to the state").keys() >= {"hv3"}
+
+
 def test_fleet_with_hypervisor_down_goes_on(four: Fleet) -> None:
     """All of it in one test: a fleet is made once, and dies bit by bit."""
     made = four.provision(
@@ -174,3 +197,7 @@ def test_fleet_with_hypervisor_down_goes_on(four: Fleet) -> None:
     stated = four.provision(virt_vms=_vms("new3"), args=("-e", "virt_unasked=hv3,hv4"))
     stated.succeeded()
     assert _domains(four, "hv1", "hv2") == ["new1", "new3", "web9"]
+
+    four.lab.start("hv3")
+    four.lab.ssh("hv3", "virsh -q define /dev/stdin", input=_TWIN)
+    _verify_duplicate_is_named(four)

@@ -180,3 +180,41 @@ def test_pattern_is_its_matches_on_all_hypervisors() -> None:
         decide(["mail*", "db1"], [], seen(**answers), UP)
     with pytest.raises(PlanRefused, match=r"'mail\*'; .*; hv3: ssh: no route; bring hv3 back"):
         decide(["mail*"], [], seen(**answers), UP)
+
+
+def duplicates(*uuids: str) -> dict[str, t.Any]:
+    answers = {f"hv{number}": look("web1", "db1") for number, _ in enumerate(uuids, 1)}
+    for answer, uuid in zip(answers.values(), uuids, strict=True):
+        answer["vms"][0]["uuid"] = uuid
+        answer["vms"][1]["uuid"] = f"db1 {uuid}"
+    return answers
+
+
+def test_duplicate_is_refused_until_its_hypervisor_is_named() -> None:
+    with pytest.raises(PlanRefused) as refused:
+        decide(["web1"], [], seen(**duplicates("a", "b")), UP)
+    assert "'web1' is defined on hv1 and hv2" in str(refused.value)
+    assert "-e vm_host=hv1" in str(refused.value)
+    for host in ("hv1", "hv2"):
+        decision = decide(["web1"], [], seen(**duplicates("a", "b")), UP, host)
+        assert decision.shares == {host: ["web1"]}
+
+
+def test_pattern_on_hypervisor_is_its_matches_there() -> None:
+    answers = {"hv1": look("web1"), "hv2": look("web2", "db1")}
+    assert decide(["*"], [], seen(**answers), UP, "hv2").shares == {"hv2": ["db1", "web2"]}
+
+
+@pytest.mark.parametrize(
+    ("names", "host", "part"),
+    [
+        (["web1"], "hv2", "on hv1 and hv2 with the same UUID"),  # a move, not a duplicate
+        (["web9"], "hv2", "hv2 has no VM 'web9'"),
+        (["web1"], "hv9", "vm_host: 'hv9' is not a hypervisor of this play"),
+    ],
+)
+def test_vm_that_is_not_on_named_hypervisor_alone_is_refused(
+    names: list[str], host: str, part: str
+) -> None:
+    with pytest.raises(PlanRefused, match=part):
+        decide(names, [], seen(**duplicates("a", "a")), UP, host)

@@ -11,14 +11,19 @@ import typing as t
 
 
 def duplicate_vm_message(
-    name: str, phases: t.Mapping[str, str | None], uuids: t.Collection[str | None] = ()
+    name: str,
+    phases: t.Mapping[str, str | None],
+    uuids: t.Collection[str | None] = (),
+    *,
+    selectable: bool = False,
 ) -> str:
     """The message about ``name``.
 
     ``phases`` is the phase of the VM on each hypervisor that has it. ``uuids`` are its UUIDs; a
     single one means that it is being moved. A claim of a run that is creating the VM is not a
     duplicate: the run removes it itself, and removing it by hand would remove that run's VM. Nor
-    are the two ends of a move duplicates.
+    are the two ends of a move duplicates. ``selectable``: the verb acts on one whose hypervisor is
+    named.
     """
     if len(set(uuids)) == 1 and None not in uuids:
         return (
@@ -36,9 +41,10 @@ def duplicate_vm_message(
             " with virt_purge"
         )
     word, other = shlex.quote(name), shlex.quote(f"{name}-2")
+    act = f"; to act on one as it is, name its hypervisor: -e vm_host={others[0]}"
     return (
         f"{name!r} is defined on {' and '.join(others)}; a VM may exist only once: find out which"
         " one is right, and on the hypervisor of the other rename that while it is shut off (virsh"
         f" domrename {word} {other}), or remove it there, if this collection made it (ansible"
-        f" {others[-1]} -b -m fleet.virt.virt_purge -a name={word})"
+        f" {others[-1]} -b -m fleet.virt.virt_purge -a name={word}){act if selectable else ''}"
     )

@@ -71,9 +71,12 @@ def locate(
     vms_by_host: t.Mapping[str, t.Sequence[Vm]],
     silent: Silences,
     hypervisors: t.Collection[str] = (),
+    *,
+    selectable: bool = False,
 ) -> Located[Vm]:
     """Where each of ``names`` is, by the VMs of each hypervisor; raises PlanRefused if there is no
-    name. ``hypervisors`` are those of the inventory, also outside of the play."""
+    name. ``hypervisors`` are those of the inventory, also outside of the play. ``selectable``: of
+    two VMs of a name one can be meant by its hypervisor."""
     if not names:
         raise PlanRefused("no VM is named; give -e vm_name=web1, or virt_names for several")
     require_named(names)
@@ -83,7 +86,8 @@ def locate(
         if len(places) > 1:
             phases = {where: vm["phase"] for where, vm in places.items()}
             uuids = [vm["uuid"] for vm in places.values()]
-            located.problems.append(twice.duplicate_vm_message(name, phases, uuids))
+            message = twice.duplicate_vm_message(name, phases, uuids, selectable=selectable)
+            located.problems.append(message)
         elif places:
             ((host, vm),) = places.items()
             why = vm.get("error")
@@ -112,17 +116,38 @@ def select(
     vms_by_host: t.Mapping[str, t.Sequence[Grouped]],
     silent: Silences,
     hypervisors: t.Collection[str] = (),
+    host: str | None = None,
 ) -> Located[Grouped]:
     """:func:`locate` each of the VMs that are meant; a pattern or a group without any is a
-    problem."""
+    problem. Only those on ``host`` are meant if it is not empty; None: the verb has no such option.
+    """
     require_named(selected.names)
+    if host:
+        vms_by_host = _only_on(host, vms_by_host, silent)
     listed = expand(selected, members(vm for vms in vms_by_host.values() for vm in vms))
     if listed.empty and not listed.names:
         raise PlanRefused(none_meant(listed.empty, selected, silent))
-    located = locate(listed.names, vms_by_host, silent, hypervisors)
+    selectable = host is not None
+    located = locate(listed.names, vms_by_host, silent, hypervisors, selectable=selectable)
     located.problems[:0] = listed.empty
     located.silent = "".join(more_meant(selected, silent))
     return located
+
+
+def _only_on(
+    host: str, vms_by_host: t.Mapping[str, t.Sequence[Grouped]], silent: Silences
+) -> dict[str, list[Grouped]]:
+    """The VMs on ``host``; on others only what may be the other end of a move of one of them."""
+    if host not in vms_by_host and host not in silent:
+        raise PlanRefused(
+            f"vm_host: {host!r} is not a hypervisor of this play; its hypervisors:"
+            f" {', '.join([*vms_by_host, *silent])}"
+        )
+    own = {vm["uuid"] for vm in vms_by_host.get(host, ())}
+    return {
+        name: [vm for vm in vms if name == host or vm["uuid"] in own]
+        for name, vms in vms_by_host.items()
+    }
 
 
 def members(vms: t.Iterable[GroupedVm]) -> list[Member]:

@@ -46,15 +46,21 @@ def _vms_by_host(seen: Fleet) -> dict[str, list[StateVm]]:
 
 
 def decide(
-    names: t.Sequence[str], groups: t.Sequence[str], seen: Fleet, wanted: StateRequest
+    names: t.Sequence[str],
+    groups: t.Sequence[str],
+    seen: Fleet,
+    wanted: StateRequest,
+    host: str = "",
 ) -> StateDecision:
-    """Where each VM of ``names``, names or patterns, and of ``groups`` is; raises PlanRefused with
-    everything that is not proven."""
-    where = located.select(Selected.of(names, groups), _vms_by_host(seen), seen.silent)
+    """Where each VM of ``names``, names or patterns, and of ``groups`` is, only those on ``host``
+    if one is named; raises PlanRefused with everything that is not proven."""
+    selected = Selected.of(names, groups)
+    where = located.select(selected, _vms_by_host(seen), seen.silent, host=host)
     problems = where.problems
     if not proofs.missing("absent", seen.silent):
         problems += [
-            f"no hypervisor has a VM {name!r}; ansible-playbook fleet.virt.list shows the VMs"
+            f"{f'{host} has no' if host else 'no hypervisor has a'} VM {name!r}; ansible-playbook"
+            " fleet.virt.list shows the VMs"
             for name in where.absent
         ]
     if problems:

@@ -42,8 +42,8 @@ class StateOptions(OperationOptions):
 class StateWork(SelectingWork):
     """A stage of bringing VMs to a state, in rounds by their start order, or of restarting them.
 
-    ``more``: VMs follow in a later round, so the
-    delay of those that were started is waited for here.
+    ``more``: VMs follow in a later round, so the delay of those that were started is waited for
+    here. ``host``: only its VMs are meant.
     """
 
     STAGES = (
@@ -58,6 +58,7 @@ class StateWork(SelectingWork):
     )
 
     more: bool = False
+    host: str = ""
 
 
 def wanted_of(options: t.Mapping[str, object]) -> StateRequest:
