@@ -66,8 +66,8 @@ def cut(lab: Laboratory, ansible: Ansible) -> Iterator[str]:
 
 
 def _shown(run: Run) -> str:
-    """What the playbook printed between Ansible's own lines."""
-    lines = run.stdout.split("TASK [Show the results]", 1)[1].splitlines()[1:]
+    """What the playbook printed between Ansible's own lines, once all is known."""
+    lines = run.stdout.split("TASK [Show the results")[-1].splitlines()[1:]
     end = next(i for i, line in enumerate(lines) if line.startswith(("ok:", "changed:", "fatal:")))
     return "\n".join(lines[:end]).rstrip() + "\n"
 
