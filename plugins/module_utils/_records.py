@@ -51,7 +51,7 @@ else:
 
     def _constructor(cls, fields, frozen):
         """The ``__init__``. It fills the instance's dictionary where assigning is refused."""
-        names = {"_NOT_GIVEN": _NOT_GIVEN}
+        names = {"__name__": cls.__module__, "_NOT_GIVEN": _NOT_GIVEN}  # profilers read it
         parameters, lines = ["self"], []
         for each in fields:
             name = value = each.name
@@ -77,7 +77,6 @@ else:
         exec(f"def __init__({', '.join(parameters)}):\n {body}", names)  # noqa: S102
         constructor = names["__init__"]
         constructor.__qualname__ = f"{cls.__qualname__}.__init__"
-        constructor.__module__ = cls.__module__
         return constructor
 
     def _values(names):

@@ -106,7 +106,7 @@ EXAMPLES = r"""
       - name: default
         path: /var/lib/libvirt/images
 
-- name: Ensure that a pool on an NFS server exists
+- name: Show what would be done for a pool on an NFS server
   fleet.virt.virt_pool:
     pools:
       - name: vms
@@ -114,6 +114,7 @@ EXAMPLES = r"""
         nfs:
           server: nas1.example.org
           export: /export/vms
+  check_mode: true
 """
 
 RETURN = r"""

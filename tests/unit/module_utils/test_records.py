@@ -99,6 +99,10 @@ _CASES: dict[str, t.Callable[..., object]] = {
     "fields": lambda _base, below, *_: [each.name for each in dataclasses.fields(below)],
     "plain": lambda _base, below, *_: dataclasses.asdict(below("a", parts=["x"])),
     "copied": lambda _base, below, *_: repr(copy.deepcopy(below("a", parts=["x"]))),
+    "traced": lambda base, *_: (
+        base.__init__.__module__,
+        base.__init__.__globals__["__name__"],
+    ),
     "documented": lambda base, *_: (base.__doc__, base.kind, base.__match_args__),
 }
 
