@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import tables
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import noted
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes import note, silent
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes.silent import Told
@@ -83,5 +84,16 @@ def test_hypervisors_are_given_what_is_known_of_them() -> None:
     noted.add([down, bare], answers, ["hv3", "hv4"], ["b*"])
     (shown,) = down["domains"]
     assert (shown["name"], shown["state"], shown["metadata"]["managed"]) == ("b", "unknown", False)
-    assert down["noted"] == {"at": WHEN, "by": "hv1", "vms": ["a", "b"]}
+    assert down["noted"] == {"at": WHEN, "by": "hv1", "vms": ["a", "b"], "claimed": 0}
     assert (bare["noted"], bare["domains"]) == (None, [])
+
+
+def test_claimed_vms_are_not_counted_as_vms_that_it_had() -> None:
+    notes = Notes()
+    down: dict[str, t.Any] = {"name": "hv3", "answered": False, "error": "off", "domains": []}
+    held = [notes.of(3, vm("a")), claimed(3, value="b"), claimed(3, value="c")]
+    noted.add([down], {"hv1": told(notes, 1, *held)}, ["hv3"])
+    assert (
+        f"hv3: no answer: off; as hv1 noted at {WHEN} it had 1 VM; 2 claimed there may never have"
+        " been built, or have left"
+    ) in tables.render("list", [down])

@@ -183,9 +183,11 @@ def _noted(entry: Entry) -> str:
     noted = entry["noted"]
     if not noted:
         return "; nothing is noted of it"
-    number = len(noted["vms"])
+    claimed = int(noted["claimed"])
+    number = len(noted["vms"]) - claimed
     vms = "1 VM" if number == 1 else f"{number} VMs"
-    return f"; as {noted['by']} noted at {noted['at']} it had {vms}"
+    more = f"; {claimed} claimed there may never have been built, or have left" if claimed else ""
+    return f"; as {noted['by']} noted at {noted['at']} it had {vms}{more}"
 
 
 def _why(domain: Entry) -> object:

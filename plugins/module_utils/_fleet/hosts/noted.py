@@ -25,7 +25,8 @@ def add(
     names: t.Sequence[str] = (),
 ) -> None:
     """Give each of ``silent`` among ``hypervisors`` its ``domains``, where they have some, and what
-    is known of it as ``noted``, None for nothing. ``names`` are those that are to be shown."""
+    is known of it as ``noted``, None for nothing; ``claimed`` of its ``vms`` may never have been
+    there. ``names`` are those that are to be shown."""
     known = notes.known(
         {name: answer for name, answer in told.items() if answer.get("machine")}, silent
     )
@@ -34,8 +35,11 @@ def add(
             continue
         host = known.get(str(entry["name"]))
         vms = host.vms if host else ()
+        claimed = sum(vm.claimed for vm in vms)
         entry["noted"] = (
-            {"at": host.at, "by": host.by, "vms": [vm.name for vm in vms]} if host else None
+            {"at": host.at, "by": host.by, "vms": [vm.name for vm in vms], "claimed": claimed}
+            if host
+            else None
         )
         if "domains" in entry:
             chosen = Selected.of(names)
