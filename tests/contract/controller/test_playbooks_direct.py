@@ -132,7 +132,7 @@ def test_selectors_and_tags_read_or_refused(fleet: Fleet) -> None:
         assert "vm1" not in shown.text
     shown = fleet.run("state", hosts, "-e", "virt_group=shop", "-e", "virt_host=hv1")
     assert shown.status != 0
-    assert "did you mean virt_hosts?" in " ".join(shown.text.split())
+    assert "did you mean vm_host?" in " ".join(shown.text.split())
     shown = fleet.run("list", hosts, "--tags", "now")
     assert shown.status != 0
     assert "no task of list has it" in " ".join(shown.text.split())

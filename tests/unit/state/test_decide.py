@@ -200,7 +200,7 @@ def test_duplicate_is_refused_until_its_hypervisor_is_named() -> None:
         assert decision.shares == {host: ["web1"]}
 
 
-def test_pattern_on_hypervisor_is_its_matches_there() -> None:
+def test_pattern_on_named_hypervisor_matches_its_vms() -> None:
     answers = {"hv1": look("web1"), "hv2": look("web2", "db1")}
     assert decide(["*"], [], seen(**answers), UP, "hv2").shares == {"hv2": ["db1", "web2"]}
 
@@ -213,7 +213,7 @@ def test_pattern_on_hypervisor_is_its_matches_there() -> None:
         (["web1"], "hv9", "vm_host: 'hv9' is not a hypervisor of this play"),
     ],
 )
-def test_vm_that_is_not_on_named_hypervisor_alone_is_refused(
+def test_vm_that_named_hypervisor_has_not_or_shares_is_refused(
     names: list[str], host: str, part: str
 ) -> None:
     with pytest.raises(PlanRefused, match=part):
