@@ -502,6 +502,21 @@ def test_repair_says_and_writes_what_lacks(host: Host) -> None:
     ]
 
 
+def test_pools_are_read_once_for_all_vms(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host.define("web1", host.disk)
+    host.define("web2", host.shared / "other", uuid=OTHER)
+    read = read_vms.read_pools
+    times: list[Connection] = []
+
+    def counted(connection: Connection) -> t.Any:
+        times.append(connection)
+        return read(connection)
+
+    monkeypatch.setattr(read_vms, "read_pools", counted)
+    assert len(effects_keep.lacking(host.connection)) == 2
+    assert len(times) == 1
+
+
 def test_repair_finishes_what_a_killed_run_left(host: Host) -> None:
     host.define("web1", host.disk)
     host.keep()

@@ -107,7 +107,7 @@ def _disks(machine: Machine) -> dict[str, bytes]:
 
 
 def _cards(machine: Machine) -> list[str]:
-    return [at.file for at in read_cards.of_vm(str(machine.pool), "web1")]
+    return [at.file for at in read_cards.names(str(machine.pool)) if at.name == "web1"]
 
 
 def _is_as_before(machine: Machine, where: str = "") -> None:

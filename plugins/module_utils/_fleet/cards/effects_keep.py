@@ -66,15 +66,21 @@ class _Due(t.NamedTuple):
     known: t.Sequence[CardFile]
 
 
-def _due(connection: Connection, name: str, uuid: str | None) -> _Due | None:
-    """What the VM's cards should be; None if it has nothing to do with them."""
+def _due(
+    connection: Connection,
+    name: str,
+    uuid: str | None,
+    shared: t.Mapping[str, str] | None = None,
+) -> _Due | None:
+    """What the VM's cards should be; None if it has nothing to do with them. ``shared`` are the
+    folders of shared pools, where they were read already."""
     dom = find_domain(connection, name)
     vm = None if dom is None else read.vm_of(connection, dom)
     if vm is None and uuid is None:
         return None
     if vm is not None and not read.may_have_card(connection, vm):
         return None
-    shared = read.shared_folders(connection)
+    shared = read.shared_folders(connection) if shared is None else shared
     folder = None if vm is None else keep.place(read.root(vm), shared)
     cards = read.cards_named(connection, sorted(set(shared.values())), name)
     own = {vm.uuid if vm is not None else None, uuid} - {None}
@@ -137,26 +143,30 @@ def lacking(connection: Connection, names: t.Collection[str] = ()) -> list[CardE
         return []
     listed = connection.call("list domains", connection.conn.listAllDomains, 0)
     there = sorted(str(dom.name()) for dom in listed)
+    shared = read.shared_folders(connection)  # once, and not for each VM
     entries: list[CardEntry] = []
     for name in there:
         if names and name not in names:
             continue
         try:
-            disks = effects_leftover.disks_of(connection, name)
-            due = None if disks is not None else _due(connection, name, None)
+            disks = effects_leftover.disks_of(connection, name, shared)
+            due = None if disks is not None else _due(connection, name, None, shared)
         except (FleetVirtError, OSError) as error:
             entries.append({"name": name, "problem": _failed(name, error), "leftover": None})
             continue
         if disks is not None or (due is not None and not _is_done(due)):
             entries.append({"name": name, "problem": None, "leftover": disks})
-    return entries + _without_vm(connection, there, names)
+    return entries + _without_vm(connection, shared, there, names)
 
 
 def _without_vm(
-    connection: Connection, there: t.Collection[str], names: t.Collection[str]
+    connection: Connection,
+    shared: t.Mapping[str, str],
+    there: t.Collection[str],
+    names: t.Collection[str],
 ) -> list[CardEntry]:
     """Cards of this hypervisor alone that name a VM which it does not have."""
-    folders = sorted(set(read.shared_folders(connection).values()))
+    folders = sorted(set(shared.values()))
     here = caller.host()
 
     def look() -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ it is no duplicate: it cannot be started. Only the definition is removed; the di
 from __future__ import annotations
 
 import os
+import typing as t
 
 from ..base import effects_definitions as domains
 from ..base import read_caller as caller
@@ -21,8 +22,11 @@ from . import read_vms as read
 from .card import disk_files
 
 
-def disks_of(connection: Connection, name: str) -> list[str] | None:
+def disks_of(
+    connection: Connection, name: str, shared: t.Mapping[str, str] | None = None
+) -> list[str] | None:
     """The disks of the VM, by its card, if this hypervisor has a leftover of it; else None.
+    ``shared`` are the folders of shared pools, where they were read already.
 
     That is certain only of one that is shut off, without saved memory and work begun on it, whose
     disks all have other names.
@@ -36,7 +40,7 @@ def disks_of(connection: Connection, name: str) -> list[str] | None:
     stored = read_metadata(connection, dom)
     if stored is not None and (stored.phase is not None or stored.broken is not None):
         return None
-    shared = read.shared_folders(connection)
+    shared = read.shared_folders(connection) if shared is None else shared
     if keep.place(read.root(vm), shared) is None:
         return None
     leftovers = read.cards_named(connection, sorted(set(shared.values())), name)

@@ -25,12 +25,6 @@ def names(folder: str) -> list[CardName]:
     return sorted((at for at in names if at is not None), key=lambda at: at.file)
 
 
-def of_vm(folder: str, name: str) -> list[CardName]:
-    """The cards of VMs of that name in a folder: more than one after a kill, or if two
-    hypervisors claim the name."""
-    return [at for at in names(folder) if at.name == name]
-
-
 def load(folder: str, at: CardName) -> CardFile:
     """Read one card. One that cannot be read has a problem, and is still there.
 

@@ -37,6 +37,7 @@ class RestartFacts:
     as the old one. ``defined`` are the disks of the domain on ``new``, None without one;
     ``autostart`` is what its card says, ``starts_at_boot`` what libvirt has.
     ``blockers`` prevent that it is taken over, whatever was done of it; ``locked`` are files that a
+    process has open for writing.
     """
 
     name: str
