@@ -91,11 +91,15 @@ def execute(
     into: t.IO[bytes] | None = None,
     seconds: float = _SECONDS,
     path: str | None = None,
+    folder: str | None = None,
+    environment: t.Mapping[str, str] | None = None,
+    descriptors: tuple[int, ...] = (),
 ) -> Ended:
     """Run a program to its end, with ``text`` as its input.
 
     With ``into``, its standard output goes straight into that file and never into our memory.
-    ``path`` is the search path, by default the session's.
+    ``path`` is the search path, by default the session's. ``folder`` is where it runs. It inherits
+    ``descriptors``, and the session's variables, or those of ``environment`` in their place.
     Raises FileNotFoundError if it is not installed, DeadlineExceeded after ``seconds``, when it is
     killed.
     """
@@ -106,7 +110,9 @@ def execute(
             stdin=subprocess.DEVNULL if text is None else None,
             stdout=subprocess.PIPE if into is None else into,
             stderr=subprocess.PIPE,
-            env=_environment(path),
+            cwd=folder,
+            env=_environment(path, environment),
+            pass_fds=descriptors,
             timeout=seconds,
             check=False,
         )
@@ -320,6 +326,9 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _environment(path: str | None) -> dict[str, str]:
+def _environment(
+    path: str | None, environment: t.Mapping[str, str] | None = None
+) -> dict[str, str]:
     place = {} if path is None else {"PATH": path}
-    return {**os.environ, **place, "LC_ALL": "C.UTF-8", "LANGUAGE": "C"}
+    base = os.environ if environment is None else environment
+    return {**base, **place, "LC_ALL": "C.UTF-8", "LANGUAGE": "C"}
