@@ -52,6 +52,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.provision._noted import
 _AD_HOC = "Ansible Ad-Hoc"
 _SYSTEM = "qemu:///system"
 _PLACE = "virt_place"
+_PLAN = "virt_plan"
 
 
 class ActionModule(StagedAction[ProvisionWork]):
@@ -107,6 +108,9 @@ class ActionModule(StagedAction[ProvisionWork]):
     def _noting(self, work: ProvisionWork, host: str) -> str:
         """What the hypervisor is to note before it is read: the claims of this round, and readings
         that it lacks. Of those that do not answer it tells what it has noted."""
+        plan = as_mapping(as_mapping(self._values.get(self.REPORTED)).get(envelope.OPTION))
+        if (plan.get("run"), plan.get("verb")) == (self.header.run, _PLAN):
+            return handed.packed(handed.Handed(answering=texts(plan.get("answering"))))
         placed = self.latest("virt_placed", _PLACE)
         if placed.get("attempt") != work.round:
             return ""  # read on its own

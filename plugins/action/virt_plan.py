@@ -9,7 +9,9 @@ import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.arguments import Spec
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import as_mapping
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import (
+    envelope,
     located,
     outcomes,
     proofs,
@@ -17,10 +19,12 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import (
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_neighbours import (
     own_addresses,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes import rule
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import decide as placement
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import unlike
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import fleet_plan
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.facts import (
+    Claims,
     Compared,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.fleet_plan import Place
@@ -31,7 +35,12 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Con
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
-from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _batch, _placing
+from ansible_collections.fleet.virt.plugins.plugin_utils.provision import (
+    _batch,
+    _noted,
+    _placing,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils.provision._round import wanted_of
 
 _ARGUMENTS: Spec = {
     "vms": {"type": "list", "elements": "dict"},
@@ -42,6 +51,7 @@ _ARGUMENTS: Spec = {
     "output": {"type": "str", "choices": _output.FORMS, "default": "table"},
     "output_file": {"type": "path"},
 }
+_INTERNAL: Spec = {"_told": {"type": "str"}}  # the variable with what was noted of silent machines
 
 
 class VirtPlanOptions(Connected):
@@ -52,18 +62,26 @@ class VirtPlanOptions(Connected):
     strict: bool
     output: str
     output_file: str | None
+    _told: str | None
 
 
 class ActionModule(StagedAction[ShowWork]):
     WORK = ShowWork
     CONTROLLER = ("report",)
     _requires_connection = False
+    _ask: t.Sequence[str] = ()  # who is to tell what is noted of machines that are not answering
+    _answering: t.Sequence[str] = ()
 
     def decided(self, _work: ShowWork) -> Answer:
         return self.alone(self._values)
 
+    def _reported(self, work: ShowWork, values: Values) -> Answer:
+        report = super()._reported(work, values)
+        asked = {"ask": [*self._ask], "answering": [*self._answering]}
+        return {**report, envelope.OPTION: {**as_mapping(report[envelope.OPTION]), **asked}}
+
     def alone(self, task_vars: Values) -> Answer:
-        options = self.options(VirtPlanOptions, _ARGUMENTS)
+        options = self.options(VirtPlanOptions, _ARGUMENTS, _INTERNAL)
         variables = _batch.Variables(task_vars, self._templar)
         domains = _batch.validated(
             _batch.requested(options, variables),
@@ -77,21 +95,51 @@ class ActionModule(StagedAction[ShowWork]):
         lost = self.lost(options["lost"])
         expected = self.expected(options["expected"])
         seen = located.sort(given, "host", expected, lost)
-        silent = proofs.missing("absent", seen.silent)
-        answers = seen.answers
+        silent, answers = seen.silent, seen.answers
         names = [domain.name for domain in domains]
-        absent = [] if silent else fleet_plan.missing(names, answers)
+        absent = fleet_plan.missing(names, answers)
         new = [domain for domain in domains if domain.name in absent]
-        places = self._places(new, given, lost, task_vars)
+        there = _noted.answering(answers)
+        if new and self.staged and not options["_told"] and rule.silent_machines(there):
+            self._ask = [*there]
+            self._answering = sorted(host.machine for host in there.values())
+            return {"changed": False}
+        refused = self._refused(options, new, given, expected, lost)
+        free = [domain for domain in new if domain.name not in refused]
+        places = self._places(free, given, lost, task_vars)
         existing = [domain for domain in domains if domain.name not in absent]
         unusable = self._unusable(existing, task_vars)
-        entries = fleet_plan.compare(names, answers, places, proofs.named(silent), unusable)
+        entries = fleet_plan.compare(names, answers, places, refused, unusable)
         cut = [
             f"{name}: {silence.why}; {proofs.remedy({name: silence})}"
             for name, silence in silent.items()
             if outcomes.is_cut(given.get(name, {}))
         ]
         return self._shown(options, entries, silent, cut)
+
+    def _refused(
+        self,
+        options: VirtPlanOptions,
+        new: t.Sequence[Domain],
+        answers: t.Mapping[str, Compared],
+        expected: t.Sequence[str],
+        lost: t.Sequence[str],
+    ) -> dict[str, str]:
+        """Why new VMs may be on hypervisors that did not respond, as a run would say it."""
+        texts: dict[str, str] = {}
+        if options["_told"]:
+            told = self.answers(options["_told"], Claims, "read", verb="virt_init")
+            texts = _noted.noted(told)
+        excused = _noted.unasked(self)
+        standing = _noted.standing(answers, lost, expected, excused, texts)
+        vms = [vm for answer in answers.values() for vm in _placing.vms_of(answer)]
+        uuids = {str(vm.get("uuid")) for vm in vms}
+        refused = rule.not_free([wanted_of(one) for one in new], standing, uuids)
+        names = [one.name for one in new if one.name not in refused]
+        there = _noted.answering(answers)
+        for remark in (*rule.remarks(standing, names), *rule.never_built(names, there)):
+            _output.warn(remark)
+        return refused
 
     def _unusable(self, domains: t.Sequence[Domain], task_vars: Values) -> dict[str, str]:
         """Why images of VMs that exist cannot be used, by VM; provisioning reads them as well."""
@@ -165,13 +213,7 @@ class ActionModule(StagedAction[ShowWork]):
         diff = bool(self._task.diff)
         delivered = _output.deliver(text, options["output_file"], check=self.check, diff=diff)
         result: Answer = {**data, "output": text, **delivered}
-        unknown = [
-            entry
-            for entry in entries
-            if entry.action in ("conflict", "nowhere")
-            or (entry.action == "unknown" and entry.hypervisor is None)
-        ]
-        problems = [*(f"{entry.name}: {'; '.join(entry.details)}" for entry in unknown), *cut]
+        problems = [*fleet_plan.refusals(entries), *cut]
         if options["strict"] and not empty and not problems:
             problems = [f"the fleet does not match the request: {fleet_plan.summary(entries)}"]
             problems += [f"not all hypervisors answered: {proofs.named(silent)}"] if silent else []

@@ -139,7 +139,7 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "list": _OUTPUT | _SELECTION | _CHOSEN,
     "maintenance": frozenset({"virt_host", "virt_maintenance"}),
     "migrate_vm": _MOVE | _CHOSEN_OR_GROUPED | set(_DESTINATION),
-    "plan": _OUTPUT | {"virt_strict", "virt_vms"},
+    "plan": _OUTPUT | {"virt_strict", "virt_unasked", "virt_vms"},
     "preflight": _PREFLIGHT,
     "provision_vm": _OUTPUT
     | {"virt_converge", "virt_refresh_inventory", "virt_restart", "virt_unasked", "virt_vms"}

@@ -230,16 +230,10 @@ class PlaceRound(Round):
             return []
         if self.standing.problem:
             return [f"{', '.join(new)}: {self.standing.problem}"]
-        there = self.uuids()
-        problems = {
-            domain.name: "; ".join(conflicts)
-            for domain in self.domains
-            if domain.name in new
-            if (conflicts := rule.conflicts(wanted_of(domain), self.standing, there))
-        }
+        wanted = [wanted_of(domain) for domain in self.domains if domain.name in new]
+        problems = rule.not_free(wanted, self.standing, self.uuids())
         if not problems:
             return []
-        problems[list(problems)[-1]] += f". Remedy: {rule.remedies(self.standing)}"
         rest = [name for name in new if name not in problems]
         told = [f"{name}: {problem}" for name, problem in problems.items()]
         return [*told, *([f"{', '.join(rest)}: {NOT_TRIED}"] if rest else [])]

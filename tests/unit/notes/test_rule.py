@@ -64,6 +64,20 @@ def test_silent_host_that_is_noted_is_no_problem() -> None:
     assert rule.remarks(standing, []) == []
 
 
+def test_vms_that_are_not_free_are_refused_with_a_remedy() -> None:
+    notes = Notes()
+    standing = judged(up(hv1=[notes.of(3, vm("a"), vm("b", uuid=OTHER_RUN))], hv2=[]), notes)
+    where = f"is on hv3, which does not answer, as hv1 noted at {WHEN}"
+    wanted = [Wanted("a"), Wanted("new1"), Wanted("b")]
+    assert rule.not_free(wanted, standing, ()) == {
+        "a": f"a VM named 'a' {where}",
+        "b": f"a VM named 'b' {where}. Remedy: {rule.remedies(standing)}",
+    }
+    unknown = judged(up(hv1=[], hv2=[]), Notes())
+    assert rule.not_free(wanted, unknown, ()) == dict.fromkeys(["a", "new1", "b"], unknown.problem)
+    assert rule.not_free(wanted, rule.Standing(), ()) == {}
+
+
 def test_claim_whose_host_answers_without_the_vm_is_reported() -> None:
     held = [claimed(1), claimed(3), claimed(1, kind="mac", value=MAC), claimed(1, value="other")]
     assert rule.never_built(["web9"], up(hv1=[], hv2=held)) == [

@@ -15,6 +15,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.fleet_
     compare,
     is_empty,
     missing,
+    refusals,
     summary,
     text,
 )
@@ -45,59 +46,68 @@ def seen(answers: dict[str, dict[str, t.Any]]) -> dict[str, t.Any]:
 
 
 LINE = "memory: requested 2GiB, is 1GiB"
-CASES: list[tuple[dict[str, t.Any], str, PlannedVm]] = [
-    ({"hv1": answer(vm("a"), a=[])}, "", PlannedVm("a", "unchanged", "hv1")),
-    ({"hv1": answer(vm("a"), a=[LINE])}, "", PlannedVm("a", "change", "hv1", (LINE,))),
-    ({"hv1": answer(vm("a"), a=(LINE,))}, "", PlannedVm("a", "drift", "hv1", (LINE,))),
+REFUSED = "a VM named 'a' is on hv2, which does not answer"
+CASES: list[tuple[dict[str, t.Any], dict[str, str], PlannedVm]] = [
+    ({"hv1": answer(vm("a"), a=[])}, {}, PlannedVm("a", "unchanged", "hv1")),
+    ({"hv1": answer(vm("a"), a=[LINE])}, {}, PlannedVm("a", "change", "hv1", (LINE,))),
+    ({"hv1": answer(vm("a"), a=(LINE,))}, {}, PlannedVm("a", "drift", "hv1", (LINE,))),
     (
         {"hv1": answer(vm("a"), a=[], waits=["memory_max"])},
-        "",
+        {},
         PlannedVm("a", "restart", "hv1", ("memory_max waits for the next start",), True),
     ),
     (
         {"hv1": answer(vm("a"), a=[LINE], waits=["boot"])},
-        "",
+        {},
         PlannedVm("a", "change", "hv1", (LINE, "boot waits for the next start"), True),
     ),
     (
         {"hv1": answer(vm("a", phase="creating"), a=None)},
-        "",
+        {},
         PlannedVm("a", "finish", "hv1", ("in phase creating",)),
     ),
-    ({"hv1": answer()}, "", PlannedVm("a", "create", "hv9")),
+    ({"hv1": answer()}, {}, PlannedVm("a", "create", "hv9")),
     (
         {"hv1": answer(), "hv9": {**answer(), "taken": [{"name": "a", "reasons": ["a file"]}]}},
-        "",
+        {},
         PlannedVm("a", "create", "hv9", ("refused: a file",)),
     ),
     (
         {"hv1": {**answer(), "taken": [{"name": "a", "reasons": ["a file"]}]}, "hv9": answer()},
-        "",
+        {},
         PlannedVm("a", "create", "hv9"),
     ),
     # a VM that is found is where it is, whoever else is silent
-    ({"hv1": answer(vm("a"), a=[])}, "hv2: no route", PlannedVm("a", "unchanged", "hv1")),
+    ({"hv1": answer(vm("a"), a=[])}, {"b": REFUSED}, PlannedVm("a", "unchanged", "hv1")),
+    # nor does another VM's refusal concern it
+    ({"hv1": answer()}, {"b": REFUSED}, PlannedVm("a", "create", "hv9")),
+    ({"hv1": answer()}, {"a": REFUSED}, PlannedVm("a", "unknown", None, (REFUSED,))),
 ]
 
 
-@pytest.mark.parametrize(("answers", "silent", "expected"), CASES)
-def test_what_is_asked_for(answers: dict[str, t.Any], silent: str, expected: PlannedVm) -> None:
-    assert compare(["a"], seen(answers), {"a": Place("hv9")}, silent) == [expected]
+@pytest.mark.parametrize(("answers", "refused", "expected"), CASES)
+def test_what_is_asked_for(
+    answers: dict[str, t.Any], refused: dict[str, str], expected: PlannedVm
+) -> None:
+    assert compare(["a"], seen(answers), {"a": Place("hv9")}, refused) == [expected]
+
+
+def test_vms_refused_for_the_same_reason_are_named_together() -> None:
+    places = {"c": Place(None, "no memory")}
+    entries = compare(["a", "b", "c"], {}, places, dict.fromkeys("ab", "w"))
+    assert refusals(entries) == ["c: no memory", "a, b: w"]
 
 
 @pytest.mark.parametrize(
-    ("answers", "silent", "action", "part"),
+    ("answers", "action", "part"),
     [
-        ({"hv1": answer()}, "hv2: no route", "unknown", "not all did: hv2: no route"),
-        ({"hv1": {"host": {"vms": [vm("a")]}}}, "", "unknown", "was not compared"),
-        ({"hv1": answer(vm("a", False), a=None)}, "", "conflict", "not made by this collection"),
-        ({"hv1": answer(vm("a")), "hv2": answer(vm("a"))}, "", "conflict", "the same UUID"),
+        ({"hv1": {"host": {"vms": [vm("a")]}}}, "unknown", "was not compared"),
+        ({"hv1": answer(vm("a", False), a=None)}, "conflict", "not made by this collection"),
+        ({"hv1": answer(vm("a")), "hv2": answer(vm("a"))}, "conflict", "the same UUID"),
     ],
 )
-def test_what_cannot_be_told_is_said(
-    answers: dict[str, t.Any], silent: str, action: str, part: str
-) -> None:
-    (entry,) = compare(["a"], seen(answers), {}, silent)
+def test_what_cannot_be_told_is_said(answers: dict[str, t.Any], action: str, part: str) -> None:
+    (entry,) = compare(["a"], seen(answers), {})
     assert entry.action == action
     assert part in entry.details[0]
 
@@ -108,7 +118,7 @@ def test_what_cannot_be_told_is_said(
 )
 def test_existing_vm_whose_image_cannot_be_read_is_refused(lines: t.Any, action: str) -> None:
     answers = seen({"hv1": answer(vm("a"), a=lines)})
-    (entry,) = compare(["a"], answers, {}, "", {"a": "image 'none': there is no such file"})
+    (entry,) = compare(["a"], answers, {}, {}, {"a": "image 'none': there is no such file"})
     assert entry.action == action
     refused = "refused: image 'none': there is no such file"
     assert (entry.details[-1] == refused) == (action != "conflict")
@@ -116,7 +126,7 @@ def test_existing_vm_whose_image_cannot_be_read_is_refused(lines: t.Any, action:
 
 def test_what_fits_nowhere_says_why() -> None:
     places = {"a": Place(None, "hv1: no memory")}
-    (entry,) = compare(["a"], seen({"hv1": answer()}), places, "")
+    (entry,) = compare(["a"], seen({"hv1": answer()}), places)
     assert entry == PlannedVm("a", "nowhere", None, ("hv1: no memory",))
 
 
@@ -125,7 +135,7 @@ def test_what_nobody_asks_for_is_named_too() -> None:
         "hv1": answer(vm("kept"), vm("mine"), vm("other", managed=False), kept=[]),
         "hv2": answer(vm("moving", phase="migrating")),
     }
-    found = compare(["kept"], seen(answers), {}, "")
+    found = compare(["kept"], seen(answers), {})
     assert [(one.name, one.action, one.hypervisor) for one in found] == [
         ("moving", "finish", "hv2"),
         ("mine", "surplus", "hv1"),

@@ -42,7 +42,7 @@ PROOFS: dict[str, Proof] = {
         ANY,
     ),
     "create": Proof(
-        "``provision_vm`` of a VM that is found nowhere",
+        "``provision_vm`` and ``plan`` of a VM that is found nowhere",
         "no hypervisor has a VM of that name or MAC address",
         "more than half of the fleet; for each other, one that noted what it had",
         NOTED,
@@ -139,8 +139,8 @@ PROOFS: dict[str, Proof] = {
         ALL,
     ),
     "absent": Proof(
-        "``migrate_vm``, ``repair_vms``, ``purge_vm``, ``state``, ``console``, ``snapshot``,"
-        " ``plan`` of a VM that is found nowhere",
+        "``migrate_vm``, ``repair_vms``, ``purge_vm``, ``state``, ``console``, ``snapshot`` of a VM"
+        " that is found nowhere",
         "no hypervisor has the VM",
         "all hypervisors of the fleet",
         ALL,

@@ -232,6 +232,21 @@ def conflicts(
     return list(dict.fromkeys(problems))
 
 
+def not_free(
+    wanted: t.Iterable[Wanted], standing: Standing, there: t.Collection[str]
+) -> dict[str, str]:
+    """Why VMs that no hypervisor which answers has may be on a silent one, by name; the last says
+    what to do."""
+    problems: dict[str, str] = {}
+    for one in wanted:
+        why = standing.problem or "; ".join(conflicts(one, standing, there))
+        if why:
+            problems[one.name] = why
+    if problems and not standing.problem:
+        problems[list(problems)[-1]] += f". Remedy: {remedies(standing)}"
+    return problems
+
+
 def _moved_on(claims: t.Collection[Claim], there: t.Collection[str]) -> set[str]:
     """The runs whose claims are void: all that they put there answers elsewhere."""
     uuids: dict[str, set[str]] = {}
@@ -321,6 +336,7 @@ __all__ = [
     "conflicts",
     "judge",
     "latest",
+    "not_free",
     "remarks",
     "remedies",
     "silent_machines",

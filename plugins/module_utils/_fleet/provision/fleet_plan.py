@@ -68,16 +68,16 @@ def compare(
     names: t.Sequence[str],
     answers: t.Mapping[str, Compared],
     places: t.Mapping[str, Place],
-    silent: str,
+    refused: t.Mapping[str, str] | None = None,
     unusable: t.Mapping[str, str] | None = None,
 ) -> list[PlannedVm]:
     """An entry for each of ``names`` and for every other VM of the fleet.
 
     ``answers`` are those of the hypervisors that responded: ``host`` with its ``vms``, and ``vms``
-    with what differs. ``silent`` names the others; a VM that is missing may be there. ``unusable``
-    says by VM why an image of it cannot be used, with which a run refuses it.
+    with what differs. ``refused`` says by VM that none of them has why it may be on a silent
+    hypervisor, ``unusable`` why an image of it cannot be used, with which a run refuses it.
     """
-    entries = [_entry(name, answers, places, silent) for name in dict.fromkeys(names)]
+    entries = [_entry(name, answers, places, refused or {}) for name in dict.fromkeys(names)]
     entries = [_with_image(entry, (unusable or {}).get(entry.name)) for entry in entries]
     for host, answer in answers.items():
         for vm in vms_of(answer):
@@ -96,14 +96,16 @@ def compare(
 
 
 def _entry(
-    name: str, answers: t.Mapping[str, Compared], places: t.Mapping[str, Place], silent: str
+    name: str,
+    answers: t.Mapping[str, Compared],
+    places: t.Mapping[str, Place],
+    refused: t.Mapping[str, str],
 ) -> PlannedVm:
     vms_by_host = {
         host: vm for host, answer in answers.items() for vm in vms_of(answer) if vm["name"] == name
     }
-    if not vms_by_host and silent:
-        why = f"no hypervisor that answered has it; not all did: {silent}"
-        return PlannedVm(name, "unknown", None, (why,))
+    if not vms_by_host and name in refused:
+        return PlannedVm(name, "unknown", None, (refused[name],))
     if not vms_by_host:
         place = places.get(name, Place(None, "it was not placed"))
         if place.host is None:
@@ -156,6 +158,16 @@ def _with_image(entry: PlannedVm, problem: str | None) -> PlannedVm:
     action = entry.action if entry.action == "drift" else "change"
     details = (*entry.details, f"refused: {problem}")
     return dataclasses.replace(entry, action=action, details=details)
+
+
+def refusals(entries: t.Sequence[PlannedVm]) -> list[str]:
+    """Why a run would refuse VMs; those with the same reason are named together."""
+    names: dict[str, list[str]] = {}
+    for one in entries:
+        nowhere = one.action == "unknown" and one.hypervisor is None
+        if one.action in ("conflict", "nowhere") or nowhere:
+            names.setdefault("; ".join(one.details), []).append(one.name)
+    return [f"{', '.join(those)}: {why}" for why, those in names.items()]
 
 
 def is_empty(entries: t.Sequence[PlannedVm]) -> bool:
