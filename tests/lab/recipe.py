@@ -50,7 +50,8 @@ _COMMON = (
 )
 _HYPERVISOR = (
     "udev,libvirt-daemon-system,libvirt-clients,qemu-system-x86,qemu-utils,python3-libvirt,"
-    "python3-lxml,xorriso,dnsmasq-base,iptables,nftables,bridge-utils,gnutls-bin,kmod,polkitd"
+    "python3-lxml,xorriso,dnsmasq-base,iptables,nftables,bridge-utils,gnutls-bin,kmod,polkitd,"
+    "borgbackup,fuse3,python3-pyfuse3"
 )
 # Of use inside a newer root: ansible-core releases that want a newer Python than the machine's. And
 # one of two hypervisors can emulate a TPM and has UEFI; on the other, virt-install makes VMs, too.
