@@ -67,6 +67,7 @@ class ActionModule(StagedAction[AdoptWork]):
             seen,
             taken,
             _batch.defaults(variables),
+            disks=options["disks"],
         )
         if path:
             specifications = adopt_decision.specifications(decision, seen)

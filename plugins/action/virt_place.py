@@ -29,6 +29,7 @@ _ARGUMENTS: Spec = {
     "expected": {"type": "list", "elements": "str"},
     "lost": {"type": "list", "elements": "str"},
 }
+_INTERNAL: Spec = {"_told": {"type": "str"}}
 
 
 class ActionModule(StagedAction[PlaceWork]):
@@ -51,7 +52,7 @@ class ActionModule(StagedAction[PlaceWork]):
         self, work: PlaceWork, task_vars: Values
     ) -> tuple[StagedAction[PlaceWork], RoundOptions, PlaceWork, Values]:
         """What a round is made of."""
-        options = self.options(RoundOptions, _ARGUMENTS)
+        options = self.options(RoundOptions, _ARGUMENTS, _INTERNAL)
         restart = self._templar.template(task_vars.get("virt_restart", RESTART[0]))
         if restart not in RESTART:
             raise PlanRefused(f"virt_restart: {show(restart)} is not one of {', '.join(RESTART)}")

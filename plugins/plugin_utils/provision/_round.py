@@ -48,6 +48,7 @@ class RoundOptions(Connected):
     results: str
     expected: list[str] | None
     lost: list[str] | None
+    _told: str | None
 
 
 class Round:
@@ -86,6 +87,10 @@ class Round:
         self.unasked = _noted.unasked(action)
         self.standing = rule.Standing()
         self.texts: dict[str, str] = {}
+        self.told = bool(options["_told"])  # what was noted of machines that do not answer
+        if options["_told"]:
+            told = action.answers(options["_told"], Claims, "read", work.round, _INIT)
+            self.texts.update(_noted.noted(told))
         if work.round:
             self.earlier = action.decision("virt_confirmed", "confirm", work.round - 1)
             self.only = texts(self.earlier["pending"])

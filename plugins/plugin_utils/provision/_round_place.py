@@ -197,7 +197,8 @@ class PlaceRound(Round):
     def _asks(self) -> bool:
         """Whether what is noted of silent machines is to be asked first: it is long, and few runs
         need it."""
-        return not self.round and bool(rule.silent_machines(_noted.answering(self.answers)))
+        first = not self.round and not self.told
+        return first and bool(rule.silent_machines(_noted.answering(self.answers)))
 
     def _ask(self) -> Answer:
         """The decision to ask for it, and to place the VMs in the next round."""

@@ -37,10 +37,46 @@ def _answer(*vms: t.Any, ids: t.Sequence[str] = ()) -> dict[str, t.Any]:
 
 
 def _decide(
-    answers: dict[str, t.Any], names: t.Sequence[str] = (), host: str | None = None
+    answers: dict[str, t.Any],
+    names: t.Sequence[str] = (),
+    host: str | None = None,
+    disks: bool = False,
 ) -> adopt_decision.AdoptionDecision:
     seen = adopt_decision.fleet(answers, list(answers), [])
-    return adopt_decision.decide(names, host, seen, ["hv1", "hv2"], Defaults())
+    return adopt_decision.decide(names, host, seen, ["hv1", "hv2"], Defaults(), disks=disks)
+
+
+SILENT = {"hv1": _answer(_vm("a")), "hv2": {"unreachable": True, "msg": "no route"}}
+
+
+@pytest.mark.parametrize("host", [None, "hv1"])
+def test_vm_is_adopted_while_another_hypervisor_is_silent(host: str | None) -> None:
+    decision = _decide(SILENT, ["a"], host)
+    assert (decision.shares, decision.refused) == ({"hv1": ["a"]}, [])
+
+
+@pytest.mark.parametrize("names", [[], ["a*"]])
+def test_adopting_what_is_not_named_reports_silent_hypervisor(names: list[str]) -> None:
+    decision = _decide(SILENT, names)
+    assert decision.shares == {"hv1": ["a"]}
+    assert [why.startswith("not all hypervisors answered") for why in decision.refused] == [True]
+    assert not _decide(SILENT, names, "hv1").refused
+
+
+def test_vm_that_none_has_may_be_on_silent_hypervisor() -> None:
+    (why,) = _decide(SILENT, ["b"]).refused
+    assert "may be on one that did not (hv2: no route)" in why
+    assert "virt_hypervisors_lost=hv2" in why
+
+
+def test_disks_are_adopted_only_if_all_answer() -> None:
+    with pytest.raises(PlanRefused, match="may have the disks' pools too"):
+        _decide(SILENT, ["a"], disks=True)
+
+
+def test_adopting_on_silent_hypervisor_is_refused() -> None:
+    with pytest.raises(PlanRefused, match=r"hv2 did not respond \(hv2: no route\)"):
+        _decide(SILENT, [], "hv2")
 
 
 def test_all_or_some_or_those_of_one_hypervisor() -> None:
@@ -88,15 +124,6 @@ def test_what_is_not_certain_is_refused_naming_both(here: t.Any, there: t.Any, w
         decision = _decide({"hv1": _answer(here), "hv2": _answer({**there, **both})})
         assert here["name"] not in decision.shares.get("hv1", [])
         assert words in "\n".join(decision.refused)
-
-
-def test_all_must_have_answered() -> None:
-    answers = {"hv1": _answer(_vm("a")), "hv2": {"msg": "unreachable", "unreachable": True}}
-    with pytest.raises(PlanRefused, match="hv2: unreachable"):
-        _decide(answers)
-    seen = adopt_decision.fleet(answers, list(answers), ["hv2"])
-    decision = adopt_decision.decide([], None, seen, [], Defaults())
-    assert decision.shares == {"hv1": ["a"]}
 
 
 def test_a_pool_that_two_have_is_told() -> None:

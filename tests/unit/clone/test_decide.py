@@ -216,11 +216,18 @@ def test_a_copy_that_was_begun_is_made_of_the_same_images() -> None:
     assert vm["disks"][0]["image"] == _VALUE  # type: ignore[index]
 
 
+def test_copy_of_vm_whose_hypervisor_answers_is_new_while_another_is_silent() -> None:
+    """Placing judges whether the silent one may have it, by what the others noted."""
+    seen = _fleet(_source("web1"), silent=True)
+    decision = clone.decide("web2", "web1", None, seen, _TOKEN)
+    assert (decision.state, decision.host) == ("new", "hv1")
+
+
 @pytest.mark.parametrize(
     ("seen", "mode", "said"),
     [
         (_fleet(), None, "no hypervisor has a VM 'web1'"),
-        (_fleet(_source("web1"), silent=True), None, "may be on a hypervisor that did not respond"),
+        (_fleet(_source("web3"), silent=True), None, "but may be on one that did not (hv2: no"),
         (_fleet(_source("web1"), _source("web2")), None, "not a copy of 'web1'"),
         (_fleet(_source("web1"), _source("WEB2")), None, "ignoring case"),
         (_fleet(_source("web1"), _copy_of()), "full", "is a linked copy"),

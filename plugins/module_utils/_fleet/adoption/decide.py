@@ -53,19 +53,25 @@ def decide(
     seen: Fleet,
     hypervisors: t.Collection[str],
     defaults: Defaults,
+    *,
+    disks: bool = False,
 ) -> AdoptionDecision:
     """Which VMs are adopted; raises PlanRefused if that cannot be determined.
 
     ``host`` is the only hypervisor whose VMs are meant, ``hypervisors`` are names that no VM may
-    have.
+    have. Where their ``disks`` are to be their own, nobody may have them too.
     """
     require_named(names)
-    missing = proofs.missing("adopt", seen.silent)
-    if missing:
-        which = f"{', '.join(names)}: " if names else ""
+    shared = proofs.missing("adopt disks", seen.silent) if disks else {}
+    if shared:
         raise PlanRefused(
-            f"{which}a VM with the same name, UUID or MAC address may be on a hypervisor that did"
-            f" not respond ({proofs.named(missing)}); {proofs.remedy(missing)}"
+            "a hypervisor that did not respond may have the disks' pools too"
+            f" ({proofs.named(shared)}); {proofs.remedy(shared)}; or leave out vm_adopt_disks"
+        )
+    concerned = proofs.missing("adopt", seen.silent, host)
+    if concerned:
+        raise PlanRefused(
+            f"{host} did not respond ({proofs.named(concerned)}); {proofs.remedy(concerned)}"
         )
     if host is not None and host not in seen.answers:
         raise PlanRefused(
@@ -106,11 +112,20 @@ def decide(
                 decision.refused.append(f"{name} on {where}: {clean('; '.join(problems))}")
             else:
                 decision.shares.setdefault(where, []).append(name)
+    absent = [name for name in expanded.names if name not in there]
+    silent = proofs.missing("absent", seen.silent)
+    maybe = (
+        f"no hypervisor that responded has it, but it may be on one that did not"
+        f" ({proofs.named(silent)}); {proofs.remedy(silent)}"
+    )
     decision.refused += [
-        f"no hypervisor has a VM {name!r}; ansible-playbook fleet.virt.list shows the VMs"
-        for name in expanded.names
-        if name not in there
+        f"{name}: {maybe}"
+        if silent
+        else f"no hypervisor has a VM {name!r}; ansible-playbook fleet.virt.list shows the VMs"
+        for name in absent
     ]
+    if host is None and (not names or Selected.of(names).plural):
+        decision.refused += located.not_done(proofs.named(silent))
     return decision
 
 

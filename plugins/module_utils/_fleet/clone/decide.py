@@ -23,7 +23,7 @@ from ..base.json_values import as_mapping, as_mappings
 from ..base.metadata import UNREADABLE
 from ..base.names import playbook_command, require_named
 from ..base.results import GENERATED
-from ..engine import leases, located, proofs
+from ..engine import leases, located
 from ..engine.outcomes import outcomes
 from ..images.facts import KnownImage
 from ..spec import leftovers
@@ -125,13 +125,8 @@ def decide(
     require_named([name, clone_of])
     if name == clone_of:
         raise PlanRefused(f"vm_name: {name!r} is the VM to copy; give the name of the copy")
-    missing = proofs.missing("clone", seen.silent)
-    if missing:
-        raise PlanRefused(
-            f"a VM {name!r} may be on a hypervisor that did not respond ({proofs.named(missing)});"
-            f" {proofs.remedy(missing)}"
-        )
-    locations = located.locate([name], _vms_by_host(seen), seen.silent)
+    # Whether a silent hypervisor may have it is judged where it is placed, by what others noted
+    locations = located.locate([name], _vms_by_host(seen), {})
     if locations.problems:
         raise PlanRefused("; ".join(locations.problems))
     place = locations.places.get(name)

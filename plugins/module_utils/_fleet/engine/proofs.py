@@ -42,7 +42,7 @@ PROOFS: dict[str, Proof] = {
         ANY,
     ),
     "create": Proof(
-        "``provision_vm`` and ``plan`` of a VM that is found nowhere",
+        "``provision_vm``, ``clone`` and ``plan`` of a VM that is found nowhere",
         "no hypervisor has a VM of that name or MAC address",
         "more than half of the fleet; for each other, one that noted what it had",
         NOTED,
@@ -61,7 +61,14 @@ PROOFS: dict[str, Proof] = {
     ),
     "adopt": Proof(
         "``adopt``",
-        "no other hypervisor has a VM of that name, UUID or MAC address",
+        "the VM is on that hypervisor; none that answers has another of its name, UUID or MAC"
+        " address",
+        "that hypervisor",
+        CONCERNED,  # it makes no name appear: the VM has it already
+    ),
+    "adopt disks": Proof(
+        "``adopt`` with ``vm_adopt_disks``",
+        "no other hypervisor has the pool of its disks",
         "all hypervisors of the fleet",
         ALL,
     ),
@@ -132,22 +139,16 @@ PROOFS: dict[str, Proof] = {
         CONCERNED,
     ),
     "selection": Proof(
-        "``state``, ``migrate_vm``, ``purge_vm``, ``snapshot`` of a group or a pattern, to end"
-        " without an error",
+        "``state``, ``migrate_vm``, ``purge_vm``, ``snapshot``, ``adopt`` of a group or a pattern,"
+        " to end without an error",
         "no other hypervisor has a VM that is meant too",
         "all hypervisors of the play; it is done to VMs of those that answered anyway",
         ALL,
     ),
     "absent": Proof(
-        "``migrate_vm``, ``repair_vms``, ``purge_vm``, ``state``, ``console``, ``snapshot`` of a VM"
-        " that is found nowhere",
+        "``migrate_vm``, ``repair_vms``, ``purge_vm``, ``state``, ``console``, ``snapshot``,"
+        " ``adopt``, ``clone`` of a VM that is found nowhere",
         "no hypervisor has the VM",
-        "all hypervisors of the fleet",
-        ALL,
-    ),
-    "clone": Proof(
-        "``clone``",
-        "no hypervisor has a VM of the copy's name",
         "all hypervisors of the fleet",
         ALL,
     ),
