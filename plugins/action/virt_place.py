@@ -28,6 +28,7 @@ _ARGUMENTS: Spec = {
     "results": {"type": "str", "required": True},
     "expected": {"type": "list", "elements": "str"},
     "lost": {"type": "list", "elements": "str"},
+    "every": {"type": "bool", "default": False},
 }
 _INTERNAL: Spec = {"_told": {"type": "str"}}
 

@@ -11,8 +11,8 @@ short_description: Choose hypervisors for VMs
 version_added: 0.1.0
 description:
   - Chooses a hypervisor for each VM of a batch from what M(fleet.virt.virt_host_info) registered on
-    all hypervisors of the play, and reports for every other hypervisor why it was not chosen, or
-    how much worse it is.
+    all hypervisors of the play, and reports the next best, or why none can take the VM; with
+    O(every) it reports for every other hypervisor why it was not chosen, or how much worse it is.
   - Resources committed to defined domains count, not what happens to be free. The same facts give
     the same result. A VM that already exists is placed where it is.
   - Runs on the controller; use it with C(run_once). It contacts no hypervisor and changes nothing.
@@ -57,6 +57,13 @@ options:
         C(virt_hypervisors_lost).
     type: list
     elements: str
+  every:
+    description:
+      - Report every hypervisor, with its score or the reason against it. Otherwise the chosen one
+        and the next best, or ten of those that cannot take the VM where none can. The choice is the
+        same. C(-v) does so too.
+    type: bool
+    default: false
 seealso:
   - module: fleet.virt.virt_init
     description: Creates the VMs.
@@ -96,14 +103,18 @@ placements:
       type: list
       elements: str
     ranking:
-      description: Hypervisors that could take it, best first, with C(score) (lower is better), its
-        C(parts) and C(notes).
+      description: The best hypervisor and the next best, or with O(every) all that could take it,
+        best first, with C(score) (lower is better), its C(parts) and C(notes).
       type: list
       elements: dict
     rejected:
-      description: Hypervisors that cannot, with C(filter) and C(reason).
+      description: Hypervisors that cannot, with C(filter) and C(reason); all of them with O(every),
+        else up to ten if none can.
       type: list
       elements: dict
+    hidden:
+      description: How many more cannot.
+      type: int
 shares:
   description: Hypervisor to the names of the VMs it has to create or change. VMs known to be as
     requested are left out.

@@ -5,14 +5,14 @@
 
 """How long placement takes, as a multiple of one plain pass over the same hypervisors.
 
-  python3 tests/benchmarks/placement.py [--hosts 40 100 1000 10000] [--batch 100]
+  python3 tests/benchmarks/placement.py [--hosts 40 100 1000 10000] [--batch 1000]
 
 CPU seconds, the best of a few runs. The baseline is a loop that adds up what is promised by what
 there is of memory, CPUs and disk on every hypervisor: what any answer must at least look at.
 Four figures a fleet: reading the facts (virt_host_info's data to hosts), one VM, a batch of VMs,
 and how even the fleet was before and after it (the sum over memory, CPU and disk of the standard
-deviation of their ratios). Fleets are random, uneven (a tenth of the hosts is empty), and the
-same for the same seed. It sets no limits.
+deviation of their ratios); then the most memory that the process has had so far. Fleets are
+random, uneven (a tenth of the hosts is empty), and the same for the same seed. It sets no limits.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import math
 import random
+import resource
 import sys
 import tempfile
 import time
@@ -165,16 +166,21 @@ def unevenness(load: library.FleetLoad) -> float:
     return sum(math.sqrt(measure.value() / measure.count) for measure in measures)
 
 
+def mebibytes() -> int:
+    """The most memory that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+
+
 def main() -> None:
     """Print one line a fleet."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--hosts", type=int, nargs="+", default=[40, 100, 1000, 10000])
-    parser.add_argument("--batch", type=int, default=100, help="VMs in a batch")
+    parser.add_argument("--batch", type=int, default=1000, help="VMs in a batch")
     parser.add_argument("--seed", type=int, default=42)
     args = parser.parse_args()
     print("CPU seconds (and multiples of one plain pass over the same hosts)")
     head = f"{'hosts':>6} {'pass':>9} {'read':>18} {'one VM':>18} {f'{args.batch} VMs':>20}"
-    print(f"{head} {'placed':>7} {'uneven before -> after':>24}")
+    print(f"{head} {'placed':>7} {'uneven before -> after':>24} {'MiB':>5}")
     for count in args.hosts:
         infos, requests = fleet(count, args.seed), batch(args.batch, args.seed)
         base, _ = timed(one_sum, infos)
@@ -191,7 +197,7 @@ def main() -> None:
         print(
             f"{count:>6} {base:>9.6f} {read:>9.4f} ({read / base:>5.0f}x) {one:>9.4f} "
             f"({one / base:>5.0f}x) {many:>9.4f} ({many / base:>7.0f}x) {placed:>7} "
-            f"{before:>13.4f} -> {unevenness(load):.4f}"
+            f"{before:>14.4f} -> {unevenness(load):.4f} {mebibytes():>5}"
         )
 
 

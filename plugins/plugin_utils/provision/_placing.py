@@ -65,15 +65,18 @@ def place(
     hosts: t.Sequence[placement.PlacementHost],
     policy: placement.Policy,
     leftovers: str | None = None,
+    *,
+    every: bool = False,
 ) -> list[placement.Placement]:
     """A placement for each VM; an existing one is placed where it is. ``leftovers`` are what a
-    copy gets of its source beside its settings.
+    copy gets of its source beside its settings. ``every``: with what is to be said of every
+    hypervisor.
 
     Raises PlanRefused for a VM that exists on two hypervisors, or not on the requested one.
     """
     requests = [request_of(domain, images, leftovers) for domain in domains]
     placements = []
-    for domain, result in zip(domains, placement.place(hosts, requests, policy)):
+    for domain, result in zip(domains, placement.place(hosts, requests, policy, every=every)):
         there = {
             host.name: vm
             for host in hosts

@@ -49,6 +49,7 @@ class RoundOptions(Connected):
     expected: list[str] | None
     lost: list[str] | None
     _told: str | None
+    every: bool
 
 
 class Round:

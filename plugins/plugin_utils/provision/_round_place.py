@@ -68,8 +68,10 @@ class PlaceRound(Round):
             time.sleep(random.uniform(0.2, 1.5) * self.round)  # noqa: S311
         seen = _placing.hosts_of(self.answers, self.limits, self.lost)
         leftovers = as_text(as_mapping(self.cloned.get("leftovers")).get("carried"))
-        placements = _placing.place(self.domains, self.images, seen, self.policy, leftovers)
-        every = Display().verbosity > 0
+        every = self.options["every"] is True or Display().verbosity > 0
+        placements = _placing.place(
+            self.domains, self.images, seen, self.policy, leftovers, every=every
+        )
         rows = [{**placed.as_dict(), "why": placed.why} for placed in placements]
         table = tables.placements(rows, every=every)
         if not placements:

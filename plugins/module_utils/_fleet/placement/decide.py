@@ -34,12 +34,17 @@ inflate a tiny difference to the full range, and make scores of two runs incompa
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 from collections import Counter
+from functools import cached_property
+from heapq import merge
+from itertools import islice
 from operator import itemgetter
 
 from ..._errors import Problem, SpecError
 from . import why
+from .classes import Chooser
 from .filters import (
     Wishes,
     broken_rules,
@@ -58,8 +63,9 @@ from .hosts import (
     settings_from,
     silent_host,
 )
-from .load import FleetLoad, HostLoad, spaces_of
-from .types import DIGITS, DiskNeed, Placement, Policy, Ranked, Rejection, Request, Weights
+from .load import FleetLoad, HostLoad
+from .score import Scorer, size_of
+from .types import DiskNeed, Placement, Policy, Ranked, Rejection, Request, Weights
 
 __all__ = [
     "DiskNeed",
@@ -85,18 +91,26 @@ __all__ = [
 
 # how often a batch is retried in another order if a VM that fits on its own found no room
 _ROUNDS = 4
-# the names of the hypervisors that pass the filters no placement changes, and the rejections
-_Static = tuple[list[str], list[Rejection]]
+# how many hypervisors are named that cannot take a VM, unless all are asked for
+NAMED = 10
 
 
 def place(
-    hosts: t.Iterable[PlacementHost], requests: t.Sequence[Request], policy: Policy | None = None
+    hosts: t.Iterable[PlacementHost],
+    requests: t.Sequence[Request],
+    policy: Policy | None = None,
+    *,
+    every: bool = False,
 ) -> list[Placement]:
     """A placement for each of ``requests``, in their order; the batch is placed together.
 
     Each VM sees what those placed before it took; the hardest to place come first. If one that
     would fit on its own finds no room, the batch is tried again with it in front. A ranking shows
     the scores when its VM was placed: a later entry may be full by the end of the batch.
+
+    An answer has the hypervisor that was chosen and the next best, or ``NAMED`` reasons why none
+    was; with ``every`` it has all hypervisors, with their scores or reasons. The choices are the
+    same.
 
     Raises SpecError if hosts or requests share a name, or a number in a request is too small.
     """
@@ -109,31 +123,73 @@ def place(
         range(len(requests)), key=lambda index: _hardness(fresh, requests[index], static)
     )
     best: dict[int, Placement] = {}
+    tried: list[list[Request]] = []
     for attempt in range(_ROUNDS):
         fleet = FleetLoad(hosts, policy) if attempt else fresh
-        placements: dict[int, Placement] = {}
-        for index in order:
-            request = requests[index]
-            placement = placements[index] = rank(fleet, request, static[wishes_of(request)])
-            if placement.host is not None:
-                fleet.add(placement.host, request)
+        placements = _in_order(fleet, requests, order, static, every=every)
         if not best or _placed(placements) > _placed(best):
             best = placements
         failed = {index for index in order if placements[index].host is None}
-        hopeful = failed and _fit_alone(hosts, policy, requests, failed, static)
+        hopeful = _hopeful(hosts, policy, requests, failed, static)
         if not hopeful:
             break
+        tried.append(_alike(requests, order))
         order = [i for i in order if i in hopeful] + [i for i in order if i not in hopeful]
+        if _alike(requests, order) in tried:
+            break
     return [best[index] for index in range(len(requests))]
 
 
-def rank(fleet: FleetLoad, request: Request, static: _Static | None = None) -> Placement:
+def _in_order(
+    fleet: FleetLoad,
+    requests: t.Sequence[Request],
+    order: t.Sequence[int],
+    static: t.Mapping[Wishes, Fixed],
+    *,
+    every: bool,
+) -> dict[int, Placement]:
+    """A placement for each VM, one after the other."""
+    chooser = Chooser(fleet, requests, lambda request: static[wishes_of(request)].passed)
+    nowhere: dict[object, Placement] = {}  # of VMs that are alike, while nothing changes
+    placements: dict[int, Placement] = {}
+    for index in order:
+        request = requests[index]
+        if every or request.name in fleet.where:
+            placement = rank(fleet, request, static[wishes_of(request)])
+        else:
+            ranking = chooser.best(request)
+            if ranking:
+                host, told = ranking[0].host, why.words(fleet, request, ranking)
+                placement = Placement(request.name, host, tuple(ranking), (), why=told)
+            else:
+                alike = dataclasses.replace(request, name="")
+                if alike not in nowhere:
+                    nowhere[alike] = _nowhere(fleet, request, static[wishes_of(request)])
+                placement = dataclasses.replace(nowhere[alike], name=request.name)
+        placements[index] = placement
+        if placement.host is not None:
+            nowhere.clear()
+            chooser.add(placement.host, request)
+    return placements
+
+
+def _nowhere(fleet: FleetLoad, request: Request, fixed: Fixed) -> Placement:
+    """The answer for a VM that none can take, with the most telling reasons."""
+    telling = (one for one in fixed.rejected if not one.is_other)
+    now = (_rejection(fleet, fleet.loads[name], request) for name in fixed.passed)
+    named = list(islice(merge(telling, filter(None, now)), NAMED))
+    named += [one for one in fixed.rejected if one.is_other][: NAMED - len(named)]
+    hidden = len(fixed.passed) + len(fixed.rejected) - len(named)
+    return Placement(request.name, None, (), tuple(sorted(named)), hidden=hidden)
+
+
+def rank(fleet: FleetLoad, request: Request, fixed: Fixed | None = None) -> Placement:
     """Every hypervisor that could take the VM now, best first, and why not the others.
 
-    Changes nothing; ``fleet.add`` does. ``static`` are the results of the filters that do not
-    depend on load, if the caller already has them: (hypervisors that pass, rejections).
+    Changes nothing; ``fleet.add`` does. ``fixed`` are the results of the filters that do not
+    depend on load, if the caller already has them.
     """
-    candidates, fixed = static or _filtered(fleet, request)
+    fixed = fixed or Fixed(fleet, request)
     existing = fleet.where.get(request.name)
     if existing:
         named = (name_rejection(fleet, load, request) for load in fleet.loads.values())
@@ -144,23 +200,14 @@ def rank(fleet: FleetLoad, request: Request, static: _Static | None = None) -> P
             rejected=tuple(rejection for rejection in named if rejection is not None),
             existing=tuple(sorted(existing)),
         )
-    policy = fleet.policy
-    here, copied = spaces_of(request, policy, False), spaces_of(request, policy, True)
-    scorer = _Scorer(fleet, request)
+    scorer = Scorer(fleet, request)
     ranking: list[Ranked] = []
-    rejected = list(fixed)
-    for name in candidates:
+    rejected = list(fixed.rejected)
+    for name in fixed.passed:
         load = fleet.loads[name]
-        present = request.image is None or request.image in load.images
-        spaces = here if present else copied
-        rejection = load_rejection(load, request)
+        rejection = _rejection(fleet, load, request)
         if rejection is None:
-            for space in spaces:
-                rejection = storage_rejection(load, space, policy)
-                if rejection is not None:
-                    break
-        if rejection is None:
-            ranked = scorer.score(load, present)
+            ranked = scorer.score(load, request.image is None or request.image in load.images)
             broken = broken_rules(load, request)
             if broken:
                 notes = (*ranked.notes, *broken)
@@ -177,6 +224,17 @@ def rank(fleet: FleetLoad, request: Request, static: _Static | None = None) -> P
         rejected=tuple(rejected),
         why=why.words(fleet, request, ranking),
     )
+
+
+def _rejection(fleet: FleetLoad, load: HostLoad, request: Request) -> Rejection | None:
+    """Why the hypervisor cannot take the VM besides what it has; None if it can."""
+    rejection = load_rejection(load, request)
+    if rejection is not None:
+        return rejection
+    found = (
+        storage_rejection(load, one, fleet.policy) for one in load.spaces(request, fleet.policy)
+    )
+    return next(filter(None, found), None)
 
 
 def claim_conflicts(
@@ -212,135 +270,96 @@ def describe(placement: Placement, limit: int = 10) -> str:
     if not placement.rejected:
         return f"{placement.name} fits nowhere: there is no hypervisor to choose from"
     # that the request names another host is the least informative reason
-    telling = sorted(placement.rejected, key=lambda entry: "request names" in entry.reason)
+    telling = sorted(placement.rejected, key=lambda entry: entry.is_other)
     reasons = [f"{entry.host}: {entry.reason}" for entry in telling[:limit]]
-    hidden = len(placement.rejected) - len(reasons)
+    hidden = len(placement.rejected) - len(reasons) + placement.hidden
     if hidden:
         reasons.append(f"and {hidden} more")
     return f"{placement.name} fits nowhere. {'; '.join(reasons)}"
 
 
-class _Scorer:
-    """The parts of one VM's score that do not depend on the hypervisor."""
+class Fixed:
+    """The results of the filters that no placement changes, for all VMs with the same demands."""
 
     def __init__(self, fleet: FleetLoad, request: Request) -> None:
         self.fleet = fleet
         self.request = request
-        self.weights = fleet.policy.weights
-        # the image's copy takes space, but is no load: it is there once, for all VMs
-        self.spaces = spaces_of(request, fleet.policy, False)
-        self.size = _size(fleet, request) or 1.0
-        self.groups = [
-            (group, fleet.members[group])
-            for group in sorted(set(request.groups))
-            if fleet.members.get(group)
+        able = fleet.loads.values() if request.host is None else self._named()
+        self.passed = [
+            load.host.name for load in able if fixed_rejection(load.host, request) is None
         ]
 
-    def score(self, load: HostLoad, image_present: bool) -> Ranked:
-        """The parts and their sum for one hypervisor that passed the filters."""
-        fleet, weights, request = self.fleet, self.weights, self.request
-        ratio = load.memory / load.memory_limit
-        added = request.memory_mib / load.memory_limit
-        memory = fleet.memory.change(ratio, added)
-        peak = ratio + added
-        ratio = load.vcpus / load.vcpus_limit
-        added = request.vcpus / load.vcpus_limit
-        cpu = fleet.cpu.change(ratio, added)
-        peak = max(peak, ratio + added)
-        disk = 0.0
-        notes: tuple[str, ...] = ()
-        for name, virtual, _thin in self.spaces:
-            pool = load.pools[name]
-            if pool.counted:
-                ratio, added = pool.promised / pool.limit, virtual / pool.limit
-                disk += fleet.disk[pool.key].change(ratio, added)
-                peak = max(peak, ratio + added)
-            else:
-                notes += (f"pool {name} does not exist yet: its space is known once it is created",)
-        spread = 0.0
-        for group, members in self.groups:
-            here = load.groups.get(group)
-            if here:
-                spread = max(spread, here / members)
-        types = load.host.domain_types
-        emulated = request.domain_type is None and "qemu" in types and "kvm" not in types
-        values = (
-            weights.memory * memory / self.size,
-            weights.cpu * cpu / self.size,
-            weights.disk * disk / self.size,
-            weights.peak * peak * peak,
-            0.0 if image_present else weights.image,
-            weights.spread * spread,
-            weights.emulation if emulated else 0.0,
-        )
-        return Ranked(load.host.name, round(sum(values), DIGITS), values, notes)
+    def _named(self) -> list[HostLoad]:
+        load = self.fleet.loads.get(self.request.host or "")
+        return [] if load is None else [load]
+
+    @cached_property
+    def rejected(self) -> list[Rejection]:
+        """Why the others do not pass."""
+        wanted, loads = self.request.host, self.fleet.loads
+        rejected: list[Rejection] = []
+        if wanted is not None and wanted not in loads:
+            known = ", ".join(list(loads)[:10]) or "there is none"
+            reason = f"is not among the hypervisors of this run: {known}"
+            rejected.append(Rejection(wanted, "host", reason))
+        each = (fixed_rejection(load.host, self.request) for load in loads.values())
+        return sorted((*rejected, *filter(None, each)), key=itemgetter(0))
 
 
-def _size(fleet: FleetLoad, request: Request) -> float:
-    """The sum of the VM's shares of an average hypervisor."""
-    size = fleet.memory.share(request.memory_mib) + fleet.cpu.share(request.vcpus)
-    for space in spaces_of(request, fleet.policy, False):
-        disk = fleet.evenness(space.pool)
-        if disk is not None:
-            size += disk.share(space.virtual_mib)
-    return size
-
-
-def _filtered(fleet: FleetLoad, request: Request) -> _Static:
-    passed: list[str] = []
-    rejected: list[Rejection] = []
-    if request.host is not None and request.host not in fleet.loads:
-        known = ", ".join(list(fleet.loads)[:10]) or "there is none"
-        reason = f"is not among the hypervisors of this run: {known}"
-        rejected.append(Rejection(request.host, "host", reason))
-    for load in fleet.loads.values():
-        rejection = fixed_rejection(load.host, request)
-        if rejection is None:
-            passed.append(load.host.name)
-        else:
-            rejected.append(rejection)
-    return passed, rejected
-
-
-def _static_filters(fleet: FleetLoad, requests: t.Iterable[Request]) -> dict[Wishes, _Static]:
-    """The results of filters that no placement changes, once for all VMs with the same demands."""
-    static: dict[Wishes, _Static] = {}
+def _static_filters(fleet: FleetLoad, requests: t.Iterable[Request]) -> dict[Wishes, Fixed]:
+    static: dict[Wishes, Fixed] = {}
     for request in requests:
         wishes = wishes_of(request)
         if wishes not in static:
-            static[wishes] = _filtered(fleet, request)
+            static[wishes] = Fixed(fleet, request)
     return static
 
 
 def _hardness(
-    fleet: FleetLoad, request: Request, static: t.Mapping[Wishes, _Static]
+    fleet: FleetLoad, request: Request, static: t.Mapping[Wishes, Fixed]
 ) -> tuple[int, float, str]:
     """Sort key, hardest to place first: no choice at all, then size by choice, then name."""
-    choice = len(static[wishes_of(request)][0])
-    return (0 if choice == 1 else 1, -_size(fleet, request) / max(choice, 1), request.name)
+    choice = len(static[wishes_of(request)].passed)
+    return (0 if choice == 1 else 1, -size_of(fleet, request) / max(choice, 1), request.name)
 
 
 def _placed(placements: t.Mapping[int, Placement]) -> int:
     return sum(placement.host is not None for placement in placements.values())
 
 
-def _fit_alone(
+def _alike(requests: t.Sequence[Request], order: t.Iterable[int]) -> list[Request]:
+    """The VMs in that order without their names: another order of such that are alike is none."""
+    return [dataclasses.replace(requests[index], name="") for index in order]
+
+
+def _hopeful(
     hosts: t.Sequence[PlacementHost],
     policy: Policy,
     requests: t.Sequence[Request],
     failed: t.Collection[int],
-    static: t.Mapping[Wishes, _Static],
+    static: t.Mapping[Wishes, Fixed],
 ) -> set[int]:
-    """The failed VMs that would fit without the rest of the batch."""
+    """The failed VMs that another order may place: those that would fit without the rest, if
+    there is as much in all as the batch needs."""
     if len(failed) == len(requests) or not failed:
         return set()  # no VM took room from another
     alone = FleetLoad(hosts, policy)
-    fit = set()
-    for index in failed:
-        request = requests[index]
-        if rank(alone, request, static[wishes_of(request)]).host is not None:
-            fit.add(index)
-    return fit
+    chooser = Chooser(alone, requests, lambda request: static[wishes_of(request)].passed)
+    fit = {
+        index
+        for index in failed
+        if requests[index].name not in alone.where and chooser.best(requests[index])
+    }
+    new = [
+        request
+        for index, request in enumerate(requests)
+        if request.name not in alone.where and (index not in failed or index in fit)
+    ]
+    loads = [load for load in alone.loads.values() if load.counted]
+    memory = sum(max(0, load.memory_limit - load.memory) for load in loads)
+    vcpus = sum(max(0, load.vcpus_limit - load.vcpus) for load in loads)
+    enough = memory >= sum(one.memory_mib for one in new) and vcpus >= sum(one.vcpus for one in new)
+    return fit if enough else set()
 
 
 def _check(hosts: t.Sequence[PlacementHost], requests: t.Sequence[Request]) -> None:

@@ -19,7 +19,7 @@ from ..base.machine_types import uses_uefi
 from . import offers
 from .hosts import PlacementHost
 from .load import FleetLoad, HostLoad, PoolLoad, Space
-from .types import SOFT, Policy, Rejection, Request
+from .types import NAMES_ANOTHER, SOFT, Policy, Rejection, Request
 
 Wishes = tuple[object, ...]
 
@@ -221,7 +221,7 @@ def _answered(host: PlacementHost, _request: Request) -> str | None:
 def _fixed_host(host: PlacementHost, request: Request) -> str | None:
     if request.host is None or request.host == host.name:
         return None
-    return f"the request names {request.host}"
+    return f"{NAMES_ANOTHER}{request.host}"
 
 
 def _maintenance(host: PlacementHost, _request: Request) -> str | None:

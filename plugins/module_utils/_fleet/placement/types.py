@@ -98,12 +98,21 @@ class Policy:
     weights: Weights = Weights()
 
 
+# how the reason begins of a hypervisor that is not the one which the request names
+NAMES_ANOTHER = "the request names "
+
+
 class Rejection(t.NamedTuple):
     """Why one hypervisor cannot take one VM: the first filter it fails, with the figures."""
 
     host: str
     filter: str
     reason: str
+
+    @property
+    def is_other(self) -> bool:
+        """Whether it is only that the request names another hypervisor."""
+        return self.filter == "host" and self.reason.startswith(NAMES_ANOTHER)
 
 
 PARTS = ("memory", "cpu", "disk", "peak", "image", "spread", "emulation")
@@ -136,6 +145,7 @@ class Placement:
 
     ``existing`` are the hypervisors that have a VM of this name already; then nothing is ranked,
     because creating it anywhere would make a second one. ``why`` it is the best, for people.
+    ``hidden`` hypervisors that cannot take it are not among ``rejected``, which names some.
     """
 
     name: str
@@ -144,6 +154,7 @@ class Placement:
     rejected: tuple[Rejection, ...]
     existing: tuple[str, ...] = ()
     why: str = field(default="", compare=False)
+    hidden: int = 0
 
     def as_dict(self) -> dict[str, object]:
         """Plain data, as ``virt_place`` returns it."""
@@ -161,4 +172,5 @@ class Placement:
                 for ranked in self.ranking
             ],
             "rejected": [rejection._asdict() for rejection in self.rejected],
+            "hidden": self.hidden,
         }
