@@ -10,7 +10,7 @@ WORKERS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-down test unit faults check integration trials catalogue lab
+.PHONY: help demo demo-down test unit faults check integration trials catalogue site lab
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,10 @@ trials: ## what chance is part of, FLEET_VIRT_TRIALS=N times (10), with counts
 catalogue: ## the newest images, with their checksums, for the catalogue; ARGS="debian12 ..."
 	@tests/bootstrap unit
 	@PYTHONPATH=.venv/collections .venv/bin/python tests/catalogue.py $(ARGS)
+
+site: ## the documentation site, in build/site
+	@tests/bootstrap unit
+	@PYTHONPATH=.venv/collections .venv/bin/python -m tests.documentation_site
 
 lab: ## the laboratory's program, for example: make lab ARGS="up 2"
 	@tests/bootstrap run
