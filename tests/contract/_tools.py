@@ -94,11 +94,14 @@ class Preloaded:
             pytest.fail(f"{command}\nexit status {status}\n{said}", pytrace=False)
         return said
 
-    def ended(self, program: str, *words: str | Path, limit_s: float = 120) -> tuple[int, str]:
-        """Run it; its exit status and what it said."""
+    def ended(
+        self, program: str, *words: str | Path, limit_s: float = 120, **variables: str
+    ) -> tuple[int, str]:
+        """Run it, with these variables set as well; its exit status and what it said."""
         argv = [str(programs() / program), *map(str, words)]
         with tempfile.TemporaryFile() as output:
-            status = self._server.run(argv, self._env, (output, output), limit_s)
+            env = {**self._env, **variables}
+            status = self._server.run(argv, env, (output, output), limit_s)
             output.seek(0)
             return status, output.read().decode(errors="replace")
 

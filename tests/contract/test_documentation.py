@@ -131,7 +131,8 @@ def test_examples_are_run_on_the_laboratory(module: str) -> None:
     call, stage = f'examples("{module}")', f'"{module}": _'
     folder = _tools.CHECKOUT / "tests" / "integration"
     named = stage in (folder / "test_examples.py").read_text()
-    tests = sorted(folder.rglob("test_*.py"))
+    on_controller = folder.parent / "contract" / "controller"
+    tests = sorted([*folder.rglob("test_*.py"), *on_controller.glob("test_*.py")])
     assert named or any(call in test.read_text() for test in tests), f"no test there runs {call}"
 
 

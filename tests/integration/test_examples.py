@@ -288,6 +288,9 @@ def _replaced(value: Any, words: Mapping[str, str]) -> Any:
 # pool (test_image_users.py), VMs that other tests have as well (test_purge.py, test_state.py,
 # test_wait.py)
 _ELSEWHERE = {
+    "virt_backup_info",
+    "virt_backup_key",
+    "virt_backup_prune",
     "virt_bridge",
     "virt_fence",
     "virt_template",

@@ -22,6 +22,11 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._answers import PR
 # Of the fleet or of a hypervisor; mostly in group_vars, so every playbook accepts them
 FLEET = frozenset(
     {
+        "virt_backup_known",
+        "virt_backup_passphrase",
+        "virt_backup_read_from",
+        "virt_backup_ssh_key",
+        "virt_backup_to",
         "virt_base_path",
         "virt_base_pool",
         "virt_become",
@@ -37,6 +42,7 @@ FLEET = frozenset(
         "virt_image_download_by",
         "virt_images_path",
         "virt_inventory_uri",
+        "virt_keep",
         "virt_memory_ratio",
         "virt_memory_reserve",
         "virt_migration_address",
@@ -119,6 +125,9 @@ _KEYS = frozenset(
 )
 # What each playbook accepts besides; those of _OF_VMS also accept VM settings (:func:`takes`)
 PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
+    "backups": _OUTPUT | _CHOSEN | {"virt_backup_sizes"},
+    "export_backup_keys": _CHOSEN | {"virt_backup_keys"},
+    "prune_backups": _OUTPUT | _CHOSEN | {"virt_keep_proven", "virt_prune_accept"},
     "adopt": _CHOSEN | {"virt_output_file", "vm_adopt_disks", "vm_host"},
     "console": frozenset({"vm_name", "virt_console", "virt_console_minutes"}),
     "clone": _OUTPUT
@@ -186,12 +195,14 @@ BOOLEANS_AMONG = frozenset(
         "libvirt_keys_renew",
         "libvirt_keys_replace",
         "virt_auto_converge",
+        "virt_backup_sizes",
         "virt_become",
         "virt_converge",
         "virt_eject_media",
         "virt_filter_managed",
         "virt_images_prune",
         "virt_images_verify",
+        "virt_keep_proven",
         "virt_keep_volumes",
         "virt_maintenance",
         "virt_refresh_inventory",

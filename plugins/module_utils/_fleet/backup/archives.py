@@ -40,6 +40,7 @@ _KEY = "fleet.virt"
 _MOMENT = "%Y-%m-%dT%H:%M:%SZ"
 _MOMENT_SHAPE = re.compile(r"[0-9]{4}(-[0-9]{2}){2}T[0-9]{2}(:[0-9]{2}){2}Z")
 _PROOF = ".proof."
+_CHECKPOINT = re.compile(r"(.+)\.checkpoint(?:\.[0-9]{1,9})?")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TARGET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -146,6 +147,18 @@ def parse_proof(name: str) -> tuple[str, str] | None:
     """Of which archive and moment an archive of that name is the proof, None if it is none."""
     of, _dot, at = name.partition(_PROOF)
     return (of, at) if is_backup(of) and is_backup(at) else None
+
+
+def parse_checkpoint(name: str) -> str | None:
+    """The moment of the backup or proof whose unfinished archive has that name, None if none has.
+
+    borg makes them while it saves, and removes them unless it is killed.
+    """
+    match = _CHECKPOINT.fullmatch(name)
+    if match is None:
+        return None
+    proof = parse_proof(match[1])
+    return proof[1] if proof else match[1] if is_backup(match[1]) else None
 
 
 def is_uuid(text: str) -> bool:

@@ -63,6 +63,10 @@ class Damaged(BorgError):
     """The repository or an archive is damaged, or not the one that was known."""
 
 
+class RolledBack(Damaged):
+    """The repository is older than what this machine saw of it: somebody put it back."""
+
+
 class Disconnected(BorgError):
     """The server of the place does not answer, or refuses."""
 
@@ -87,7 +91,7 @@ _BY_ID: dict[str, type[BorgError]] = {
     "Repository.AtticRepository": Damaged,
     "IntegrityError": Damaged,
     "FileIntegrityError": Damaged,
-    "Cache.RepositoryReplay": Damaged,
+    "Cache.RepositoryReplay": RolledBack,
     "Cache.EncryptionMethodMismatch": Damaged,
     "Cache.CacheInitAbortedError": Damaged,
     "Manifest.NoManifestError": Damaged,
@@ -115,12 +119,14 @@ _REMEDIES: dict[type[BorgError], str] = {
     WrongPassphrase: "give the passphrase that the repository was made with, in"
     " virt_backup_passphrase",
     NoRepository: "check virt_backup_to, and that the VM was backed up there",
-    NoArchive: "the playbook fleet.virt.backups lists what there is",
+    NoArchive: "ansible-playbook fleet.virt.backups lists what there is",
     Locked: "wait for the other process; if none is at work, 'borg break-lock REPOSITORY' removes"
     " the lock that a lost one left",
-    Full: "make space at the place, or prune with the playbook fleet.virt.prune_backups",
+    Full: "make space at the place, for example with ansible-playbook fleet.virt.prune_backups",
     Damaged: "'borg check REPOSITORY' says what is damaged; restore the newest backup that can"
     " still be read",
+    RolledBack: "if you put it back yourself, remove the folder of borg's caches here"
+    " (~/.cache/fleet.virt/borg on a controller), which will be made again",
     Disconnected: "check the server, its key in known_hosts, and that this user's key may run"
     " 'borg serve' there",
 }
@@ -159,7 +165,7 @@ def run(
             "borg is not installed here; install Debian's package borgbackup, on the controller and"
             " on hypervisors"
         )
-    argv = [program, words[0], "--log-json", "--lock-wait", str(lock_wait), *words[1:]]
+    argv = [program, "--log-json", "--lock-wait", str(lock_wait), *words]
     with passphrase_pipe(access.passphrase) as descriptor:
         ended = programs.execute(
             argv,

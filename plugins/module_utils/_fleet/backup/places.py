@@ -46,6 +46,16 @@ class Place:
         """Whether it is a path on the machine that uses it."""
         return self.server is None
 
+    @property
+    def ssh(self) -> tuple[str, ...]:
+        """Where the server is, as words of ssh."""
+        match = _SERVER.fullmatch(f"{self.server}{self.folder}")
+        if match is None:
+            return ()
+        port = ("-p", match["port"]) if match["port"] else ()
+        host = match["host"].strip("[]")
+        return (*port, f"{match['user']}@{host}" if match["user"] else host)
+
     def repository(self, uuid: str) -> str:
         """The repository of a VM, as borg is told it."""
         uuid = uuid.lower()

@@ -1,0 +1,30 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Options of what the controller does with repositories."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._records import dataclass
+from ..engine.envelope import Work
+
+if t.TYPE_CHECKING:
+    from ..base.arguments import Spec
+
+# Of every action that uses repositories from the controller
+REPOSITORIES: Spec = {
+    "places": {"type": "list", "elements": "str", "required": True},
+    "names": {"type": "list", "elements": "str", "default": []},
+    "ssh_key": {"type": "path", "no_log": False},
+    "passphrase_variable": {"type": "str", "default": "virt_backup_passphrase", "no_log": False},
+}
+
+
+@dataclass(frozen=True)
+class RepositoriesWork(Work):
+    """A stage on the controller, the only one there is."""
+
+    STAGES = ("all", "report")

@@ -1,0 +1,245 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Playbooks that use repositories of backups, while no hypervisor answers at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import typing as t
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from ansible_collections.fleet.virt.tests.contract import _tools
+from ansible_collections.fleet.virt.tests.contract.documentation import Example, examples
+from ansible_collections.fleet.virt.tests.unit.backup import _made
+from ansible_collections.fleet.virt.tests.unit.backup._made import OTHER, PASSPHRASE, UUID, at
+
+MOMENTS = [at(day) for day in (10, 11, 26, 27, 28)]
+PROVEN = at(11)
+
+
+@dataclass(frozen=True)
+class Controller:
+    """A controller with two hypervisors that nothing is at, and a place with repositories."""
+
+    folder: Path
+    programs: _tools.Preloaded
+
+    @property
+    def place(self) -> Path:
+        return self.folder / "place"
+
+    @property
+    def hosts(self) -> Path:
+        path = self.folder / "hosts.json"
+        variables = {
+            "virt_backup_to": str(self.place),
+            "virt_backup_passphrase": PASSPHRASE,
+            "virt_backup_known": str(self.folder / "state" / "known.json"),
+            "virt_keep": {"daily": 2},
+        }
+        hosts = {name: {"ansible_host": "192.0.2.1"} for name in ("hv1", "hv2")}
+        path.write_text(json.dumps({"hypervisors": {"hosts": hosts, "vars": variables}}))
+        return path
+
+    def run(self, playbook: str, *words: str) -> tuple[int, str]:
+        status, text = self.programs.ended(
+            *("ansible-playbook", "-i", str(self.hosts), f"fleet.virt.{playbook}", *words),
+            # to borg the copies of a repository are one, which would be older than it was
+            XDG_CACHE_HOME=str(self.folder / "cache"),
+        )
+        assert PASSPHRASE not in text
+        return status, text
+
+    def results(self, shown: list[Example], **options: object) -> list[dict[str, t.Any]]:
+        """The results of a module's examples, with these options in place of the shown ones."""
+        tasks = []
+        for number, example in enumerate(shown):
+            task = {**example.task, "register": f"shown_{number}"}
+            (module,) = [key for key in task if key.startswith("fleet.virt.")]
+            task[module] = {**task[module], **options}
+            tasks.append(task)
+        names = ", ".join(task["register"] for task in tasks)
+        kept = self.folder / "results.json"
+        content = f"{{{{ [{names}] | to_json }}}}"
+        copy = {"dest": str(kept), "content": content, "mode": "0600"}
+        tasks.append({"ansible.builtin.copy": copy, "delegate_to": "localhost", "run_once": True})
+        play = {"hosts": "hypervisors", "gather_facts": False, "tasks": tasks}
+        (self.folder / "play.json").write_text(json.dumps([play]))
+        words = ("-i", str(self.hosts), str(self.folder / "play.json"))
+        status, text = self.programs.ended(
+            "ansible-playbook", *words, XDG_CACHE_HOME=str(self.folder / "cache")
+        )
+        assert status == 0, text
+        results: list[dict[str, t.Any]] = json.loads(kept.read_text())
+        return results
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A place with five backups of web1, the second of which is proven, and one of db1."""
+    folder = tmp_path_factory.mktemp("made")
+    access = _made.hypervisor(folder)
+    _made.make(folder / "place", access, MOMENTS, proven=[PROVEN])
+    _made.make(folder / "place", access, MOMENTS[-1:], "db1", OTHER)
+    (folder / "place" / "lost+found").mkdir()
+    return folder / "place"
+
+
+@pytest.fixture
+def controller(tmp_path: Path, made: Path, programs: _tools.Preloaded) -> Controller:
+    shutil.copytree(made, tmp_path / "place")
+    return Controller(tmp_path, programs)
+
+
+def _json(text: str) -> list[dict[str, t.Any]]:
+    document, _end = json.JSONDecoder().raw_decode(text[text.index("\n{\n") + 1 :])
+    found: list[dict[str, t.Any]] = document["vms"]
+    return found
+
+
+def _archives(controller: Controller, uuid: str = UUID) -> list[str]:
+    access = _made.hypervisor(controller.folder)
+    return _made.listed(f"{controller.place}/{uuid}", access)
+
+
+def _recap(text: str) -> str:
+    return next(line for line in text.splitlines() if line.startswith("hv1 "))
+
+
+def test_list_shows_backups_while_no_hypervisor_answers(controller: Controller) -> None:
+    status, text = controller.run("backups")
+    assert status == 0, text
+    rows = [line.split() for line in text.splitlines() if line.startswith(("web1", "db1"))]
+    assert [row[:2] for row in rows] == [
+        ["db1", MOMENTS[-1]],
+        *(["web1", moment] for moment in MOMENTS),
+    ]
+    proven = next(row for row in rows if PROVEN in row)
+    assert proven[2:] == [
+        "1.0G",
+        *proven[3:4],
+        *("frozen", "proven", "2026-11-11T02:30:00Z", "login:", "hv1"),
+    ]
+    assert text.count("listed and complete") == 5
+    assert "6 backups of 2 VMs" in text
+
+
+def test_list_of_named_vm_as_json_has_sizes_and_proof(controller: Controller) -> None:
+    status, text = controller.run("backups", "-e", "vm_name=web1", "-e", "virt_output=json")
+    assert status == 0, text
+    (vm,) = _json(text)
+    assert (vm["uuid"], vm["name"], vm["error"]) == (UUID, "web1", None)
+    assert all(0 < backup["added"] < 100_000 for backup in vm["backups"])
+    assert {backup["size"] for backup in vm["backups"]} == {1 << 30}
+    proofs = [backup["proof"] for backup in vm["backups"]]
+    assert [proof is not None for proof in proofs] == [False, True, False, False, False]
+    assert proofs[1]["result"] == "booted"
+
+
+def test_list_names_what_it_could_not_read(controller: Controller) -> None:
+    (controller.place / OTHER / "config").unlink()
+    status, text = controller.run("backups", "-e", "virt_output=yaml")
+    assert status == 2, text
+    assert f"{OTHER}: borg: " in text
+    status, text = controller.run("backups", "-e", "virt_names=web1,web9")
+    assert status == 2, text
+    assert "no backup of web9 (unless it is one that could not be read" in text
+
+
+def test_prune_deletes_exactly_what_check_mode_showed(controller: Controller) -> None:
+    there = _archives(controller)
+    status, text = controller.run("prune_backups", "--check")
+    assert status == 0, text
+    shown = [line.split() for line in text.splitlines() if line.startswith("web1")]
+    goes = [row[1] for row in shown if row[2] == "would"]
+    assert goes == [MOMENTS[0], MOMENTS[2]]
+    assert "kept: last proven" in text
+    assert _archives(controller) == there
+    assert not (controller.folder / "state").exists()
+    assert "changed=1" in _recap(text)
+
+    status, text = controller.run("prune_backups")
+    assert status == 0, text
+    assert "changed=1" in _recap(text)
+    assert _archives(controller) == [name for name in there if name not in goes]
+
+    status, text = controller.run("prune_backups")
+    assert (status, "changed=0" in _recap(text)) == (0, True), text
+    known = controller.folder / "state" / "known.json"
+    assert known.stat().st_mode & 0o777 == 0o600
+
+
+def test_prune_refuses_where_a_known_archive_is_missing(controller: Controller) -> None:
+    assert controller.run("prune_backups", "-e", "vm_name=db1")[0] == 0
+    everything = '{"virt_keep": {"daily": 100}}'
+    assert controller.run("prune_backups", "-e", everything)[0] == 0
+    _made.effects_borg.run(
+        _made.hypervisor(controller.folder), ["delete", f"{controller.place}/{UUID}", MOMENTS[3]]
+    )
+    left = _archives(controller)
+    for words in (("--check",), ()):
+        status, text = controller.run("prune_backups", *words)
+        assert status == 2, text
+        assert f"{UUID}::{MOMENTS[3]} was there when this controller last pruned" in text
+        assert _archives(controller) == left
+    remedy = next(word for word in text.split() if word.startswith("virt_prune_accept=")).rstrip(
+        ","
+    )
+    status, text = controller.run("prune_backups", "-e", remedy)
+    assert status == 0, text
+    assert controller.run("prune_backups")[0] == 0
+
+
+def test_prune_refuses_where_a_known_repository_is_gone(controller: Controller) -> None:
+    assert controller.run("prune_backups")[0] == 0
+    shutil.rmtree(controller.place / OTHER)
+    status, text = controller.run("prune_backups")
+    assert status == 2, text
+    assert f"-e virt_prune_accept={OTHER}" in text
+    assert controller.run("prune_backups", "-e", f"virt_prune_accept={OTHER}")[0] == 0
+    assert controller.run("prune_backups")[0] == 0
+
+
+def test_keys_are_private_files_and_written_once(controller: Controller) -> None:
+    keys = controller.folder / "keys"
+    words = ("-e", f"virt_backup_keys={keys}")
+    status, text = controller.run("export_backup_keys", *words, "--check")
+    assert (status, keys.exists()) == (0, False), text
+    status, text = controller.run("export_backup_keys", *words)
+    assert (status, "changed=1" in _recap(text)) == (0, True), text
+    assert {path.name for path in keys.iterdir()} == {f"{UUID}.key", f"{OTHER}.key"}
+    assert {oct(path.stat().st_mode & 0o777) for path in keys.iterdir()} == {"0o600"}
+    assert (keys / f"{UUID}.key").read_text().startswith("BORG_KEY ")
+    assert "BORG_KEY" not in text
+    os.chmod(keys / f"{UUID}.key", 0o644)
+    status, text = controller.run("export_backup_keys", *words)
+    assert oct((keys / f"{UUID}.key").stat().st_mode & 0o777) == "0o600"
+    status, text = controller.run("export_backup_keys", *words)
+    assert (status, "changed=0" in _recap(text)) == (0, True), text
+
+
+def test_examples_are_run(controller: Controller) -> None:
+    places = {"places": [str(controller.place)]}
+    (shown,) = controller.results(examples("virt_backup_info"), **places)
+    assert [vm["name"] for vm in shown["vms"]] == ["web1"]
+    keys = {"dest": str(controller.folder / "keys")}
+    (shown,) = controller.results(examples("virt_backup_key"), **places, **keys)
+    assert shown["changed"]
+    known = {"known": str(controller.folder / "known.json")}
+    (shown,) = controller.results(examples("virt_backup_prune"), **places, **known)
+    assert not shown["changed"]
+
+
+def test_missing_passphrase_and_place_are_named(controller: Controller) -> None:
+    status, text = controller.run("backups", "-e", "virt_backup_passphrase=")
+    assert status == 2
+    assert "virt_backup_passphrase is not set" in text
+    status, text = controller.run("backups", "-e", "virt_backup_read_from=backup")
+    assert status == 2
+    assert "'backup' is no place for backups" in text
