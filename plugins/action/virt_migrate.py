@@ -23,6 +23,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import (
     outcomes,
     proofs,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.marks import Marked
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
     bases as migration_bases,
 )
@@ -40,7 +41,6 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.facts import (
     Based,
-    Marked,
     MigrateLook,
     Moved,
 )

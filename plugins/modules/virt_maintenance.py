@@ -64,15 +64,25 @@ maintenance:
   description: Whether the hypervisor has the mark, or would in check mode.
   returned: success
   type: bool
+machine:
+  description: The UUID of its machine, by which others note that.
+  returned: success
+  type: str
+at:
+  description: The time of its clock, in milliseconds since 1970.
+  returned: success
+  type: int
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
     connect,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
     effects_maintenance as maintenance,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.marks import MaintenanceWork
 
 
 def main() -> None:
@@ -81,12 +91,16 @@ def main() -> None:
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
             "base_pool": {"type": "str", "default": "base"},
             "base_path": {"type": "path", "default": "/var/lib/libvirt/base"},
-        }
+        },
+        envelope.SPEC,
     )
-    params = module.params
+    params = module.options
+    work = envelope.read(MaintenanceWork, params)
 
     def mark() -> dict[str, object]:
         with connect(params["uri"], params["timeout"]) as connection:
+            if work.stage == "note":
+                return maintenance.note(connection, work.marks, check=module.check_mode)
             return maintenance.mark(
                 connection,
                 params["state"] == "present",

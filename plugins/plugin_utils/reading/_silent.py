@@ -97,7 +97,8 @@ def variables(hypervisor: str) -> dict[str, object]:
 
 def warning(name: str, host: notes.SilentHost) -> str:
     """What people are told of a hypervisor that does not answer, and of its VMs."""
+    since = f" (in maintenance since {host.maintenance})" if host.maintenance else ""
     return (
-        f"{name} does not answer: its VMs are in the inventory as {host.by} noted them at"
+        f"{name} does not answer{since}: its VMs are in the inventory as {host.by} noted them at"
         f" {host.at}, also in the group {GROUP}, and are unreachable"
     )

@@ -44,6 +44,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.fencing import (
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
     domain_entry,
+    marks,
     records,
     selection,
 )
@@ -675,7 +676,7 @@ GOOD: dict[str, Answer] = {
         "missing_certificates": [],
     },
     "moved": {"vms": [MOVED]},
-    "marked": {"maintenance": True},
+    "marked": {"maintenance": True, "machine": "a" * 36, "at": 5},
     "based": {"bases": ["/base/a.qcow2"], "needed": {"base": 1}},
     "named": {"vms": [{"name": "web1", "address": None}]},
     "wait": {
@@ -704,6 +705,7 @@ GOOD: dict[str, Answer] = {
             "hypervisor_version": "7.2.0",
             "machines": ["pc-q35-7.2"],
             "cpu": {"model": "x", "xml": "<cpu/>"},
+            "marks": ["maintenance.x"],
         }
     },
     "baseline": {"baseline": {"error": None, "runs": False, "model": "x", "xml": "<cpu/>"}},
@@ -954,9 +956,10 @@ READERS: dict[str, t.Callable[[Answer], t.Any]] = {
     "moved": lambda answer: [
         migration_report.report([], SHARES, {"hv2": answer}, check=check) for check in (False, True)
     ],
-    "marked": lambda answer: migration_report.mark(
-        "hv2", present=bool(answer["maintenance"]), check=False
-    ),
+    "marked": lambda answer: [
+        migration_report.mark("hv2", present=bool(answer["maintenance"]), check=False),
+        *marks.volumes({"hv2": answer}, "hv1"),
+    ],
     "based": lambda answer: (sorted(answer["bases"]), sum(answer["needed"].values())),
     "named": lambda answer: {(vm["name"], vm.get("address")) for vm in answer["vms"]},
     "wait": read_wait,
@@ -990,7 +993,7 @@ TYPES: dict[str, type[Answer]] = {
     "compared": provision_facts.Compared,
     "migrate_look": migration_facts.MigrateLook,
     "moved": migration_facts.Moved,
-    "marked": migration_facts.Marked,
+    "marked": marks.Marked,
     "based": migration_facts.Based,
     "named": provision_facts.Named,
     "wait": seeding_facts.Waited,

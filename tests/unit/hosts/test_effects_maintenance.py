@@ -17,7 +17,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_con
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
     effects_maintenance as maintenance,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import marks
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_host import read_host
+
+_OTHER = "aaaaaaaa-0000-4000-8000-000000000001"
 
 
 @pytest.fixture
@@ -28,7 +31,11 @@ def connection() -> Iterator[Connection]:
 
 
 def mark(connection: Connection, wanted: bool, *, check: bool = False) -> dict[str, t.Any]:
-    return maintenance.mark(connection, wanted, "marks", "/default-pool", check=check)
+    result = maintenance.mark(connection, wanted, "marks", "/default-pool", check=check)
+    assert "machine" in result  # the test driver has none
+    del result["machine"]
+    assert isinstance(result.pop("at"), int)
+    return result
 
 
 _LINE = "volume fleet-notes/fleet-virt.maintenance\n"
@@ -87,3 +94,28 @@ def test_an_inactive_pool_is_refused(connection: Connection) -> None:
             mark(connection, True)
     finally:
         pool.create()
+
+
+def test_mark_of_another_is_noted_with_the_time_since_when_it_is(connection: Connection) -> None:
+    xml = f"<pool type='dir'><name>fleet-notes</name><target><path>{_PATH}</path></target></pool>"
+    pool = connection.conn.storagePoolDefineXML(xml, 0)
+    pool.create()
+
+    def noted(at: int, *, present: bool = True, check: bool = False) -> list[str]:
+        answer: t.Any = {"hv1": {"machine": _OTHER, "at": at, "maintenance": present}}
+        names = marks.volumes(answer, "hv2")
+        assert marks.volumes(answer, "hv1") == []
+        assert maintenance.note(connection, names, check=check) == {"changed": False}
+        return sorted(volume.name() for volume in pool.listAllVolumes())
+
+    try:
+        assert noted(5, check=True) == []
+        assert noted(5) == noted(6) == [f"maintenance.{_OTHER}.5.present.hv1"]
+        assert noted(7, present=False) == [f"maintenance.{_OTHER}.7.absent.hv1"]
+        assert noted(6) == [f"maintenance.{_OTHER}.7.absent.hv1"]
+        assert noted(8) == [f"maintenance.{_OTHER}.8.present.hv1"]
+    finally:
+        for volume in pool.listAllVolumes():
+            volume.delete(0)
+        pool.destroy()
+        pool.undefine()

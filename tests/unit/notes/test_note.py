@@ -186,3 +186,16 @@ def test_claims_of_others_are_passed_on_but_not_to_their_host() -> None:
     held = {"hv1": [on_b], "hv2": [on_a], "hv3": [reading(1).volume]}
     machines = {"hv1": A, "hv2": B, "hv3": RUN}
     assert note.passed_on(held, machines) == {"hv1": [], "hv2": [], "hv3": [on_a, on_b]}
+
+
+def test_mark_is_news_if_it_is_later_and_says_something_else() -> None:
+    def mark(at: int, *, present: bool = True) -> note.Mark:
+        return note.Mark(A, at, present, "hv-3.example")
+
+    assert note.parse(mark(5).volume) == mark(5)
+    assert note.is_news([], mark(5))
+    assert not note.is_news([mark(5)], mark(6)), "since when it is, is kept"
+    assert note.is_news([mark(5)], mark(6, present=False))
+    assert not note.is_news([mark(5)], mark(4, present=False)), "a message that comes late"
+    reading = note.reading(A, 9, note.text_of("hv-3.example", []))
+    assert note.superseded([mark(5)], reading, []) == []

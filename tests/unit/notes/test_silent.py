@@ -52,6 +52,29 @@ def test_vm_that_answers_elsewhere_is_not_shown() -> None:
     assert names(known(hv1=told(notes, 1, *held), hv2=told(notes, 2, here=[VM_UUID]))) == ["b"]
 
 
+def marked(number: int, at: int, *, present: bool = True, host: str = "hv3") -> str:
+    return note.Mark(IDS[number], at, present, host).volume
+
+
+def test_last_mark_of_silent_host_says_since_when_it_is_in_maintenance() -> None:
+    notes = Notes()
+    held = [marked(3, 10_000), notes.of(3, vm("a"))]
+    answers = {"hv1": told(notes, 1, *held), "hv2": told(notes, 2, marked(3, 9_000, present=False))}
+    assert silent.in_maintenance(answers, ["hv3"]) == {"hv3": WHEN}
+    assert silent.known(answers, ["hv3"])["hv3"].maintenance == WHEN
+    ended = {**answers, "hv2": told(notes, 2, marked(3, 11_000, present=False))}
+    assert silent.in_maintenance(ended, ["hv3"]) == {}
+    assert silent.in_maintenance({**answers, "hv9": told(notes, 3)}, ["hv3"]) == {}, "it answers"
+    assert silent.in_maintenance(answers, ["hv4"]) == {}
+
+
+def test_host_in_maintenance_is_shown_as_such_though_nothing_else_is_noted() -> None:
+    entry = {"name": "hv3", "answered": False, "error": "no route", "domains": []}
+    noted.add([entry], {"hv1": told(Notes(), 1, marked(3, 10_000))}, ["hv3"])
+    shown = tables.render("list", [entry])
+    assert f"hv3: in maintenance since {WHEN}; no answer: no route; nothing is noted" in shown
+
+
 def test_claim_that_no_reading_settles_is_shown() -> None:
     notes = Notes()
     run = [note.Claim(IDS[3], 11_000, RUN, *own).volume for own in (("uuid", OTHER), ("name", "c"))]

@@ -380,6 +380,12 @@ def test_tls_to_a_silent_hypervisor_is_no_finding_of_its_own() -> None:
     assert [(entry.id, entry.hosts) for entry in found(*answers)] == [("host_silent", ("hv2",))]
 
 
+def test_silent_hypervisor_that_was_put_into_maintenance_is_reported_as_such() -> None:
+    mark = "maintenance.aaaaaaaa-0000-4000-8000-000000000001.10000.present.hv2"
+    (finding,) = found(Answer("hv1", facts(marks=[mark])), Answer("hv2", None, "no route"))
+    assert finding.message == "in maintenance since 1970-01-01 00:00:10 UTC; no answer: no route"
+
+
 def test_silent_and_not_asked() -> None:
     got = found(Answer("hv1", None, "unreachable"), expected=["hv1", "hv2", "hv3"])
     assert [(entry.id, entry.hosts) for entry in got] == [

@@ -157,7 +157,8 @@ def _cell(value: object) -> str:
 
 def _silent(hypervisors: t.Sequence[Entry]) -> list[str]:
     return [
-        f"{clean(entry['name'])}: no answer: {clean(entry['error'])}{clean(_noted(entry))}"
+        f"{clean(entry['name'])}: {_maintained(entry)}no answer: {clean(entry['error'])}"
+        f"{clean(_noted(entry))}"
         for entry in hypervisors
         if not entry["answered"]
     ]
@@ -174,6 +175,11 @@ def _answered(hypervisors: t.Sequence[Entry]) -> list[str]:
     told += [f"VMs on {', '.join(unknown)} are not shown"] if unknown else []
     count = f"{len(hypervisors) - len(silent)} of {len(hypervisors)} hypervisors answered"
     return ["; ".join([count, *told])]
+
+
+def _maintained(entry: Entry) -> str:
+    since = entry.get("maintenance_since")
+    return f"in maintenance since {clean(since)}; " if since else ""
 
 
 def _noted(entry: Entry) -> str:

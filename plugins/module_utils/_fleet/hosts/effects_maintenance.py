@@ -12,6 +12,7 @@ version had it in the pool of base images, where a shared one marked all; there 
 from __future__ import annotations
 
 import os
+import typing as t
 
 from ..._errors import PlanRefused
 from ..base.effects_connection import Connection
@@ -19,6 +20,7 @@ from ..notes import effects as notes
 from ..notes import read as read_notes
 from ..storage import effects_storage as storage
 from ..storage.read_shared_pools import NOTES, NOTES_PATH
+from .host_info import capabilities
 from .read_host import MAINTENANCE_VOLUME
 
 
@@ -44,13 +46,27 @@ def mark(
             connection.call(f"set pool {NOTES} to start at boot", start, 1)
         for pool in marked:
             storage.delete_volume(connection, pool, MAINTENANCE_VOLUME)
-    result: dict[str, object] = {"changed": changed, "maintenance": wanted}
+    text = connection.call("read capabilities", connection.conn.getCapabilities)
+    machine = capabilities(text, "capabilities")["uuid"]
+    result: dict[str, object] = {
+        "changed": changed,
+        "maintenance": wanted,
+        "machine": machine,
+        "at": read_notes.now(),
+    }
     if changed:
         made = "" if own else f"pool {NOTES} at {NOTES_PATH}\n"
         before = "".join(f"volume {pool.name}/{MAINTENANCE_VOLUME}\n" for pool in marked)
         after = f"{made}volume {NOTES}/{MAINTENANCE_VOLUME}\n" if wanted else ""
         result["diff"] = {"before": before, "after": after}
     return result
+
+
+def note(connection: Connection, marks: t.Sequence[str], *, check: bool) -> dict[str, object]:
+    """Note the marks of others, by their volumes' names; the result of ``virt_maintenance``."""
+    if not check:
+        notes.mark(connection, marks)
+    return {"changed": False}
 
 
 def _is_there(connection: Connection, pool: storage.Pool) -> bool:

@@ -24,16 +24,16 @@ def add(
     silent: t.Collection[str],
     names: t.Sequence[str] = (),
 ) -> None:
-    """Give each of ``silent`` among ``hypervisors`` its ``domains``, where they have some, and what
-    is known of it as ``noted``, None for nothing; ``claimed`` of its ``vms`` may never have been
-    there. ``names`` are those that are to be shown."""
-    known = notes.known(
-        {name: answer for name, answer in told.items() if answer.get("machine")}, silent
-    )
+    """Give each of ``silent`` among ``hypervisors`` its ``domains``, where they have some, what is
+    known of it as ``noted``, None for nothing, and ``maintenance_since``, if it was put into that;
+    ``claimed`` of its ``vms`` may never have been there. ``names`` are those to be shown."""
+    answers = {name: answer for name, answer in told.items() if answer.get("machine")}
+    known, since = notes.known(answers, silent), notes.in_maintenance(answers, silent)
     for entry in hypervisors:
         if entry["name"] not in silent:
             continue
         host = known.get(str(entry["name"]))
+        entry["maintenance_since"] = since.get(str(entry["name"]))
         vms = host.vms if host else ()
         claimed = sum(vm.claimed for vm in vms)
         entry["noted"] = (

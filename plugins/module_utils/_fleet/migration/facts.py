@@ -117,12 +117,6 @@ class Moved(answers.Result, total=False):
     cards: list[CardEntry] | None
 
 
-class Marked(answers.Result, total=False):
-    """Whether the hypervisor has its maintenance mark now."""
-
-    maintenance: bool | None
-
-
 class Based(answers.Result, total=False):
     """The base images that a destination has now, by path; ``needed``: bytes that check mode would
     copy, by pool."""

@@ -15,7 +15,7 @@ from ..base.effects_connection import Connection
 from ..storage import effects_storage as storage
 from ..storage.read_shared_pools import NOTES, NOTES_PATH
 from . import read
-from .note import Note, Reading, notes, opened, parse, superseded
+from .note import Mark, Note, Reading, is_news, notes, opened, parse, superseded
 
 _MODE = "0600"  # they name every VM of the fleet
 
@@ -40,6 +40,20 @@ def write(connection: Connection, claims: t.Iterable[str], readings: t.Mapping[s
             body = opened(note, text)
             old += superseded(notes(there), note, body[1] if body else ())
     _remove(connection, pool, old)
+
+
+def mark(connection: Connection, marks: t.Iterable[str]) -> None:
+    """Hold these marks of maintenance, by their volumes' names, unless what is held of the same
+    machine is newer or says the same; an older one goes."""
+    for name in marks:
+        there = notes(read.volumes(connection))
+        note = parse(name)
+        if not isinstance(note, Mark) or not is_news(there, note):
+            continue
+        pool = pool_of(connection)
+        _make(connection, pool, name, b"")
+        others = [old for old in there if isinstance(old, Mark) and old.machine == note.machine]
+        _remove(connection, pool, others)
 
 
 def keep(connection: Connection, name: str) -> None:

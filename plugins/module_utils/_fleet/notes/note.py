@@ -14,6 +14,10 @@ Each keeps volumes in a pool of its own, whose names say all that is needed to c
     taken, so it is made as a whole or not at all. One of the kind ``vm`` forbids nothing: it says
     which UUID and name belong together, and in which groups that VM is (:func:`vm_of`).
 
+``maintenance.MACHINE.AT.STATE.HOST``
+    That the hypervisor with that name was put into maintenance (``present``) or taken out of it
+    (``absent``); it is empty. It is shown while that hypervisor is silent, and permits nothing.
+
 Times are milliseconds since 1970 of that hypervisor's own clock, which alone stamps what is said
 of it; clocks of two are never compared.
 """
@@ -31,7 +35,8 @@ from ..._records import dataclass
 from ..base.json_values import as_mapping, as_mappings
 from ..base.names import CLAIM as ARRIVING
 
-READING, CLAIM = "reading", "claim"
+READING, CLAIM, MARK = "reading", "claim", "maintenance"
+_STATES = ("present", "absent")
 KINDS = ("name", "uuid", "mac")
 _VM = "vm"
 _LONGEST = 255  # of a file's name
@@ -43,6 +48,9 @@ _NAMES = (
     re.compile(
         rf"(claim)\.({_UUID})\.([0-9]{{1,15}})\.({_UUID})"
         rf"\.({'|'.join((*KINDS, _VM))})\.([A-Za-z0-9._-]+)"
+    ),
+    re.compile(
+        rf"(maintenance)\.({_UUID})\.([0-9]{{1,15}})\.({'|'.join(_STATES)})\.([A-Za-z0-9._-]+)"
     ),
 )
 
@@ -93,7 +101,23 @@ class Claim:
         return self.kind == kind and self.value.lower() == plain(kind, value)
 
 
-Note = t.Union[Reading, Claim]
+@dataclass(frozen=True)
+class Mark:
+    """Whether a machine is in maintenance; ``host`` is its name in the inventory."""
+
+    machine: str
+    at: int
+    present: bool
+    host: str
+
+    @property
+    def volume(self) -> str:
+        """The name of its volume."""
+        state = _STATES[not self.present]
+        return f"{MARK}.{self.machine}.{self.at}.{state}.{self.host}"
+
+
+Note = t.Union[Reading, Claim, Mark]
 
 
 def plain(kind: str, value: str) -> str:
@@ -107,7 +131,9 @@ def parse(volume: str) -> Note | None:
     for pattern in _NAMES:
         match = pattern.fullmatch(volume)
         if match is not None:
-            _kind, machine, at, *rest = match.groups()
+            kind, machine, at, *rest = match.groups()
+            if kind == MARK:
+                return Mark(machine, int(at), rest[0] == _STATES[0], rest[1])
             if len(rest) == 1:
                 return Reading(machine, int(at), rest[0])
             return Claim(machine, int(at), *rest)
@@ -254,8 +280,25 @@ def superseded(held: t.Iterable[Note], added: Reading, vms: t.Iterable[NotedVm])
     return [
         note
         for note in own
-        if (settles(vms, added.at, note) if isinstance(note, Claim) else note.at < added.at)
+        if (isinstance(note, Claim) and settles(vms, added.at, note))
+        or (isinstance(note, Reading) and note.at < added.at)
     ]
+
+
+def last_marks(held: t.Iterable[Note]) -> dict[str, Mark]:
+    """The last mark of each machine."""
+    last: dict[str, Mark] = {}
+    for note in held:
+        if isinstance(note, Mark) and (note.machine not in last or note.at > last[note.machine].at):
+            last[note.machine] = note
+    return last
+
+
+def is_news(held: t.Iterable[Note], mark: Mark) -> bool:
+    """Whether it is later than what is held of its machine, and says something else: what is held
+    tells since when."""
+    last = last_marks(held).get(mark.machine)
+    return last is None or (last.at < mark.at and last.present != mark.present)
 
 
 def lacking(

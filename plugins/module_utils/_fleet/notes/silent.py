@@ -16,7 +16,18 @@ from ..._records import dataclass, field
 from ..base import answers
 from ..base.names import CLAIM as ARRIVING
 from ..engine.envelope import Work
-from .note import Claim, NotedVm, Reading, notes, opened, settles, time_text, vm_of
+from .note import (
+    Claim,
+    Note,
+    NotedVm,
+    Reading,
+    last_marks,
+    notes,
+    opened,
+    settles,
+    time_text,
+    vm_of,
+)
 
 
 @dataclass(frozen=True)
@@ -63,17 +74,20 @@ class SilentVm:
 
 @dataclass(frozen=True)
 class SilentHost:
-    """A silent hypervisor: when it was last read, by its own clock, and who noted that."""
+    """A silent hypervisor: when it was last read, by its own clock, who noted that, and since when
+    it is in maintenance, if it is."""
 
     at: str
     by: str
     vms: tuple[SilentVm, ...]
+    maintenance: str = ""
 
 
 def known(told: t.Mapping[str, Told], silent: t.Collection[str]) -> dict[str, SilentHost]:
     """What hypervisors have noted of those in ``silent``, by name; nothing of a machine that
     answers, under whatever name, and no VM that a hypervisor which answers has."""
     machines = {answer.get("machine") for answer in told.values()}
+    since = in_maintenance(told, silent)
     here = {uuid for answer in told.values() for uuid in answer.get("here") or ()}
     held = [
         (name, note, (answer.get("texts") or {}).get(note.volume, ""))
@@ -94,12 +108,24 @@ def known(told: t.Mapping[str, Told], silent: t.Collection[str]) -> dict[str, Si
         }
         shown = _vms(by, time_text(at), vms, [claims[volume] for volume in sorted(claims)], here)
         earlier = hosts.get(host)  # of a machine that had this name before
-        hosts[host] = SilentHost(time_text(at), by, (*(earlier.vms if earlier else ()), *shown))
+        vms_shown = (*(earlier.vms if earlier else ()), *shown)
+        hosts[host] = SilentHost(time_text(at), by, vms_shown, since.get(host, ""))
     return hosts
 
 
+def in_maintenance(told: t.Mapping[str, Told], silent: t.Collection[str]) -> dict[str, str]:
+    """Since when those of ``silent`` that were put into maintenance are, by name."""
+    machines = {answer.get("machine") for answer in told.values()}
+    held = [note for answer in told.values() for note in notes(answer.get("held") or ())]
+    return {
+        mark.host: time_text(mark.at)
+        for machine, mark in last_marks(held).items()
+        if machine not in machines and mark.present and mark.host in silent
+    }
+
+
 def _last(
-    held: t.Sequence[tuple[str, Reading | Claim, str]],
+    held: t.Sequence[tuple[str, Note, str]],
 ) -> tuple[str, int, str, list[NotedVm]] | None:
     """Who holds the last reading of a machine, when it was read, its name, and its VMs."""
     last: tuple[str, int, str, list[NotedVm]] | None = None

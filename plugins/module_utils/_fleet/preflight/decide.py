@@ -12,6 +12,7 @@ import typing as t
 from ..._records import dataclass
 from ..base import machine_types as machines
 from ..base.findings import SEVERITIES, Finding, merged, ordered
+from ..notes import silent as silent_notes
 from . import decide_host as preflight_host
 from . import decide_pools
 from .decide_host import Limits
@@ -36,11 +37,7 @@ class Answer:
 def judge(answers: t.Sequence[Answer], expected: t.Sequence[str], limits: Limits) -> list[Finding]:
     """All findings, errors first; ``expected`` are the hypervisors of the fleet."""
     asked = {answer.name for answer in answers}
-    findings = [
-        Finding("host_silent", (answer.name,), f"no answer: {answer.error}")
-        for answer in answers
-        if answer.facts is None
-    ]
+    findings = _silent(answers)
     absent = [name for name in expected if name not in asked]
     if absent:
         text = f"not checked, so what they can reach is unknown: {', '.join(absent)}"
@@ -57,6 +54,26 @@ def judge(answers: t.Sequence[Answer], expected: t.Sequence[str], limits: Limits
     findings += _machines(facts)
     findings += decide_pools.compare(facts)
     return ordered(merged(findings))
+
+
+def _silent(answers: t.Sequence[Answer]) -> list[Finding]:
+    """Those that do not answer; one that was put into maintenance may be off on purpose."""
+    told: dict[str, silent_notes.Told] = {
+        answer.name: {"machine": facts.get("uuid"), "held": facts.get("marks") or []}
+        for answer in answers
+        if (facts := answer.facts) is not None
+    }
+    mute = [answer for answer in answers if answer.facts is None]
+    since = silent_notes.in_maintenance(told, [answer.name for answer in mute])
+    return [
+        Finding(
+            "host_silent",
+            (answer.name,),
+            f"{f'in maintenance since {at}; ' if at else ''}no answer: {answer.error}",
+        )
+        for answer in mute
+        for at in [since.get(answer.name)]
+    ]
 
 
 class CommonCpu(t.NamedTuple):

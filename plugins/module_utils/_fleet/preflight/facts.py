@@ -191,6 +191,7 @@ class _Read(t.TypedDict, total=False):
     pools: list[PreflightPool | AbsentPool]
     folder_pools: list[FolderPool]
     recovers_locks: bool
+    marks: list[str]
     kvm: Kvm
     iommu: bool
     bridges: list[PreflightBridge]
@@ -229,6 +230,7 @@ class _ComparableMore(t.TypedDict, total=False):
     machines: list[str] | None
     cpu: _CpuMore | None
     folder_pools: list[_ComparableFolder] | None
+    marks: list[str] | None
 
 
 class _ComparableFolder(t.TypedDict):

@@ -18,6 +18,8 @@ from ..._records import dataclass
 from ..base.effects_connection import Connection, connect
 from ..hosts import cpu_xml, host_info, read_bridges
 from ..hosts import read_host as host
+from ..notes import read as read_notes
+from ..notes.note import Mark, notes
 from ..storage.read_pools import list_pools, pool_entries
 from . import read_host as preflight_machine
 from . import read_pools
@@ -90,6 +92,11 @@ def read(settings: PreflightRequest) -> PreflightFacts:
             folders = checks.made("folders", lambda: read_pools.folder_pools(connection))
             if folders is not None:
                 facts["folder_pools"] = folders
+            facts["marks"] = [
+                note.volume
+                for note in notes(read_notes.volumes(connection))
+                if isinstance(note, Mark)
+            ]
             used = checks.made("bridges of VMs", lambda: read_bridges.used(connection))
     except FleetVirtError as error:
         checks.errors["libvirt"] = str(error)
