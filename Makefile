@@ -10,7 +10,7 @@ WORKERS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-down test unit faults check integration trials catalogue site lab
+.PHONY: help demo demo-down test unit faults check integration trials upgrade catalogue site lab
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,11 @@ trials: ## what chance is part of, FLEET_VIRT_TRIALS=N times (10), with counts
 	@tests/bootstrap all
 	@FLEET_VIRT_TRIALS=$${FLEET_VIRT_TRIALS:-10} $(PYTEST) -rP --durations 10 \
 		$(or $(FILES),$(shell grep -rlE --include 'test_*.py' 'FLEET_VIRT_TRIALS|mark\.trials' tests/integration tests/faults tests/contract)) $(ARGS)
+
+upgrade: ## what an earlier commit left is read, finished, changed, moved and purged
+	@tests/bootstrap all
+	@tests/lab/lab --name upgrade up 2
+	@.venv/bin/python tests/upgrade.py $(ARGS); status=$$?; tests/lab/lab --name upgrade down; exit $$status
 
 catalogue: ## the newest images, with their checksums, for the catalogue; ARGS="debian12 ..."
 	@tests/bootstrap unit

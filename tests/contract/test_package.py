@@ -19,6 +19,7 @@ RUNTIME = ("meta", "plugins", "roles", "playbooks")
 SHIPPED = {
     *RUNTIME,
     "CHANGELOG.md",
+    "CODE_OF_CONDUCT.md",
     "CONTRIBUTING.md",
     "COPYING",
     "FILES.json",
@@ -26,6 +27,7 @@ SHIPPED = {
     "MANIFEST.json",
     "README.md",
     "REUSE.toml",
+    "SECURITY.md",
     "changelogs",
     "docs",
     "extensions",

@@ -9,6 +9,7 @@ import re
 from xml.etree import ElementTree
 
 import pytest
+import yaml
 from ansible_collections.fleet.virt.tests.contract import _tools, documentation
 
 README = (_tools.CHECKOUT / "README.md").read_text(encoding="utf-8")
@@ -88,3 +89,15 @@ def test_guides_are_listed() -> None:
     contents = (GUIDES.parent / "extra-docs.yml").read_text(encoding="utf-8")
     listed = re.findall(r"^ +- (\w+)$", contents, re.MULTILINE)
     assert sorted(listed) == sorted(path.stem for path in GUIDES.glob("*.rst"))
+
+
+def test_bug_report_asks_for_preflight_and_versions() -> None:
+    form = _tools.CHECKOUT / ".github" / "ISSUE_TEMPLATE" / "bug_report.yml"
+    asked = {
+        field["id"]: f"{field['attributes']}"
+        for field in yaml.safe_load(form.read_text(encoding="utf-8"))["body"]
+        if "id" in field and field.get("validations", {}).get("required")
+    }
+    assert "fleet.virt.preflight -e virt_output=json" in asked["preflight"]
+    for program in ("ansible --version", "virsh version", "os-release", "collection list"):
+        assert program in asked["versions"]

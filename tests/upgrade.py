@@ -1,0 +1,532 @@
+#!/usr/bin/env python3
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an earlier commit made is read, finished, changed, moved and purged by this checkout.
+
+    make upgrade [ARGS="--old COMMIT"]
+
+A laboratory of two is brought up for it. Modules of the earlier commit are killed right after the
+call to libvirt that marks a phase, or so many changing calls later. Both run with this checkout's
+Ansible. The last lines are how many expectations there were, and those that were not met; then the
+exit status is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+sys.dont_write_bytecode = True
+sys.path[:0] = [str(CHECKOUT), str(CHECKOUT / ".venv" / "collections")]
+sys.path.append(str(CHECKOUT / "tests" / "benchmarks"))
+
+import versions
+from ansible_collections.fleet.virt.tests.integration.support import blank, offline, tls
+from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
+
+# The last commit before what a release reads was promised
+OLD = "74031d50"
+HOSTS = ("hv1", "hv2")
+IMAGES = "/var/lib/libvirt/images"
+NAME = "upgrade"
+Request = dict[str, Any]
+Run = Callable[[Request], tuple[int, str]]
+lab = Laboratory(NAME)
+met: list[str] = []
+complaints: list[str] = []
+
+_SITE = r"""
+import os
+try:
+    with open("/run/killing/plan") as file:
+        phase, left = file.read().split()
+except (OSError, ValueError):
+    phase = None
+if phase and not os.path.exists("/run/killing/done"):
+    import libvirt
+    state = {"armed": False, "left": int(left)}
+    def hook(kind, name):
+        old = getattr(kind, name, None)
+        if old is None:
+            return
+        def new(self, *args, **more):
+            result = old(self, *args, **more)
+            text = " ".join(word for word in args if isinstance(word, str))
+            if not state["armed"] and ">%s<" % phase in text:
+                state["armed"] = True
+            elif state["armed"]:
+                state["left"] -= 1
+            if state["armed"] and state["left"] <= 0:
+                with open("/run/killing/done", "w") as file:
+                    file.write("%s after %s" % (phase, name))
+                os.kill(os.getpid(), 9)
+            return result
+        setattr(kind, name, new)
+    for name in ("defineXML", "defineXMLFlags"):
+        hook(libvirt.virConnect, name)
+    for name in ("setMetadata", "create", "createWithFlags", "undefineFlags", "attachDeviceFlags",
+                 "updateDeviceFlags", "detachDeviceFlags", "setAutostart", "destroyFlags",
+                 "migrateToURI3", "rename", "snapshotCreateXML"):
+        hook(libvirt.virDomain, name)
+    hook(libvirt.virStoragePool, "createXML")
+    hook(libvirt.virStorageVol, "delete")
+"""
+_PYTHON = """\
+#!/bin/sh
+[ ! -e /run/killing/plan ] || export PYTHONPATH=/run/killing/site
+exec /usr/bin/python3 "$@"
+"""
+_CLEAN = f"""
+for name in $(virsh list --all --name | grep '^c-'); do
+  virsh destroy $name >/dev/null 2>&1
+  virsh undefine $name --nvram --managed-save --snapshots-metadata >/dev/null 2>&1
+done
+rm -rf /run/killing {IMAGES}/c-* /var/log/libvirt/qemu/c-*
+virsh pool-refresh default >/dev/null 2>&1
+rm -f /var/lib/libvirt/fleet-notes/*
+[ ! -e /etc/libvirt/storage/fleet-notes.xml ] || virsh pool-refresh fleet-notes >/dev/null 2>&1; :
+"""
+
+
+def expect(what: str, true: object, detail: str = "") -> None:
+    (met if true else complaints).append(what)
+    print(f"{'ok  ' if true else 'FAIL'} {what}", flush=True)
+    if not true:
+        print("     | " + "\n     | ".join(detail.strip().splitlines()[-25:]), flush=True)
+
+
+def ssh(host: str, command: str, *, check: bool = False) -> str:
+    done = lab.ssh(host, command, check=check)
+    return done.stdout + done.stderr
+
+
+def xml(name: str, host: str = "hv1") -> str:
+    return ssh(host, f"virsh dumpxml --inactive {name}")
+
+
+def domains(host: str) -> list[str]:
+    return [name for name in ssh(host, "virsh list --all --name").split() if name.startswith("c-")]
+
+
+def files(host: str, name: str) -> list[str]:
+    return ssh(host, f"ls {IMAGES} | grep '^{name}[_.]'").split()
+
+
+class Arm:
+    """The playbooks and modules of a collection."""
+
+    def __init__(self, name: str, collections: Path, folder: Path) -> None:
+        self.name, self.collections, self.folder = name, collections, folder
+        self.variables = {
+            "virt_image_dir": str(folder),
+            "virt_ssh_public_key": f"{lab.key}.pub",
+            "virt_vcpu_ratio": 100,
+        }
+
+    def command(self, program: str, *words: str) -> tuple[int, str]:
+        kept = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith("ANSIBLE_") and key != "PYTHONDONTWRITEBYTECODE"
+        }
+        environment = {
+            **kept,
+            "ANSIBLE_COLLECTIONS_PATH": str(self.collections),
+            "ANSIBLE_HOME": str(self.folder / f"home-{self.name}"),
+            "ANSIBLE_FORKS": "20",
+            "ANSIBLE_NOCOLOR": "1",
+            "LC_ALL": "C.UTF-8",
+        }
+        done = subprocess.run(
+            [str(Path(sys.executable).parent / program), "-i", str(lab.inventory), *words],
+            env=environment,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=False,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    def play(self, playbook: str, *, check: bool = False, **variables: object) -> tuple[int, str]:
+        words = ["--check"] if check else []
+        given = json.dumps({**self.variables, **variables})
+        return self.command("ansible-playbook", f"fleet.virt.{playbook}", *words, "-e", given)
+
+    def module(self, module: str, arguments: Request, **variables: object) -> tuple[int, str]:
+        given = json.dumps({**self.variables, **variables})
+        words = ["hv1", "-b", "-m", f"fleet.virt.{module}", "-a", json.dumps(arguments)]
+        return self.command("ansible", *words, "-e", given)
+
+    def done(
+        self, playbook: str, what: str, says: str = "", check: bool = False, **variables: object
+    ) -> str:
+        code, text = self.play(playbook, check=check, **variables)
+        more = f", says {says!r}" if says else ""
+        good = code == 0 and says in text
+        expect(f"{self.name}: {playbook}: {what}: rc 0{more}", good, f"rc {code}\n{text}")
+        return text
+
+    def killed(self, what: str, phase: str, after: int, run: Run) -> None:
+        """``run`` with the module on hv1 killed; the command must have failed."""
+        plan = "/run/killing/plan"
+        ssh("hv1", f"rm -f /run/killing/done; echo {phase} {after} > {plan}", check=True)
+        code, text = run({"ansible_python_interpreter": "/run/killing/python3"})
+        said = ssh("hv1", f"cat /run/killing/done; rm -f {plan}")
+        expect(
+            f"{self.name}: {what}: killed ({said.strip()}), rc {code} is not 0",
+            said.startswith(phase) and code != 0,
+            f"rc {code}\n{said}\n{text}",
+        )
+
+
+def phase_of(name: str, host: str = "hv1") -> str:
+    text = xml(name, host)
+    for phase in (
+        "creating",
+        "starting",
+        "migrating",
+        "purging",
+        "seeding",
+        "changing",
+        "renaming",
+    ):
+        if f">{phase}<" in text:
+            return phase
+    return "" if "<domain" in text else "absent"
+
+
+def vm(name: str, **more: object) -> Request:
+    return {
+        "name": name,
+        "memory": 64,
+        "image": blank.NAME,
+        "host": "hv1",
+        "wait": False,
+        "seed": False,
+        "start": False,
+        **more,
+    }
+
+
+SEED = {"files": [{"path": "/etc/motd", "content": "once\n"}]}
+STATIC = {"network": [{"name": "eth0", "addresses": ["192.0.2.10/24"]}]}
+TWO = [{"name": "system", "image": blank.NAME}, {"name": "data", "size": "16MiB"}]
+WHOLE = {
+    "c-plain": vm("c-plain", start=True),
+    "c-seed": vm("c-seed", seed=SEED),
+    "c-static": vm("c-static", seed=STATIC),
+    "c-auto": vm("c-auto", autostart=True),
+    "c-groups": vm("c-groups", groups=["web", "shop"]),
+    "c-snap": vm("c-snap"),
+    "c-ren": vm("c-ren"),
+    "c-purge": vm("c-purge"),
+    "c-change": vm("c-change"),
+    "c-move0": vm("c-move0"),
+    "c-move1": vm("c-move1", start=True),
+    "c-move3": vm("c-move3"),
+}
+HALF = {  # killed while they are created: phase, changing calls after its mark
+    "c-claim": ("creating", 0),
+    "c-creating1": ("creating", 1),
+    "c-creating2": ("creating", 2),
+    "c-creating4": ("creating", 4),
+    "c-starting": ("starting", 0),
+}
+SEEDED = {"name": "c-kseed", "method": "offline", "files": SEED["files"]}
+
+
+def made_by(old: Arm) -> None:
+    old.done("provision_vm", "12 VMs", virt_vms=list(WHOLE.values()))
+    old.done("snapshot", "c-snap", vm_name="c-snap", virt_snapshot="before")
+    for name, (phase, after) in HALF.items():
+        request = vm(name, start=phase == "starting", seed=SEED)
+        alone = {key: value for key, value in request.items() if key not in ("host", "wait")}
+        run = {  # the playbook would withdraw the claim of a module that gave no answer
+            True: lambda more, alone=alone: old.module("virt_init", alone, **more),
+            False: lambda more, request=request: old.play(
+                "provision_vm", virt_vms=[request], **more
+            ),
+        }
+        old.killed(f"creation of {name}", phase, after, run[name == "c-claim"])
+        expect(f"{name} is in phase {phase}", phase_of(name) == phase, xml(name))
+    old.killed(
+        "rename of c-ren",
+        "renaming",
+        0,
+        lambda more: old.play("rename", vm_name="c-ren", vm_new_name="c-renamed", **more),
+    )
+    expect("c-ren is half renamed", "renaming" in (phase_of("c-ren"), phase_of("c-renamed")))
+    old.killed(
+        "purge_vm of c-purge",
+        "purging",
+        1,
+        lambda more: old.play("purge_vm", vm_name="c-purge", **more),
+    )
+    expect("c-purge is half purged", phase_of("c-purge") == "purging", xml("c-purge"))
+    old.killed(
+        "change of c-change",
+        "changing",
+        1,
+        lambda more: old.play(
+            "provision_vm", virt_vms=[{**WHOLE["c-change"], "image": None, "disks": TWO}], **more
+        ),
+    )
+    expect("c-change is half changed", phase_of("c-change") == "changing", xml("c-change"))
+    for name, after in (("c-move0", 0), ("c-move1", 1), ("c-move3", 3)):
+        old.killed(
+            f"migrate_vm of {name}",
+            "migrating",
+            after,
+            lambda more, name=name: old.play("migrate_vm", vm_name=name, vm_host="hv2", **more),
+        )
+        expect(
+            f"{name} is half moved",
+            phase_of(name) == "migrating",
+            xml(name) + ssh("hv2", "virsh list --all"),
+        )
+    print("     hv2 has", ssh("hv2", "virsh list --all --name").split())
+    code, text = old.module(
+        "virt_init",
+        {
+            "name": "c-kseed",
+            "memory": 64,
+            "start": False,
+            "seed": False,
+            "image": f"{offline.FOLDER}/small.raw",
+        },
+    )
+    expect("old: virt_init of c-kseed: rc 0", code == 0, text)
+    old.killed(
+        "virt_seed of c-kseed", "seeding", 0, lambda more: old.module("virt_seed", SEEDED, **more)
+    )
+    expect("c-kseed is in phase seeding", phase_of("c-kseed") == "seeding", xml("c-kseed"))
+
+
+def read_by(new: Arm) -> None:
+    names = [*WHOLE, *HALF, "c-kseed"]
+    text = new.done("list", "what the old version left")
+    lacking = [name for name in names if name not in text and name != "c-ren"]
+    expect(f"new: list has all {len(names)} names", not lacking, f"{lacking}\n{text}")
+    for word in ("creating", "starting", "purging", "seeding", "changing", "renaming"):
+        expect(f"new: list says in phase {word}", f"in phase {word}" in text, text)
+    expect("new: list says moving to hv2, of three", text.count("moving to hv2") == 3, text)
+    text = new.done("query", "the same")
+    lacking = [name for name in names if name not in text and name != "c-ren"]
+    expect("new: query has them all", not lacking, f"{lacking}\n{text}")
+    text = new.done("snapshots", "of c-snap", says="before", vm_name="c-snap")
+    requests = [
+        WHOLE[name] for name in ("c-plain", "c-seed", "c-static", "c-auto", "c-groups", "c-snap")
+    ]
+    text = new.done("provision_vm", "the same request in check mode", virt_vms=requests, check=True)
+    before = {name: xml(name) for name in WHOLE}
+    text = new.done("provision_vm", "the same request", says="unchanged", virt_vms=requests)
+    for name in (request["name"] for request in requests):
+        expect(
+            f"{name}: unchanged, its XML byte for byte",
+            any(name in line and "unchanged" in line for line in text.splitlines())
+            and xml(name) == before[name],
+            text,
+        )
+
+
+def finished_by(new: Arm) -> None:
+    requests = {
+        name: vm(name, start=phase == "starting", seed=SEED)
+        for name, (phase, _after) in HALF.items()
+    }
+    for name, request in requests.items():
+        new.done("provision_vm", f"{name} again", says="created", virt_vms=[request])
+        expect(
+            f"{name} is whole: no phase, a disk and a seed",
+            phase_of(name) == "" and len(files("hv1", name)) == 2,
+            xml(name) + str(files("hv1", name)),
+        )
+    text = new.done(
+        "provision_vm", "all of them once more", says="unchanged", virt_vms=list(requests.values())
+    )
+    expect("nothing is created again", " created" not in text, text)
+    expect("c-starting runs", "running" in ssh("hv1", "virsh domstate c-starting"))
+    code, text = new.module("virt_seed", SEEDED)
+    expect("new: virt_seed of c-kseed: rc 0", code == 0, text)
+    motd = ssh(
+        "hv1",
+        f"LIBGUESTFS_BACKEND=direct guestfish --ro -a {IMAGES}/c-kseed_system.qcow2"
+        " run : mount /dev/sda / : cat /etc/motd",
+    )
+    expect(
+        "c-kseed: no phase, /etc/motd written once",
+        phase_of("c-kseed") == "" and motd.strip() == "once",
+        xml("c-kseed") + motd,
+    )
+    new.done("rename", "c-ren again", vm_name="c-ren", vm_new_name="c-renamed")
+    expect(
+        "c-renamed alone is there, without phase",
+        phase_of("c-renamed") == "" and "c-ren" not in domains("hv1"),
+        str(domains("hv1")),
+    )
+    new.done("purge_vm", "c-purge again", vm_name="c-purge")
+    expect(
+        "c-purge and its files are gone",
+        "c-purge" not in domains("hv1") and not files("hv1", "c-purge"),
+    )
+    new.done(
+        "provision_vm",
+        "the change of c-change again",
+        virt_vms=[{**WHOLE["c-change"], "image": None, "disks": TWO}],
+    )
+    expect(
+        "c-change has two disks and no phase",
+        phase_of("c-change") == "" and len(files("hv1", "c-change")) == 2,
+        xml("c-change") + str(files("hv1", "c-change")),
+    )
+    new.done("repair_vms", "half moves")
+    for name in ("c-move0", "c-move1", "c-move3"):
+        there = [host for host in HOSTS if name in domains(host)]
+        expect(
+            f"{name} is on exactly one hypervisor ({there}), without phase",
+            len(there) == 1 and phase_of(name, there[0]) == "",
+            str(there),
+        )
+    new.done("migrate_vm", "c-move1, which runs", vm_name="c-move1", vm_host="hv2")
+    expect(
+        "c-move1 runs on hv2 alone",
+        "running" in ssh("hv2", "virsh domstate c-move1") and "c-move1" not in domains("hv1"),
+    )
+
+
+def used_by(new: Arm) -> None:
+    here = sorted(domains("hv1"))
+    new.done(
+        "snapshot",
+        "c-snap reverted",
+        vm_name="c-snap",
+        virt_snapshot="before",
+        virt_snapshot_state="reverted",
+    )
+    changed = [
+        {"name": name, "memory": 96, "host": "hv1", "wait": False}
+        for name in ("c-seed", "c-static", "c-auto", "c-groups", "c-creating2")
+    ]
+    new.done("provision_vm", "memory of five", says="changed", virt_vms=changed)
+    for request in changed:
+        name = request["name"]
+        expect(f"{name} has 96 MiB", f"<memory unit='KiB'>{96 * 1024}<" in xml(name), xml(name))
+    expect(
+        "c-auto still starts with its hypervisor",
+        "enable" in ssh("hv1", "virsh dominfo c-auto | grep Autostart"),
+    )
+    new.done("state", "c-plain off", vm_name="c-plain", vm_state="shutoff", vm_force=True)
+    new.done("state", "c-plain on", vm_name="c-plain", vm_state="running")
+    seeded = [
+        "c-claim",
+        "c-creating1",
+        "c-creating2",
+        "c-creating4",
+        "c-seed",
+        "c-starting",
+        "c-static",
+    ]
+    code, text = new.play("migrate_vm", vm_name="c-seed", vm_host="hv2", check=True)
+    remedy = "virsh change-media c-seed sda --eject --live --config"
+    expect(
+        "new: a move with the seed still in the drive is refused with the remedy",
+        code != 0 and "still in the drive" in text,
+        text,
+    )
+    expect("it names the command", remedy in text, text)
+    for name in seeded:
+        code, text = new.module("virt_seed", {"name": name, "state": "absent"})
+        expect(
+            f"new: virt_seed state=absent of {name}: rc 0",
+            code == 0 and "_seed.iso" not in xml(name),
+            text,
+        )
+    new.done("migrate_vm", f"all {len(here)} to hv2", virt_names=here, vm_host="hv2")
+    expect(
+        "hv1 has none of them, hv2 all",
+        not domains("hv1") and set(here) <= set(domains("hv2")),
+        f"{domains('hv1')} {domains('hv2')}",
+    )
+    expect(
+        "c-groups kept its groups, c-static its address",
+        "shop" in xml("c-groups", "hv2") and "192.0.2.10" in xml("c-static", "hv2"),
+    )
+    expect(
+        "c-auto starts with hv2", "enable" in ssh("hv2", "virsh dominfo c-auto | grep Autostart")
+    )
+    expect("c-snap kept its snapshot", "before" in ssh("hv2", "virsh snapshot-list c-snap --name"))
+    names = sorted(domains("hv2"))
+    new.done("purge_vm", f"all {len(names)}", virt_names=names, vm_force=True)
+    for host in HOSTS:
+        expect(
+            f"{host}: no domain and no file is left",
+            not domains(host) and not ssh(host, f"ls {IMAGES} | grep '^c-'").split(),
+            ssh(host, f"virsh list --all; ls -la {IMAGES}"),
+        )
+
+
+def earlier(commit: str, folder: Path) -> Path:
+    """A collections folder with that commit's."""
+    command = ["git", "-c", f"safe.directory={CHECKOUT}", "archive", commit]
+    packed = subprocess.run(command, cwd=CHECKOUT, check=True, capture_output=True).stdout
+    target = folder / "old" / "ansible_collections" / "fleet" / "virt"
+    target.mkdir(parents=True)
+    subprocess.run(["tar", "-x", "-C", target], input=packed, check=True)
+    return folder / "old"
+
+
+def prepare() -> None:
+    """What modules are killed with, and an image that can be seeded offline."""
+    for host in HOSTS:
+        ssh(host, versions._PREPARE, check=True)
+        ssh(host, "umask 022; mkdir -p /run/killing/site", check=True)
+        script = "cat > /run/killing/python3; chmod 755 /run/killing/python3"
+        lab.ssh(host, script, input=_PYTHON)
+    lab.ssh("hv1", "cat > /run/killing/site/sitecustomize.py", input=_SITE)
+    offline.install(lab)
+    ssh("hv1", f"rm -rf {offline.FOLDER}; mkdir -p {offline.FOLDER}", check=True)
+    offline.build(lab, {"small": ()})
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--old", default=OLD, help="the earlier commit")
+    options = parser.parse_args()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="upgrade-") as place:
+        folder = Path(place)
+        blank.make(folder / blank.NAME)
+        old = Arm("old", earlier(options.old, folder), folder)
+        new = Arm("new", CHECKOUT / ".venv" / "collections", folder)
+        parts = ((made_by, old), (read_by, new), (finished_by, new), (used_by, new))
+        for host in HOSTS:
+            ssh(host, _CLEAN)
+        with tls.trusting(lab, HOSTS):
+            prepare()
+            for part, arm in parts:
+                print(
+                    f"\n== {part.__name__} {arm.name}, {time.monotonic() - began:.0f} s", flush=True
+                )
+                part(arm)
+    seconds = time.monotonic() - began
+    count = len(met) + len(complaints)
+    print(f"\n{count} expectations, {len(complaints)} complaints, {seconds:.0f} s")
+    for line in complaints:
+        print(f"complaint: {line}")
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
