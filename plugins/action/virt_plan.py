@@ -174,13 +174,15 @@ class ActionModule(StagedAction[ShowWork]):
             images = {name: image.facts for name, image in local.items()}
             hosts = _placing.hosts_of(answers, limits, lost)
             placements = _placing.place(domains, images, hosts, policy)
-            _placing.require_unique(domains, placements, answers, own_addresses())
+            taken = _placing.not_unique(domains, placements, answers, own_addresses())
             has_cpu = _batch.defaults(variables).fleet_cpu is not None
             remarks = unlike.find(domains, placements, hosts, fleet_cpu=has_cpu)
         except FleetVirtError as error:
             return {domain.name: Place(None, str(error)) for domain in domains}
         return {
-            placed.name: Place(
+            placed.name: Place(None, taken[placed.name])
+            if placed.name in taken
+            else Place(
                 placed.host,
                 placement.describe(placed).removeprefix(f"{placed.name} "),
                 remarks.get(placed.name),

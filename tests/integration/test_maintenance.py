@@ -94,6 +94,8 @@ def test_commands_of_the_guide(ansible: Ansible, unmarked: Laboratory) -> None:
         program, *words = shlex.split(command)
         ansible.run(program, words).succeeded()
         assert (MARK in unmarked.ssh("hv1", "virsh -q vol-list fleet-notes").stdout) is marked
+        noted = unmarked.ssh("hv2", "ls /var/lib/libvirt/fleet-notes").stdout
+        assert noted.count(f".{'present' if marked else 'absent'}.hv1") == 1, "hv2 shows it"
         options = {
             "vm_name": "kept1",
             "vm_memory": 64,

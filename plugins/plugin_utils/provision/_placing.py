@@ -97,6 +97,23 @@ def place(
     return placements
 
 
+def not_unique(
+    domains: t.Iterable[Domain],
+    placements: t.Iterable[placement.Placement],
+    answers: Answers,
+    controller: t.Collection[str],
+) -> dict[str, str]:
+    """Why new VMs cannot have what they ask for, by name; those that fit nowhere are left out."""
+    taken = unique.Taken(answers, controller)
+    problems: dict[str, str] = {}
+    for domain, placed in zip(domains, placements):
+        own = taken.compare(domain, placed.host).problems if placed.host is not None else []
+        if own:
+            said = [problem.removeprefix(f"{domain.name}: ") for problem in own]
+            problems[domain.name] = "; ".join(said)
+    return problems
+
+
 def require_unique(
     domains: t.Iterable[Domain],
     placements: t.Iterable[placement.Placement],

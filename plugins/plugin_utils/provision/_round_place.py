@@ -76,14 +76,13 @@ class PlaceRound(Round):
         table = tables.placements(rows, every=every)
         if not placements:
             table = "nothing to do: virt_vms is empty"
-        _output.say(table)
         nowhere = [placed for placed in placements if placed.host is None and not placed.existing]
         if nowhere:
             raise PlanRefused("\n".join(placement.describe(placed) for placed in nowhere))
-        for remark in (*rule.remarks(standing, new), *self._never_built(new)):
-            _output.warn(remark)
         own = own_addresses()
-        for remark in _placing.require_unique(self.domains, placements, self.answers, own):
+        found = _placing.require_unique(self.domains, placements, self.answers, own)
+        _output.say(table)  # nothing is said to be chosen where the whole is refused
+        for remark in (*rule.remarks(standing, new), *self._never_built(new), *found):
             _output.warn(remark)
         unlike_cpus = unlike.find(self.domains, placements, seen, fleet_cpu=self.has_fleet_cpu)
         for remark in unlike.told(unlike_cpus):

@@ -215,7 +215,7 @@ def _dies(movers: Movers, *words: Any, **more: Any) -> str:
 def test_each_that_dies_with_its_work_done_or_begun(movers: Movers) -> None:
     """What is there is what the run says, or says that it does not know."""
     host = movers.fleet.host
-    mark = "ls /var/lib/libvirt/fleet-notes | grep -c maintenance || true"
+    mark = "ls /var/lib/libvirt/fleet-notes | grep -c fleet-virt.maintenance || true"
     _dies(movers, "maintenance", "virt_maintenance.1.after", _HOST)
     assert host("hv1", mark).strip() == "1"
     movers.ansible.module("hv1", "virt_maintenance", {"state": "absent"})

@@ -156,6 +156,12 @@ def test_fleet_with_hypervisor_down_goes_on(four: Fleet) -> None:
     assert "Read what was noted" not in str(before.events), "all answer"
     four.lab.kill("hv3")
     _read_silent_host(four)
+    given = {**four.variables, "virt_vms": _vms("new1", "gone1")}
+    planned = four.ansible.playbook("plan", given)
+    assert planned.returncode == 2, str(planned)
+    shown = planned.of("Show the plan")["hv1"]["vms"]
+    actions = {vm["name"]: vm["action"] for vm in shown}
+    assert actions == {"new1": "create", "gone1": "unknown"}, "as the run does"
     created = four.provision(virt_vms=_vms("new1")).succeeded()
     assert "hv3 does not answer; as hv" in created.stderr + created.stdout
     assert "none named new1" in created.stderr + created.stdout

@@ -94,7 +94,8 @@ def test_what_a_silent_hypervisor_may_have_is_not_guessed_at(fleet: Fleet) -> No
     assert "not all hypervisors answered: hv2: excluded by --limit" in run.stdout
     run = _plan(fleet, [*vms, {**_VM, "name": "new"}], "--limit", "hv1")
     assert run.returncode != 0
-    assert "new: no hypervisor that answered has it; not all did: hv2" in run.stdout
+    assert "new: a hypervisor that does not respond may be running a VM of that name" in run.stdout
+    assert "hv2: excluded by --limit (1 of 2 hypervisors answered" in run.stdout
     run = _plan(fleet, [{**_VM, "name": "new", "memory": "3TiB"}])
     assert run.returncode != 0
     assert "new: fits nowhere" in run.stdout

@@ -62,6 +62,9 @@ def test_silent_host_that_is_noted_is_no_problem() -> None:
         f"hv3 does not answer; as hv1 noted at {WHEN} it had 1 VM, none named new1"
     ]
     assert rule.remarks(standing, []) == []
+    more = judged(up(hv1=[notes.of(3, vm("a")), claimed(3), claimed(3, value="a")], hv2=[]), notes)
+    (remark,) = rule.remarks(more, ["new1"])
+    assert remark.endswith("none named new1; 1 VM claimed there may have come since")
 
 
 def test_vms_that_are_not_free_are_refused_with_a_remedy() -> None:
@@ -209,6 +212,17 @@ def test_noted_vm_that_moved_to_host_that_answers_is_free() -> None:
     assert rule.conflicts(Wanted("web9"), standing, {VM_UUID}) == []
 
 
+def test_claims_on_silent_host_are_reported_by_name_first() -> None:
+    notes = Notes()
+    mac = claimed(3, kind="mac", value=MAC.replace(":", "-"))
+    standing = judged(up(hv1=[notes.of(3), mac, claimed(3)], hv2=[]), notes)
+    where = f"was claimed on hv3, which does not answer, at {WHEN}"
+    assert rule.conflicts(Wanted("web9", [MAC]), standing) == [
+        f"name web9 {where}",
+        f"MAC address {MAC} {where}",
+    ]
+
+
 def test_own_claims_do_not_conflict() -> None:
     notes = Notes()
     standing = judged(up(hv1=[notes.of(3), claimed(3, RUN)], hv2=[]), notes)
@@ -217,10 +231,15 @@ def test_own_claims_do_not_conflict() -> None:
 
 
 def test_claim_that_came_since_conflicts_on_host_that_answers() -> None:
+    again = "run this again once that has ended: a claim without a VM prevents nothing then"
     mine, other = claimed(2, RUN), claimed(1)
     answering = up(hv1=[mine], hv2=[other, claimed(1, value="web8")])
     assert rule.claimed(Wanted("web9"), answering, RUN, []) == [
-        "name web9 was claimed meanwhile by another run"
+        f"name web9 was claimed meanwhile by another run; {again}"
+    ]
+    answering = up(hv1=[mine, claimed(1, kind="mac", value="52-54-00-00-00-0a"), other])
+    assert rule.claimed(Wanted("web9", [MAC]), answering, RUN, []) == [
+        f"name web9 and MAC address {MAC} were claimed meanwhile by another run; {again}"
     ]
     assert rule.claimed(Wanted("web9"), answering, RUN, [other]) == []
 

@@ -92,6 +92,8 @@ REJECTED: list[tuple[dict[str, t.Any], dict[str, t.Any], str, str]] = [
     ),
     ({}, disks(("default", 30001), ("default", 30000)), "storage", "needs 60001 MiB"),
     ({}, disks(("gold", 1)), "storage", "has no pool gold; it has base, default"),
+    # one that would be made is none that it has
+    ({"pools": (POOL,)}, disks(("gold", 1)), "storage", "has no pool gold; it has default"),
     (
         {"pools": (replace(POOL, problem="it is inactive"),)},
         disks(("default", 1)),

@@ -57,6 +57,15 @@ def test_a_mac_address_of_the_fleet(mac: str) -> None:
     )
 
 
+def test_only_vm_whose_address_is_taken_is_refused() -> None:
+    domains = [_domain("new", _MAC), _domain("other", "52:54:00:00:00:09"), _domain("big", _MAC)]
+    placed = [Placement(name, "hv1", (), ()) for name in ("new", "other")]
+    placed.append(Placement("big", None, (), ()))
+    assert _placing.not_unique(domains, placed, _answers(_MAC), []) == {
+        "new": f"MAC address {_MAC} of 'lan' is already used by 'old' on hv2; give the NIC another"
+    }
+
+
 def test_mac_addresses_that_are_free_or_its_own() -> None:
     domains = [_domain("new", _MAC), _domain("old", "52:54:00:00:00:01")]
     placed = [Placement("new", "hv1", (), ()), Placement("old", None, (), (), ("hv2",))]

@@ -18,7 +18,7 @@ import typing as t
 
 from ..._records import dataclass, field
 from ..engine.proofs import Silence, named, remedy
-from .note import Claim, Note, NotedVm, Reading, latest, notes, opened, plain, time_text
+from .note import Claim, NotedVm, Reading, latest, notes, opened, plain, time_text
 from .note import values as note_values
 
 Texts = t.Mapping[str, str]  # the content of readings, by volume
@@ -223,9 +223,9 @@ def conflicts(
                     f"{what} {place}, which does not answer, as {noted.by} noted at {noted.when}"
                 )
         problems += [
-            f"{claim.kind} {claim.value} was claimed on {place}, which does not answer, at"
+            f"{_said(claim)} was claimed on {place}, which does not answer, at"
             f" {time_text(claim.at)}"
-            for claim in noted.claims
+            for claim in sorted(noted.claims, key=_said_first)
             if claim.run != run and claim.run not in moved
             if any(claim.is_of(*value) for value in wanted.values())
         ]
@@ -256,6 +256,20 @@ def _moved_on(claims: t.Collection[Claim], there: t.Collection[str]) -> set[str]
     return {run for run, those in uuids.items() if those <= {*there}}
 
 
+_WORDS = {"name": "name", "uuid": "UUID", "mac": "MAC address"}
+
+
+def _said(claim: Claim) -> str:
+    """What it claims, for people."""
+    value = claim.value.replace("-", ":") if claim.kind == "mac" else claim.value
+    return f"{_WORDS.get(claim.kind, claim.kind)} {value}"
+
+
+def _said_first(claim: Claim) -> int:
+    """Names come first: they are what people know."""
+    return list(_WORDS).index(claim.kind) if claim.kind in _WORDS else len(_WORDS)
+
+
 def _what(name: str, owner: str, kind: str, value: str) -> str:
     if kind == "name":
         return f"a VM named {owner!r} is on"
@@ -272,15 +286,21 @@ def claimed(
     An older one whose hypervisor answers without the VM was claimed and never built. Of one that
     came since, it is unknown whether its hypervisor was read before it: both runs withdraw.
     """
-    held: t.Iterable[Note] = (note for host in answering.values() for note in notes(host.held))
-    return sorted(
-        {
-            f"{claim.kind} {claim.value} was claimed meanwhile by another run"
-            for claim in held
-            if isinstance(claim, Claim) and claim.run != run and claim.volume not in seen
-            if any(claim.is_of(*value) for value in wanted.values())
-        }
-    )
+    held = {note for host in answering.values() for note in notes(host.held)}
+    claims = [
+        claim
+        for claim in held
+        if isinstance(claim, Claim) and claim.run != run and claim.volume not in seen
+        if any(claim.is_of(*value) for value in wanted.values())
+    ]
+    told = [_said(claim) for claim in sorted(claims, key=_said_first)]
+    if not told:
+        return []
+    return [
+        f"{' and '.join(dict.fromkeys(told))} {'was' if len(set(told)) == 1 else 'were'} claimed"
+        " meanwhile by another run; run this again once that has ended: a claim without a VM"
+        " prevents nothing then"
+    ]
 
 
 def remarks(standing: Standing, new: t.Collection[str]) -> list[str]:
@@ -289,9 +309,16 @@ def remarks(standing: Standing, new: t.Collection[str]) -> list[str]:
         return []
     return [
         f"{host} does not answer; as {noted.by} noted at {noted.when} it had"
-        f" {_count(len(noted.vms))}, none named {' or '.join(new)}"
+        f" {_count(len(noted.vms))}, none named {' or '.join(new)}{_since(noted)}"
         for host, noted in standing.noted.items()
     ]
+
+
+def _since(noted: Noted) -> str:
+    """How many more VMs were claimed there than it had."""
+    had = {vm["name"] for vm in noted.vms}
+    more = {claim.value for claim in noted.claims if claim.kind == "name"} - had
+    return f"; {_count(len(more))} claimed there may have come since" if more else ""
 
 
 def never_built(new: t.Collection[str], answering: t.Mapping[str, Answering]) -> list[str]:

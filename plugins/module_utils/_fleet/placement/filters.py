@@ -91,7 +91,8 @@ def storage_rejection(load: HostLoad, space: Space, policy: Policy) -> Rejection
     """Why a pool cannot take the VM's disks, by promises or real free space; None if it can."""
     pool = load.pools.get(space.pool)
     if pool is None:
-        known = ", ".join(sorted(name for name in load.pools if "/" not in name)) or "no pool"
+        there = (name for name, one in load.pools.items() if one.facts is not None)
+        known = ", ".join(sorted(name for name in there if "/" not in name)) or "no pool"
         reason = f"has no pool {space.pool}; it has {known}"
         if space.pool.startswith("/"):
             reason = (
