@@ -20,7 +20,7 @@ import yaml
 PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
 
 # Playbooks that the controller carries out itself (tests/contract/controller/test_backups.py)
-WITHOUT_HYPERVISORS = {"backups", "export_backup_keys", "prune_backups"}
+WITHOUT_HYPERVISORS = {"backup_turn", "backups", "export_backup_keys", "prune_backups"}
 
 # What Ansible itself adds to every result.
 ANSIBLES = {

@@ -112,6 +112,7 @@ class Props:
         self.folder = folder
         self.made: list[str] = []
         self.keys = False
+        self.timer = False
         self.new_pool = False  # whether the pool base was not there before
         self.as_shipped = False  # whether libvirt is to be as its packages left it
 
@@ -166,6 +167,13 @@ class Props:
                 "virsh -q pool-destroy base; virsh -q pool-undefine base\n"
                 "rm -rf /var/lib/libvirt/base /var/lib/libvirt/images/fleet-virt.pool-id\n",
             )
+        if self.timer:
+            self.guests.script(
+                "hv1",
+                "systemctl disable --now fleet-virt-backup.timer\n"
+                "rm -f /etc/systemd/system/fleet-virt-backup.* /usr/local/sbin/fleet-virt-backup\n"
+                "systemctl daemon-reload\n",
+            )
         if self.as_shipped:
             files = "/etc/libvirt/*.conf /etc/default/libvirt*"
             self.guests.script(
@@ -183,6 +191,11 @@ def _nothing(_props: Props) -> Stage:
 
 
 def _web1(_props: Props) -> Stage:
+    return Stage()
+
+
+def _timer(props: Props) -> Stage:
+    props.timer = True
     return Stage()
 
 
@@ -244,6 +257,7 @@ def _off_to_copy(props: Props) -> Stage:
 
 
 _STAGES: dict[str, Callable[[Props], Stage]] = {
+    "virt_backup_timer": _timer,
     "virt_clone": _off_to_copy,
     "virt_adopt": _legacy1,
     "virt_firewall": _nothing,
@@ -291,6 +305,7 @@ _ELSEWHERE = {
     "virt_backup_info",
     "virt_backup_key",
     "virt_backup_prune",
+    "virt_backup_turn",
     "virt_bridge",
     "virt_fence",
     "virt_template",

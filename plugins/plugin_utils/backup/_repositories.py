@@ -33,13 +33,18 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import Sta
 from ansible_collections.fleet.virt.plugins.plugin_utils.images._images import cache_folder
 
 
-class RepositoryOptions(Connected):
+class AccessOptions(Connected):
     """Options of all of them."""
 
     places: list[str]
-    names: list[str]
     ssh_key: str | None
     passphrase_variable: str
+
+
+class RepositoryOptions(AccessOptions):
+    """Options of those that are about VMs."""
+
+    names: list[str]
 
 
 class RepositoriesAction(StagedAction[RepositoriesWork]):
@@ -55,7 +60,7 @@ class RepositoriesAction(StagedAction[RepositoriesWork]):
     def alone(self, task_vars: Values) -> Answer:
         raise NotImplementedError
 
-    def access(self, options: RepositoryOptions) -> Access:
+    def access(self, options: AccessOptions) -> Access:
         """How this controller opens repositories; raises FleetVirtError without a passphrase."""
         named = options["passphrase_variable"]
         passphrase = Variables(self._values, self._templar).get(named)

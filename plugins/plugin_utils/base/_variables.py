@@ -126,6 +126,7 @@ _KEYS = frozenset(
 # What each playbook accepts besides; those of _OF_VMS also accept VM settings (:func:`takes`)
 PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "backups": _OUTPUT | _CHOSEN | {"virt_backup_sizes"},
+    "backup_turn": frozenset({"virt_output_file", "virt_turn_hours"}),
     "export_backup_keys": _CHOSEN | {"virt_backup_keys"},
     "prune_backups": _OUTPUT | _CHOSEN | {"virt_keep_proven", "virt_prune_accept"},
     "adopt": _CHOSEN | {"virt_output_file", "vm_adopt_disks", "vm_host"},

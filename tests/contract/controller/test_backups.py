@@ -9,11 +9,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import typing as t
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import units
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.units import TimerSettings
 from ansible_collections.fleet.virt.tests.contract import _tools
 from ansible_collections.fleet.virt.tests.contract.documentation import Example, examples
 from ansible_collections.fleet.virt.tests.unit.backup import _made
@@ -224,6 +227,48 @@ def test_keys_are_private_files_and_written_once(controller: Controller) -> None
     assert (status, "changed=0" in _recap(text)) == (0, True), text
 
 
+def test_timers_of_two_controllers_back_up_once(controller: Controller, tmp_path: Path) -> None:
+    """Their scripts, with Ansible's own commands, at the same moment."""
+    backup = tmp_path / "backup.yml"
+    ran = tmp_path / "ran"
+    shell = {"ansible.builtin.shell": f"echo backed up >>{ran}"}
+    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [shell]}
+    backup.write_text(json.dumps([play]))
+
+    def script(number: int) -> Path:
+        settings = TimerSettings(
+            project=str(_tools.CHECKOUT),
+            inventory=str(controller.hosts),
+            command=str(_tools.programs() / "ansible-playbook"),
+            arguments=(),
+            playbooks=(str(backup),),
+            vault_password_file=None,
+            user="root",
+            on_calendar="daily",
+            randomized_delay="1h",
+            turn_hours=12,
+            on_failure=None,
+        )
+        path = tmp_path / f"control{number}"
+        path.write_text(units.files(settings)[units.SCRIPT])
+        return path
+
+    processes = [
+        subprocess.Popen(
+            ["sh", str(script(number))],
+            env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / f"cache{number}")},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for number in (1, 2)
+    ]
+    texts = [process.communicate(timeout=120)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], texts
+    assert ran.read_text() == "backed up\n", texts
+    assert sum("has the turn since" in text for text in texts) == 1, texts
+
+
 def test_examples_are_run(controller: Controller) -> None:
     places = {"places": [str(controller.place)]}
     (shown,) = controller.results(examples("virt_backup_info"), **places)
@@ -231,6 +276,8 @@ def test_examples_are_run(controller: Controller) -> None:
     keys = {"dest": str(controller.folder / "keys")}
     (shown,) = controller.results(examples("virt_backup_key"), **places, **keys)
     assert shown["changed"]
+    (shown,) = controller.results(examples("virt_backup_turn"), **places)
+    assert shown["taken"]
     known = {"known": str(controller.folder / "known.json")}
     (shown,) = controller.results(examples("virt_backup_prune"), **places, **known)
     assert not shown["changed"]

@@ -51,6 +51,10 @@ class ArchiveExists(BorgError):
     """The repository already has an archive of that name."""
 
 
+class RepositoryExists(BorgError):
+    """There is a repository at that place already."""
+
+
 class Locked(BorgError):
     """Another process is at work in the repository, or left its lock there."""
 
@@ -76,6 +80,8 @@ _BY_ID: dict[str, type[BorgError]] = {
     "NoPassphraseFailure": WrongPassphrase,
     "Repository.DoesNotExist": NoRepository,
     "Repository.ParentPathDoesNotExist": NoRepository,
+    "Repository.AlreadyExists": RepositoryExists,
+    "Repository.PathAlreadyExists": RepositoryExists,
     "Archive.DoesNotExist": NoArchive,
     "Archive.AlreadyExists": ArchiveExists,
     "LockTimeout": Locked,

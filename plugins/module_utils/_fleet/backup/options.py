@@ -14,12 +14,33 @@ from ..engine.envelope import Work
 if t.TYPE_CHECKING:
     from ..base.arguments import Spec
 
+COLLECTION = "fleet.virt."
+
 # Of every action that uses repositories from the controller
 REPOSITORIES: Spec = {
     "places": {"type": "list", "elements": "str", "required": True},
     "names": {"type": "list", "elements": "str", "default": []},
     "ssh_key": {"type": "path", "no_log": False},
     "passphrase_variable": {"type": "str", "default": "virt_backup_passphrase", "no_log": False},
+}
+
+TIMER: Spec = {
+    "project": {"type": "path", "required": True},
+    "inventory": {"type": "str", "default": "inventory"},
+    "command": {"type": "path", "default": "/usr/bin/ansible-playbook"},
+    "arguments": {"type": "list", "elements": "str", "default": []},
+    "playbooks": {
+        "type": "list",
+        "elements": "str",
+        "default": [COLLECTION + name for name in ("backup", "prune_backups")],
+    },
+    "vault_password_file": {"type": "path", "no_log": False},
+    "user": {"type": "str", "default": "root"},
+    "on_calendar": {"type": "str", "default": "*-*-* 02:00:00"},
+    "randomized_delay": {"type": "str", "default": "1h"},
+    "turn_hours": {"type": "float", "default": 12.0},
+    "on_failure": {"type": "str"},
+    "enabled": {"type": "bool", "default": True},
 }
 
 

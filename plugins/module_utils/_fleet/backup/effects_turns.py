@@ -1,0 +1,61 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Taking a turn at a place, which only one of several controllers does."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+from datetime import datetime
+
+from . import effects_borg, turns
+from .turns import Turn
+
+if t.TYPE_CHECKING:
+    from .effects_borg import Access
+    from .places import Place
+
+
+def take(
+    place: Place, access: Access, by: str, now: datetime, hours: float, *, check: bool
+) -> tuple[bool, Turn]:
+    """Take the next turn; whether that is ours, and whose it is. Raises FleetVirtError.
+
+    In check mode, says what would be.
+    """
+    address = f"{place}/{turns.REPOSITORY}"
+    there = _read(address, access, make=not check)
+    taken = turns.holder(there, now, hours)
+    if taken is not None:
+        return False, taken
+    turn = turns.following(there, by, now)
+    if check:
+        return True, turn
+    comment = effects_borg.placeholders_escaped(turn.comment)
+    try:
+        words = ["create", "--comment", comment, f"{address}::{turn.archive}", "-"]
+        effects_borg.run(access, words)
+    except effects_borg.ArchiveExists:  # since it was read
+        return False, next(
+            each for each in _read(address, access, make=False) if each.number == turn.number
+        )
+    old = [each.archive for each in there[: -turns.KEPT]]
+    if old:
+        effects_borg.run(access, ["delete", address, *old])
+        effects_borg.run(access, ["compact", address])
+    return True, turn
+
+
+def _read(address: str, access: Access, *, make: bool) -> list[Turn]:
+    words = ["list", "--json", "--format", "{comment}", address]
+    try:
+        return turns.read(effects_borg.run(access, words).out)
+    except effects_borg.NoRepository:
+        if not make:
+            return []
+    # Another controller may make it meanwhile
+    with contextlib.suppress(effects_borg.RepositoryExists):
+        effects_borg.run(access, ["init", "--encryption", "repokey-blake2", address])
+    return turns.read(effects_borg.run(access, words).out)
