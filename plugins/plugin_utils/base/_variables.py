@@ -149,6 +149,7 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "list": _OUTPUT | _SELECTION | _CHOSEN,
     "maintenance": frozenset({"virt_host", "virt_maintenance"}),
     "migrate_vm": _MOVE | _CHOSEN_OR_GROUPED | set(_DESTINATION),
+    "move_disk": _CHOSEN_OR_GROUPED | {"virt_disk", "virt_to_pool"},
     "plan": _OUTPUT | {"virt_strict", "virt_unasked", "virt_vms"},
     "preflight": _PREFLIGHT,
     "provision_vm": _OUTPUT

@@ -1,0 +1,128 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A disk moves to another pool while its guest writes, on libvirt 9.0 (hv1) and 11.3 (hv2)."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+
+import pytest
+from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
+from ansible_collections.fleet.virt.tests.integration.support.guests import IMAGES, Guests
+from ansible_collections.fleet.virt.tests.integration.support.killing import (
+    KILL,
+    begun,
+    meanwhile,
+)
+
+MODULE = "fleet.virt.virt_move_disk"
+NAME = "mover"
+FAST = "/srv/fast"
+HOSTS = ("hv1", "hv2")
+BOTH = "hv1:hv2"
+_COUNTS = "while :; do i=$((i+1)); echo $i > /root/new; mv /root/new /root/count; sync; done"
+_READ = "for try in $(seq 40); do cp /root/count /run/told && exit; sleep 0.2; done; exit 1"
+
+
+@pytest.fixture
+def both(guests: Guests, ansible: Ansible) -> Iterator[Guests]:
+    """A guest that counts on its disk, on each hypervisor, which has a pool ``fast``."""
+    for host in HOSTS:
+        guests.pool(host, "fast", FAST)
+        guests.define(host, NAME, start=True)
+    done = ansible.module(BOTH, "virt_adopt", {"names": [NAME], "disks": True})
+    for host in HOSTS:
+        assert not done[host].get("failed"), done[host]
+        guests.wait_agent(host, NAME)
+        guests.execute(host, NAME, "head -c 2000000 /dev/urandom > /root/data; sync")
+        guests.execute(host, NAME, _COUNTS, wait=False)
+    yield guests
+    for host in HOSTS:
+        guests.remove(host, NAME)
+        guests.script(host, f"rm -f {FAST}/{NAME}.qcow2 {IMAGES}/{NAME}.qcow2")
+        guests.script(host, "virsh -q pool-destroy fast; virsh -q pool-undefine fast")
+
+
+def place(guests: Guests, host: str) -> list[str]:
+    """The files of its disk, and where its definition and its QEMU have it."""
+    found = guests.script(host, f"ls {FAST}/{NAME}.qcow2 {IMAGES}/{NAME}.qcow2 2>/dev/null || :")
+    listed = f"virsh -q domblklist {NAME} {{}} | sed -n 's/^ *vda *//p'"
+    shown = guests.script(host, f"{listed.format('--inactive')}; {listed.format('')}")
+    return [*found.split(), *shown.split()]
+
+
+def count(guests: Guests, host: str) -> int:
+    """How far the guest has counted, read from its disk."""
+    guests.execute(host, NAME, _READ)
+    handle = guests.agent(host, NAME, "guest-file-open", path="/run/told")
+    read = guests.agent(host, NAME, "guest-file-read", handle=handle)
+    guests.agent(host, NAME, "guest-file-close", handle=handle)
+    return int(base64.b64decode(read["buf-b64"]))
+
+
+def move(ansible: Ansible, pool: str, hosts: str = BOTH, **more: bool) -> dict[str, dict[str, object]]:
+    return ansible.module(hosts, "virt_move_disk", {"name": NAME, "disk": "vda", "pool": pool}, **more)
+
+
+# Once the VM is marked, within the first call that needs QEMU, which stands still
+_IN_THE_CALL = f"""
+for try in $(seq 600); do
+  virsh -q dumpxml {NAME} --inactive | grep -q '>changing<' && break
+  sleep 0.02
+done
+kill -STOP $(cat /run/libvirt/qemu/{NAME}.pid)
+sleep 0.5
+{KILL}
+kill -CONT $(cat /run/libvirt/qemu/{NAME}.pid)
+"""
+
+
+def test_disk_moves_while_the_guest_writes_and_back_when_off(
+    both: Guests, ansible: Ansible
+) -> None:
+    here, fast = f"{IMAGES}/{NAME}.qcow2", f"{FAST}/{NAME}.qcow2"
+    before = {host: count(both, host) for host in HOSTS}
+    predicted = move(ansible, "fast", check=True)
+    for host in HOSTS:
+        assert predicted[host].get("changed"), predicted[host]
+        assert place(both, host) == [here, here, here]
+    done = move(ansible, "fast")
+    for host in HOSTS:
+        assert done[host]["vms"] == predicted[host]["vms"], host
+        assert done[host]["diff"] == predicted[host]["diff"]
+        assert place(both, host) == [fast, fast, fast]
+    assert not any(answer["changed"] for answer in move(ansible, "fast").values())
+    # the same guest goes on, on the new file
+    after = {host: count(both, host) for host in HOSTS}
+    assert all(after[host] > before[host] for host in HOSTS), (before, after)
+    for host in HOSTS:  # killed on the way back
+        words = ("-m", MODULE, "-a", json.dumps({"name": NAME, "disk": "vda", "pool": "default"}))
+        dying = ansible.begin("ansible", host, "--become", *words, ANSIBLE_PIPELINING="false")
+        said = meanwhile(dying, both.lab, host, begun("virt_move_disk", _IN_THE_CALL))
+        assert said.strip() == "killed"
+        *files, defined, runs = place(both, host)  # before the switch or after it
+        assert defined == runs
+        assert runs in files
+        assert count(both, host) > after[host]
+    done = move(ansible, "default")
+    for host in HOSTS:
+        assert not done[host].get("failed"), done[host]
+        assert place(both, host) == [here, here, here]
+        last = count(both, host)
+        both.execute(host, NAME, "sync")
+        both.virsh(host, "destroy", NAME)
+        assert last > after[host]
+    # off: the content is what the guest left
+    digest = f"qemu-img convert -O raw {{}}/{NAME}.qcow2 /run/d; sha256sum /run/d; rm /run/d"
+    content = {host: both.script(host, digest.format(IMAGES)) for host in HOSTS}
+    done = move(ansible, "fast")
+    for host in HOSTS:
+        assert not done[host].get("failed"), done[host]
+        assert place(both, host)[:2] == [fast, fast]
+        assert both.script(host, digest.format(FAST)) == content[host]
+    both.virsh("hv1", "start", NAME)
+    both.wait_agent("hv1", NAME)
+    assert count(both, "hv1") > after["hv1"]
