@@ -314,8 +314,8 @@ options:
       pool:
         description:
           - Pool to create the volume in; defaults to the variable C(virt_pool).
-          - Cannot be changed in an existing VM (a disk stays in the pool it was created in; add
-            another disk).
+          - Cannot be changed in an existing VM (a disk stays in the pool it is in; move it
+            (ansible-playbook fleet.virt.move_disk), or add another disk).
         type: str
       image:
         description:

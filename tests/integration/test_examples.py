@@ -59,6 +59,9 @@ from ansible_collections.fleet.virt.tests.integration.provisioning.test_document
     CREATING_SEVERAL,
     REMOVING_A_GROUP,
 )
+from ansible_collections.fleet.virt.tests.integration.provisioning.test_move_disk import (
+    COMMANDS as OF_MOVED_DISKS,
+)
 from ansible_collections.fleet.virt.tests.integration.provisioning.test_noted import OF_UNASKED
 from ansible_collections.fleet.virt.tests.integration.provisioning.test_plan import (
     COMMANDS as OF_PLAN,
@@ -228,6 +231,11 @@ def _off(props: Props) -> Stage:
     return Stage(variables=variables)
 
 
+def _off_and_fast(props: Props) -> Stage:
+    props.guests.pool("hv1", "fast", "/srv/fast")
+    return _off(props)
+
+
 def _off_both(props: Props) -> Stage:
     variables = props.variables()
     props.vms(variables, "web1", "db1", start=False)
@@ -265,6 +273,7 @@ _STAGES: dict[str, Callable[[Props], Stage]] = {
     "virt_init": _init,
     "virt_keys": _keys,
     "virt_maintenance": _pool,
+    "virt_move_disk": _off_and_fast,
     "virt_packages": _nothing,
     "virt_pool": _pool,
     "virt_rename": _off_both,
@@ -442,6 +451,7 @@ def test_every_command_shown_is_run() -> None:
         OF_RENAMING_VOLUMES,
         *OF_CHANGES,
         *OF_CONSOLES,
+        *OF_MOVED_DISKS,
         *OF_SNAPSHOTS,
         *OF_COPIES,
         *OF_IMAGES,

@@ -29,6 +29,7 @@ _HOST = {"virt_host": "hv1"}
 _RUNNING = {"vm_state": "running"}
 _RENAMED = {"vm_name": _THERE, "vm_new_name": _NEW}
 _TAKEN = {"virt_snapshot": "a"}
+_MOVED = {"virt_disk": "system", "virt_to_pool": "base2"}
 _TEMPLATE = {"vm_name": _NEW, "virt_template": "killed", "virt_identity": "keep"}
 _CLONED = {"vm_name": _NEW, "virt_clone_of": _THERE, "virt_identity": "keep"}
 _ALONE = ("--limit", "hv1")
@@ -97,6 +98,10 @@ NOTHING_CHANGES = [
     Kill("rename", "virt_rename.2.before", _RENAMED, [_THERE], alone=True),
     Kill("snapshot", "virt_snapshot.1.before", {"vm_name": _NEW, **_TAKEN}, [_NEW]),
     Kill("snapshot", "virt_snapshot.2.before", {"vm_name": _THERE, **_TAKEN}, [_THERE], alone=True),
+    Kill("move_disk", "virt_move_disk.1.before", {"vm_name": _NEW, **_MOVED}, [_NEW]),
+    Kill(
+        "move_disk", "virt_move_disk.2.before", {"vm_name": _THERE, **_MOVED}, [_THERE], alone=True
+    ),
     Kill("snapshots", "virt_snapshot.1.before", {"vm_name": _THERE}, [_THERE]),
     Kill("template", "virt_template.1.before", _TEMPLATE, [_NEW]),
     Kill(

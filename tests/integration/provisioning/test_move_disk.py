@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+import shlex
 from collections.abc import Iterator
 
 import pytest
@@ -18,11 +20,18 @@ from ansible_collections.fleet.virt.tests.integration.support.killing import (
     meanwhile,
 )
 
+from .conftest import Fleet
+
 MODULE = "fleet.virt.virt_move_disk"
-NAME = "mover"
+NAME = "web1"
 FAST = "/srv/fast"
 HOSTS = ("hv1", "hv2")
 BOTH = "hv1:hv2"
+# As the guide shows it, with what it must print
+_COMMAND = (
+    "ansible-playbook fleet.virt.move_disk -e vm_name=web1 -e virt_disk=vda -e virt_to_pool=fast"
+)
+COMMANDS = {_COMMAND: rf"web1 +hv1 +moved +{FAST}/web1\.qcow2"}
 _COUNTS = "while :; do i=$((i+1)); echo $i > /root/new; mv /root/new /root/count; sync; done"
 _READ = "for try in $(seq 40); do cp /root/count /run/told && exit; sleep 0.2; done; exit 1"
 
@@ -63,8 +72,12 @@ def count(guests: Guests, host: str) -> int:
     return int(base64.b64decode(read["buf-b64"]))
 
 
-def move(ansible: Ansible, pool: str, hosts: str = BOTH, **more: bool) -> dict[str, dict[str, object]]:
-    return ansible.module(hosts, "virt_move_disk", {"name": NAME, "disk": "vda", "pool": pool}, **more)
+def move(
+    ansible: Ansible, pool: str, hosts: str = BOTH, **more: bool
+) -> dict[str, dict[str, object]]:
+    return ansible.module(
+        hosts, "virt_move_disk", {"name": NAME, "disk": "vda", "pool": pool}, **more
+    )
 
 
 # Once the VM is marked, within the first call that needs QEMU, which stands still
@@ -81,7 +94,7 @@ kill -CONT $(cat /run/libvirt/qemu/{NAME}.pid)
 
 
 def test_disk_moves_while_the_guest_writes_and_back_when_off(
-    both: Guests, ansible: Ansible
+    both: Guests, ansible: Ansible, fleet: Fleet
 ) -> None:
     here, fast = f"{IMAGES}/{NAME}.qcow2", f"{FAST}/{NAME}.qcow2"
     before = {host: count(both, host) for host in HOSTS}
@@ -118,9 +131,12 @@ def test_disk_moves_while_the_guest_writes_and_back_when_off(
     # off: the content is what the guest left
     digest = f"qemu-img convert -O raw {{}}/{NAME}.qcow2 /run/d; sha256sum /run/d; rm /run/d"
     content = {host: both.script(host, digest.format(IMAGES)) for host in HOSTS}
-    done = move(ansible, "fast")
+    done = move(ansible, "fast", "hv2")
+    assert not done["hv2"].get("failed"), done
+    program, *words = shlex.split(_COMMAND)
+    run = fleet.alone("hv1").ansible.run(program, words).succeeded()
+    assert re.search(COMMANDS[_COMMAND], run.stdout), str(run)
     for host in HOSTS:
-        assert not done[host].get("failed"), done[host]
         assert place(both, host)[:2] == [fast, fast]
         assert both.script(host, digest.format(FAST)) == content[host]
     both.virsh("hv1", "start", NAME)

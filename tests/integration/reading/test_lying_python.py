@@ -62,6 +62,7 @@ RUNS = {
     "clone -e vm_name=new1 -e virt_clone_of=nobody": _SHAPELESS,
     "template -e vm_name=nobody -e virt_template=new1": _SHAPELESS,
     "snapshot -e vm_name=nobody -e virt_snapshot=new1": _SHAPELESS,
+    "move_disk -e vm_name=nobody -e virt_disk=vda -e virt_to_pool=fast": _SHAPELESS,
     "snapshots": _SHAPELESS,
     "console -e vm_name=nobody": _SHAPELESS,
     "console_log -e vm_name=nobody": _SHAPELESS,

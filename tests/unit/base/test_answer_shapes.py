@@ -38,6 +38,13 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.console import (
     report as screens_report,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.daemon import packages
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.disk_move import (
+    decide as disk_decision,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.disk_move import (
+    facts as disk_facts,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import located
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.proofs import Silence
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.fencing import (
     facts as fencing_facts,
@@ -564,6 +571,22 @@ GOOD: dict[str, Answer] = {
             }
         ]
     },
+    "disk_look": {"vms": [{"name": "web1", "uuid": "0000", "phase": None, "groups": ["web"]}]},
+    "disk_moved": {
+        "vms": [
+            {
+                "name": "web1",
+                "uuid": "0000",
+                "changed": True,
+                "failed": False,
+                "not_tried": False,
+                "msg": None,
+                "steps": ["x"],
+                "path": "/fast/web1_system.qcow2",
+                "kept": {"path": "/slow/web1_system.qcow2", "reason": "shared"},
+            }
+        ]
+    },
     "snapshot": {
         "vms": [
             {
@@ -848,6 +871,11 @@ def read_snapshot_look(answer: Answer) -> None:
     assert snapshot_decision.decide(["web1"], seen).shares == {"hv2": ["web1"]}
 
 
+def read_disk_look(answer: Answer) -> None:
+    seen = located.sort({"hv1": {"vms": []}, "hv2": answer}, "vms", None, [])
+    assert disk_decision.decide(["web1"], seen).shares == {"hv2": ["web1"]}
+
+
 def read_state_look(answer: Answer) -> None:
     first = {"vms": []}
     seen = state_decision.fleet({"hv1": first, "hv2": answer}, None, [])
@@ -934,6 +962,10 @@ READERS: dict[str, t.Callable[[Answer], t.Any]] = {
         "web1", "web2", "hv2", {"hv2": answer}, "", check=False
     ),
     "snapshot_look": read_snapshot_look,
+    "disk_look": read_disk_look,
+    "disk_moved": lambda answer: disk_decision.report(
+        {"hv2": ["web1"]}, {"hv2": answer}, check=False
+    ),
     "snapshot": lambda answer: snapshot_decision.report(
         {"hv2": ["web1"]}, {"hv2": answer}, check=False
     ),
@@ -1014,6 +1046,8 @@ TYPES: dict[str, type[Answer]] = {
     "rename_look": rename_facts.RenameLook,
     "renamed": rename_facts.Renamed,
     "snapshot_look": snapshot_facts.SnapshotLook,
+    "disk_look": disk_facts.DiskLook,
+    "disk_moved": disk_facts.DiskMoved,
     "snapshot": snapshot_facts.Snapshotted,
     "template_look": template_facts.TemplateLook,
     "templated": template_facts.Templated,

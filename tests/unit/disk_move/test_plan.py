@@ -34,13 +34,14 @@ SYSTEM = OwnVolume("slow", "web1_system.qcow2", OLD, "system", "disk", "17")
 DATA = OwnVolume("slow", "web1_data.raw", "/slow/web1_data.raw", "data", "disk", "18")
 SEED = OwnVolume("slow", "web1.seed.iso", "/slow/web1.seed.iso", "system", "seed", "19")
 DISK = MovedDisk("vda", OLD, "qcow2", 10 * GIB, GIB, backing=("/base/b.qcow2", "qcow2"))
+REQUEST = '{"disks":[{"name":"system","pool":"slow"},{"name":"data","pool":"slow"}]}'
 OFF = DiskMoveFacts(
     "web1",
     "u",
     "shutoff",
     active=False,
     persistent=True,
-    stored=Metadata(request="{}", volumes=(SYSTEM, DATA, SEED)),
+    stored=Metadata(request=REQUEST, volumes=(SYSTEM, DATA, SEED)),
     disk=DISK,
     pool=PoolPlaceFacts("fast", "/fast", 20 * GIB),
     files=frozenset({OLD, DATA.path, SEED.path}),
@@ -70,12 +71,13 @@ def require_moved(facts: DiskMoveFacts) -> None:
     assert facts.disk.copied is None
     assert facts.files == {NEW, DATA.path, SEED.path}
     assert facts.stored.phase is None
+    assert facts.stored.request == REQUEST.replace("slow", "fast", 1)
     moved = {one.path: one.role for one in facts.stored.volumes}
     assert moved == {NEW: "disk", DATA.path: "disk", SEED.path: "seed"}
 
 
 @BOTH
-def test_disk_to_another_pool_is_there_afterwards_and_again_nothing_to_do(
+def test_disk_is_moved_to_another_pool_once(
     facts: DiskMoveFacts,
 ) -> None:
     planned = plan(facts)
@@ -99,19 +101,21 @@ def test_run_killed_anywhere_is_finished_by_the_next(facts: DiskMoveFacts) -> No
     assert seen == 2 * len(plan(facts).steps)
 
 
-def test_run_killed_while_copying_ends_that_copy_and_begins_again() -> None:
+def test_copy_of_killed_run_is_aborted_and_begun_again() -> None:
     steps = plan(RUNNING).steps
-    copying = [left for moment, left in interrupted(RUNNING, steps) if moment.startswith("after: copy")]
+    copying = [
+        left for moment, left in interrupted(RUNNING, steps) if moment.startswith("after: copy")
+    ]
     kinds = [type(step.action) for step in plan(copying[0]).steps]
     assert kinds.index(EndCopy) < kinds.index(DiscardVolume) < kinds.index(SwitchDisk)
 
 
-def test_run_killed_while_copying_and_a_vm_that_was_shut_off_begin_again() -> None:
+def test_copy_of_killed_run_is_begun_again_after_shutdown() -> None:
     steps = plan(RUNNING).steps
-    (left,) = [left for moment, left in interrupted(RUNNING, steps) if moment.startswith("after: copy")]
-    off = disk(
-        dataclasses.replace(left, state="shutoff", active=False), runs_on=None, copied=None
-    )
+    (left,) = [
+        left for moment, left in interrupted(RUNNING, steps) if moment.startswith("after: copy")
+    ]
+    off = disk(dataclasses.replace(left, state="shutoff", active=False), runs_on=None, copied=None)
     require_moved(predict(off, plan(off).steps))
 
 

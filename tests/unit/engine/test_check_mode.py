@@ -120,6 +120,7 @@ COVERED = {
 # With the test that compares check mode and run
 ELSEWHERE = {
     "template/effects.py": "integration/provisioning/test_copies.py",
+    "disk_move/effects.py": "integration/provisioning/test_move_disk.py",
     "daemon/effects.py": "integration/test_daemon.py",
     "pools/effects.py": "unit/pools/test_effects.py",
     "images/effects.py": "integration/test_image.py",

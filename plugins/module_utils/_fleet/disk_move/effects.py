@@ -363,8 +363,9 @@ def _redefine(job: _DiskJob, path: str) -> None:
 
 
 def _record(job: _DiskJob, _step: RecordVolumes) -> None:
-    after = job.step.effect(dataclasses.replace(job.facts, stored=job.stored)).volumes
-    job.noted(after)
+    after = job.step.effect(dataclasses.replace(job.facts, stored=job.stored)).stored
+    if after is not None and job.stored is not None:
+        job.write(dataclasses.replace(after, owner=job.stored.owner))
 
 
 def _remove_left(job: _DiskJob, step: RemoveLeft) -> None:

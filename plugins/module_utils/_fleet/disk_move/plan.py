@@ -20,6 +20,7 @@ from ..base.metadata import BEGUN, OwnVolume, metadata_problems
 from ..base.names import playbook_command
 from ..engine import leases
 from ..engine.steps import Effect, Plan, Step
+from ..spec.request import in_pool
 from .facts import (
     PHASE,
     CopyDisk,
@@ -204,7 +205,7 @@ def _after(
         Step(
             RecordVolumes(),
             f"record {now.pool}/{now.name} as the disk",
-            _recorded(now.path, left.path),
+            _recorded(now, left.path),
             irreversible=True,
         )
     ]
@@ -277,15 +278,19 @@ def _switched(path: str, *, active: bool) -> Effect[DiskMoveFacts]:
     return _disk(lambda disk: dataclasses.replace(disk, path=path, runs_on=runs_on, copied=None))
 
 
-def _recorded(path: str, left: str) -> Effect[DiskMoveFacts]:
-    """The volume at ``path`` is the disk; the one at ``left`` is to be removed."""
+def _recorded(now: OwnVolume, left: str) -> Effect[DiskMoveFacts]:
+    """The volume ``now`` is the disk, also to a request; the one at ``left`` is to be removed."""
 
     def effect(before: DiskMoveFacts) -> DiskMoveFacts:
-        roles = {left: "new", path: "disk"}
+        roles = {left: "new", now.path: "disk"}
         volumes = tuple(
             dataclasses.replace(volume, role=roles.get(volume.path, volume.role))
             for volume in before.volumes
         )
-        return _stored(before, volumes, PHASE)
+        after = _stored(before, volumes, PHASE)
+        if after.stored is None:
+            return after
+        asked = in_pool(after.stored.request, now.target, now.pool)
+        return dataclasses.replace(after, stored=dataclasses.replace(after.stored, request=asked))
 
     return effect

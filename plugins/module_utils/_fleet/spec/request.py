@@ -68,6 +68,18 @@ def merged(stored: str | None, domain: Domain, targets: t.Mapping[str, str] | No
     return json.dumps(request, sort_keys=True, separators=(",", ":"))
 
 
+def in_pool(stored: str | None, disk: str, pool: str) -> str | None:
+    """The request for the metadata of a VM whose disk was moved to another pool."""
+    request = _record(stored)
+    if request is None:
+        return stored
+    disks = request.get("disks")
+    for device in disks if isinstance(disks, list) else ():
+        if isinstance(device, dict) and device.get("name") == disk:
+            device["pool"] = pool
+    return json.dumps(request, sort_keys=True, separators=(",", ":"))
+
+
 def repeats(stored: str | None, domain: Domain) -> bool:
     """Whether all that is written now was requested before."""
     old = _record(stored)

@@ -104,7 +104,10 @@ class DiskSettings:
         default=None,
         pattern=LABEL,
         rule=LABEL_RULE,
-        change=never("a disk stays in the pool it was created in; add another disk"),
+        change=never(
+            "a disk stays in the pool it is in; move it (ansible-playbook fleet.virt.move_disk), or"
+            " add another disk"
+        ),
     )
     image = Value(
         "image",
