@@ -91,7 +91,11 @@ def distribution(answers: Answers) -> Distribution:
         if wanted:
             missing.lacks[name] = [reading.volume for reading in wanted]
             missing.readings.update(
-                {readings[o].volume: texts[o] for o in readings if readings[o] in wanted}
+                {
+                    readings[o].volume: note.packed(texts[o])
+                    for o in readings
+                    if readings[o] in wanted
+                }
             )
     held = {name: holder.held for name, holder in there.items()}
     machines = {name: holder.machine for name, holder in there.items()}

@@ -97,6 +97,15 @@ def test_text_of_no_reading_is_not_opened(text: str) -> None:
     assert note.opened(note.reading(A, 1, text), text) is None
 
 
+def test_packed_text_is_opened_unless_torn_or_endless() -> None:
+    text = note.text_of("hv1", [vm()])
+    made, sent = note.reading(A, 1, text), note.packed(text)
+    assert note.opened(made, sent) == ("hv1", [vm()])
+    assert not [cut for cut in range(len(sent)) if note.opened(made, sent[:cut]) is not None]
+    endless = "x" * (5 * 1024 * 1024)
+    assert note.opened(note.reading(A, 1, endless), note.packed(endless)) is None
+
+
 def test_torn_or_forged_text_is_not_opened() -> None:
     text = note.text_of("hv1", [vm()])
     for torn in (text[:-1], "", text.replace("web9", "web8")):
