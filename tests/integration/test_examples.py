@@ -317,6 +317,7 @@ _ELSEWHERE = {
     "virt_backup_turn",
     "virt_bridge",
     "virt_fence",
+    "virt_import",
     "virt_template",
     "virt_image",
     "virt_image_info",

@@ -146,6 +146,10 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
         "virt_images_prune",
         "virt_images_verify",
     },
+    "import_vm": _OUTPUT
+    | {"virt_import", "virt_import_bus", "virt_import_checksum", "virt_import_max_unpacked"}
+    | {"virt_import_networks", "virt_converge", "virt_refresh_inventory", "virt_restart"}
+    | {"virt_unasked", "virt_wait_timeout"},
     "list": _OUTPUT | _SELECTION | _CHOSEN,
     "maintenance": frozenset({"virt_host", "virt_maintenance"}),
     "migrate_vm": _MOVE | _CHOSEN_OR_GROUPED | set(_DESTINATION),
@@ -187,7 +191,7 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
         "vm_state",
     },
 }
-_OF_VMS = ("clone", "plan", "provision_vm")
+_OF_VMS = ("clone", "import_vm", "plan", "provision_vm")
 # The setting of a single VM that with virt_vms counts for all that do not have it themselves
 FOR_ALL = "vm_wait"
 _FEW = FLEET.union(*PLAYBOOKS.values())

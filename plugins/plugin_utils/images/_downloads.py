@@ -45,26 +45,37 @@ def downloaded(source: ImageSource, limits: Limits, *, check: bool) -> LocalImag
 
     In check mode nothing is written; the image is identified by its beginning.
     """
-    folder = cache_folder() / "images" / str(source.checksum).replace(":", "-")
-    path = folder / source.file_name
-    if path.is_symlink() and not path.exists():
-        raise FleetVirtError(f"image {path} is a broken symbolic link; remove it")
+    path = _path(source, cache_folder() / "images")
+    if check and not path.exists():
+        return LocalImage("", 0, image_url.preview(source, limits))
+    path = file(source, limits, cache_folder() / "images", remember=not check)
+    return local_image(str(path.parent), path.name, remember=not check, limit=limits.unpacked)
+
+
+def file(source: ImageSource, limits: Limits, folder: Path, *, remember: bool) -> Path:
+    """The file of a URL, downloaded to ``folder`` if missing there, and verified."""
+    path = _path(source, folder)
     if not path.exists():
-        if check:
-            return LocalImage("", 0, image_url.preview(source, limits))
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with base_file.folder_lock(str(folder), _PATIENCE):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with base_file.folder_lock(str(path.parent), _PATIENCE):
                 if not path.exists():
-                    base_file.remove_abandoned(str(folder))
-                    _download(source, limits, folder)
+                    base_file.remove_abandoned(str(path.parent))
+                    _download(source, limits, path.parent)
         except OSError as error:
-            raise FleetVirtError(f"image {source.url}: {folder}: {error.strerror}") from None
+            raise FleetVirtError(f"image {source.url}: {path.parent}: {error.strerror}") from None
     try:
-        _verify(source, path, remember=not check)
+        _verify(source, path, remember=remember)
     except OSError as error:
         raise FleetVirtError(f"image {path}: {error.strerror}; remove it") from None
-    return local_image(str(folder), path.name, remember=not check, limit=limits.unpacked)
+    return path
+
+
+def _path(source: ImageSource, folder: Path) -> Path:
+    path = folder / str(source.checksum).replace(":", "-") / source.file_name
+    if path.is_symlink() and not path.exists():
+        raise FleetVirtError(f"image {path} is a broken symbolic link; remove it")
+    return path
 
 
 def _download(source: ImageSource, limits: Limits, folder: Path) -> None:

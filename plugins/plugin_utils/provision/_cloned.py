@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The VM that cloning requests, which is created as any other."""
+"""The VM that cloning or importing requests, which is created as any other."""
 
 from __future__ import annotations
 
@@ -13,5 +13,9 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import Sta
 
 def of(action: StagedAction[AnyWork]) -> Answer:
     """What the playbook ``clone`` decided in this run: ``vms``, ``images``, ``leftovers`` and
-    ``clone_of``; empty in any other playbook."""
-    return action.latest("virt_cloned", "virt_clone") if action.staged else {}
+    ``clone_of``, or ``import_vm``: ``vms`` and ``images``; empty in any other playbook."""
+    if not action.staged:
+        return {}
+    return action.latest("virt_cloned", "virt_clone") or action.latest(
+        "virt_imported", "virt_import"
+    )

@@ -53,10 +53,15 @@ _Dumper.add_representer(str, _text)
 _VmsLoader.add_constructor(_UNSAFE, _unsafe)
 
 
+def text(vms: Vms) -> str:
+    """The VMs as YAML."""
+    plain = {"virt_vms": [dict(vm) for vm in vms]}
+    return str(yaml.dump(plain, Dumper=_Dumper, sort_keys=False, allow_unicode=True))
+
+
 def render(vms: Vms) -> str:
     """The text of the file."""
-    plain = {"virt_vms": [dict(vm) for vm in vms]}
-    return _HEAD + str(yaml.dump(plain, Dumper=_Dumper, sort_keys=False, allow_unicode=True))
+    return _HEAD + text(vms)
 
 
 def require_nothing_lost(path: str, vms: Vms) -> None:

@@ -32,6 +32,7 @@ _TAKEN = {"virt_snapshot": "a"}
 _MOVED = {"virt_disk": "system", "virt_to_pool": "base2"}
 _TEMPLATE = {"vm_name": _NEW, "virt_template": "killed", "virt_identity": "keep"}
 _CLONED = {"vm_name": _NEW, "virt_clone_of": _THERE, "virt_identity": "keep"}
+_IMPORTED = {"vm_name": _NEW, "virt_import": "{{ virt_image_dir }}/tiny.qcow2"}
 _ALONE = ("--limit", "hv1")
 _VM = {"memory": 32, "seed": False, "start": False, "wait": False}
 # One for each hypervisor, so that claiming and creating are steps of their own
@@ -110,6 +111,7 @@ NOTHING_CHANGES = [
     Kill("clone", "virt_clone.1.before", _CLONED, [_NEW]),
     # the first only predicts
     Kill("clone", "virt_template.2.before", _CLONED, [_THERE], alone=True),
+    Kill("import_vm", "virt_init.1.before", _IMPORTED, [_NEW]),
     Kill("screenshot", "virt_screenshot.1.before"),
     Kill("console", "virt_console.1.before", {"vm_name": _THERE}, [_THERE]),
     Kill("console_log", "virt_console_log.1.before", {"vm_name": _THERE}, [_THERE]),

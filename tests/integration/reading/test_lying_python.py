@@ -60,6 +60,7 @@ RUNS = {
     "adopt -e vm_name=nobody": _SHAPELESS,
     "rename -e vm_name=nobody -e vm_new_name=new1": _SHAPELESS,
     "clone -e vm_name=new1 -e virt_clone_of=nobody": _SHAPELESS,
+    "import_vm -e vm_name=new1 -e virt_import=~/disk.raw": _SHAPELESS,
     "template -e vm_name=nobody -e virt_template=new1": _SHAPELESS,
     "snapshot -e vm_name=nobody -e virt_snapshot=new1": _SHAPELESS,
     "move_disk -e vm_name=nobody -e virt_disk=vda -e virt_to_pool=fast": _SHAPELESS,
@@ -142,6 +143,7 @@ def liar(lab: Laboratory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     home.mkdir()
     (home / ".profile").write_text("umask 077\n", encoding="utf-8")
     (home / "secret.qcow2").write_text("secret", encoding="utf-8")
+    (home / "disk.raw").write_text("\0" * 512, encoding="utf-8")
     (home / "start").write_text(f"#!/bin/sh\ntouch {home}/started\n", encoding="utf-8")
     (home / "start").chmod(0o755)
     (inventory / "host_vars").mkdir(parents=True)

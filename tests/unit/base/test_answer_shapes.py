@@ -56,6 +56,12 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
     selection,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images import entries
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.importing import (
+    decide as import_decision,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.importing import (
+    facts as import_facts,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys import facts as keys_facts
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
     bases as migration_bases,
@@ -631,6 +637,20 @@ GOOD: dict[str, Answer] = {
             }
         ],
     },
+    "converted": {
+        "images": [
+            {
+                "disk": "disk1",
+                "name": "web-import-disk1",
+                "digest": "0" * 64,
+                "format": "qcow2",
+                "volume": f"{'0' * 64}-web-import-disk1.qcow2",
+                "path": f"/base/{'0' * 64}-web-import-disk1.qcow2",
+                "pool": "base",
+                "size_mib": 8,
+            }
+        ],
+    },
     "clone_look": {
         "defined": [
             {"name": "web1", "uuid": "0000", "phase": None},
@@ -973,6 +993,9 @@ READERS: dict[str, t.Callable[[Answer], t.Any]] = {
         "web1", "other", template_decision.fleet({"hv2": answer}, None, [])
     ),
     "templated": read_templated,
+    "converted": lambda answer: import_decision.request(
+        {"name": "web", "disks": [{"name": "disk1"}]}, {}, ["disk1"], {"hv2": answer}
+    ),
     "clone_look": read_clone_look,
     "state_look": read_state_look,
     "brought": lambda answer: state_decision.report(
@@ -1051,6 +1074,7 @@ TYPES: dict[str, type[Answer]] = {
     "snapshot": snapshot_facts.Snapshotted,
     "template_look": template_facts.TemplateLook,
     "templated": template_facts.Templated,
+    "converted": import_facts.Converted,
     "clone_look": template_facts.CloneLook,
     "state_look": state_facts.StateLook,
     "brought": state_facts.Brought,

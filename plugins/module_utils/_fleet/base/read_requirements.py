@@ -56,10 +56,11 @@ def missing_message(missing: t.Sequence[str], os_release: t.Mapping[str, str]) -
     return f"not installed: {', '.join(missing)}; install with: {_INSTALL[distribution]} {packages}"
 
 
-def require(*commands: str) -> None:
-    """Raise DependencyMissing unless libvirt, lxml and each of ``commands`` are present."""
+def require(*commands: str, libvirt: bool = True) -> None:
+    """Raise DependencyMissing unless libvirt, lxml and each of ``commands`` are present; without
+    ``libvirt`` that is not needed."""
     missing = []
-    if LIBVIRT_IMPORT_ERROR is not None:
+    if libvirt and LIBVIRT_IMPORT_ERROR is not None:
         missing.append("libvirt")
     if LXML_IMPORT_ERROR is not None:
         missing.append("lxml")

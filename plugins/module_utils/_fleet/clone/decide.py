@@ -216,7 +216,7 @@ def _existing(
     volumes = {
         str(one.get("name")): str(as_mapping(one["image"]).get("value") or "") for one in disks
     }
-    known = all(_is_base(*one.split("/", 1)) for one in volumes.values() if "/" in one)
+    known = all(is_base(*one.split("/", 1)) for one in volumes.values() if "/" in one)
     known = known and all("/" in one for one in volumes.values())
     if source is None or source["clone_of"] != clone_of or not volumes or not known:
         raise PlanRefused(
@@ -297,7 +297,7 @@ def _is_intermediate(name: BaseName) -> bool:
     return name.format == "qcow2" and _INTERMEDIATE.fullmatch(name.name) is not None
 
 
-def _is_base(pool: str, volume: str, digest: str | None = None) -> bool:
+def is_base(pool: str, volume: str, digest: str | None = None) -> bool:
     """Whether it can only be the volume of a base image."""
     name = BaseName.parse(volume)
     if name is None or digest not in (None, str(name.digest)):
@@ -333,7 +333,7 @@ def _made(
         target, volume = entry["target"], entry["volume"]
         if volume == GENERATED:
             volume = f"{GENERATED}-{target}"
-        elif not _is_base(entry["pool"], volume, entry["digest"]):
+        elif not is_base(entry["pool"], volume, entry["digest"]):
             raise PlanRefused(f"{host}: {volume!r} is no base image; check what responds there")
         value = f"{entry['pool']}/{volume}"
         volumes[target] = value

@@ -42,7 +42,7 @@ PROOFS: dict[str, Proof] = {
         ANY,
     ),
     "create": Proof(
-        "``provision_vm``, ``clone`` and ``plan`` of a VM that is found nowhere",
+        "``provision_vm``, ``clone``, ``import_vm`` and ``plan`` of a VM that is found nowhere",
         "no hypervisor has a VM of that name or MAC address",
         "more than half of the fleet; for each other, one that noted what it had",
         NOTED,

@@ -136,7 +136,7 @@ def present(
         if base is not None:
             images.settle(connection, pool, base)
         if source is not None and source.received:
-            _remove_siblings(source.received, source.facts.identity)
+            remove_siblings(source.received, source.facts.identity)
     if missing and source is None:
         raise PlanRefused(
             f"image {show(parsed.value)}: no hypervisor provided it ({'; '.join(steps)});"
@@ -359,7 +359,7 @@ def _entry(
     }
 
 
-def _remove_siblings(received: str, digest: str) -> None:
+def remove_siblings(received: str, digest: str) -> None:
     """Remove what killed transfers of the same image have left beside this one.
 
     A transfer in progress loses its file as well, but does not need it any more: the image exists

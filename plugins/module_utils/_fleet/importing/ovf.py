@@ -1,0 +1,297 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The VM that an OVF descriptor describes (DSP0243, versions 1 and 2), as far as it is imported.
+
+Elements are found by their local names: VirtualBox, VMware and oVirt use different namespaces and
+prefixes for the same ones. What is left out is named, so that nobody takes it for imported.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ... import _lxml
+from ..._errors import PlanRefused
+from ..._records import dataclass
+from ..._units import MIB
+from ..base.options import show
+from . import archive
+
+if t.TYPE_CHECKING:
+    from ..._lxml import Element
+
+_EXPORT = "export the VM again"
+# CIM_ResourceAllocationSettingData.ResourceType
+_CPU, _MEMORY, _NIC, _DISK = "3", "4", "10", "17"
+_CONTROLLERS = ("5", "6", "19", "20")  # a VM gets those that its disks need
+_LEFT_OUT = {
+    "1": "other device",
+    "14": "floppy drive",
+    "15": "CD drive",
+    "16": "CD drive",
+    "18": "tape drive",
+    "21": "serial port",
+    "22": "parallel port",
+    "23": "USB controller",
+    "26": "USB device",
+    "35": "sound card",
+}
+_UNITS = {"byte": 1, "bytes": 1, "kilobytes": 1 << 10, "megabytes": 1 << 20, "gigabytes": 1 << 30}
+_SHORT = {"kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
+_POWER = re.compile(r"byte\s*\*\s*(2|10)\s*\^\s*(\d{1,2})")
+# By what each writes; a guest has drivers for its own, or for virtio where it had that
+_NIC_MODELS = {
+    "e1000": "e1000",
+    "e1000e": "e1000e",
+    "vmxnet3": "vmxnet3",
+    "virtio": "virtio",
+    "2": "e1000",
+    "3": "virtio",
+    "6": "e1000e",
+}
+_ANY_NIC = "e1000"
+_VIRTIO = ("virtio", "virtio_scsi")
+_UEFI_BIOS = ("3", "4")  # oVirt's BiosType: Q35 with OVMF, and with secure boot
+_MOST_DEVICES = 64
+
+
+@dataclass(frozen=True)
+class OvfDisk:
+    """A disk: the ``file`` with its content, None for an empty one of ``capacity`` bytes."""
+
+    file: str | None
+    capacity: int
+    virtio: bool = False
+
+
+@dataclass(frozen=True)
+class OvfNic:
+    """A NIC in ``network``, a name of where the VM comes from."""
+
+    network: str
+    model: str
+
+
+@dataclass(frozen=True)
+class OvfVm:
+    """A VM; what is None is not described. ``left_out`` is not imported."""
+
+    name: str
+    vcpus: int | None = None
+    memory_mib: int | None = None
+    disks: tuple[OvfDisk, ...] = ()
+    nics: tuple[OvfNic, ...] | None = None
+    uefi: bool = False
+    secure_boot: bool = False
+    left_out: tuple[str, ...] = ()
+
+
+def parse(data: bytes) -> OvfVm:
+    """The VM of a descriptor. Raises PlanRefused, and XmlError for what is no plain XML."""
+    root = _lxml.parse(data, "the OVF descriptor")
+    if _local(root) != "Envelope":
+        raise PlanRefused(
+            f"the descriptor is {show(_local(root))} and no OVF Envelope; name the .ovf or .ova"
+            " file of an exported VM"
+        )
+    systems = [*_all(root, "VirtualSystem"), *_all(root, "Content")]
+    if len(systems) != 1:
+        raise PlanRefused(
+            f"the descriptor has {len(systems)} VMs; one is imported at a time: export each on its"
+            " own"
+        )
+    system = systems[0]
+    files = _files(root)
+    disks = _disks(root, files)
+    items = _items(system, _configuration(root))
+    quantities = {kind: _quantity(items, kind) for kind in (_CPU, _MEMORY)}
+    left = [_LEFT_OUT[kind] for item in items if (kind := _text(item, "ResourceType")) in _LEFT_OUT]
+    memory = quantities[_MEMORY]
+    uefi, secure = _firmware(system)
+    return OvfVm(
+        name=_text(system, "Name") or _attribute(system, "id") or "",
+        vcpus=quantities[_CPU],
+        memory_mib=None if memory is None else -(-memory // MIB),
+        disks=tuple(_attached(items, disks)),
+        nics=tuple(_nics(items)),
+        uefi=uefi,
+        secure_boot=secure,
+        left_out=tuple(dict.fromkeys(left)),
+    )
+
+
+def _local(element: Element) -> str:
+    return str(element.tag).rpartition("}")[2]
+
+
+def _all(root: Element, name: str) -> list[Element]:
+    return list(root.iterfind(f".//{{*}}{name}"))
+
+
+def _attribute(element: Element, name: str) -> str | None:
+    """An attribute, of whatever namespace, as tools write it."""
+    for key, value in element.attrib.items():
+        if str(key).rpartition("}")[2] == name:
+            return str(value)
+    return None
+
+
+def _text(element: Element, name: str) -> str:
+    child = element.find(f"{{*}}{name}")
+    return "" if child is None else (child.text or "").strip()
+
+
+def _files(root: Element) -> dict[str, str]:
+    """The names of the files by their identifiers."""
+    files: dict[str, str] = {}
+    for entry in _all(root, "File"):
+        name = _attribute(entry, "href") or ""
+        problem = "is on a server" if "://" in name else archive.name_problem(name)
+        if problem:
+            raise PlanRefused(
+                f"the descriptor refers to the file {show(name)}, which {problem}; {_EXPORT} with"
+                " its files beside the descriptor"
+            )
+        if _attribute(entry, "chunkSize"):
+            raise PlanRefused(
+                f"the file {show(name)} is split into several; {_EXPORT} with each disk in one file"
+            )
+        if (_attribute(entry, "compression") or "identity") != "identity":
+            raise PlanRefused(
+                f"the file {show(name)} is compressed; {_EXPORT} without compression (VMDKs of the"
+                " type streamOptimized are compressed themselves)"
+            )
+        files[_attribute(entry, "id") or ""] = name
+    return files
+
+
+def _disks(root: Element, files: t.Mapping[str, str]) -> dict[str, OvfDisk]:
+    """The disks by their identifiers."""
+    disks: dict[str, OvfDisk] = {}
+    for entry in _all(root, "Disk"):
+        identifier = _attribute(entry, "diskId") or ""
+        reference = _attribute(entry, "fileRef")
+        if _attribute(entry, "parentRef"):
+            raise PlanRefused(
+                f"the disk {show(identifier)} is the difference to another (a snapshot); remove"
+                f" the VM's snapshots, and {_EXPORT}"
+            )
+        if reference and reference not in files:
+            raise PlanRefused(
+                f"the disk {show(identifier)} is in the file {show(reference)}, which the"
+                f" descriptor does not have; {_EXPORT}"
+            )
+        units = _attribute(entry, "capacityAllocationUnits") or "byte"
+        disks[identifier] = OvfDisk(
+            files[reference] if reference else None,
+            _number(_attribute(entry, "capacity") or "0", "capacity") * _factor(units),
+            (_attribute(entry, "disk-interface") or "").lower() in _VIRTIO,
+        )
+    return disks
+
+
+def _configuration(root: Element) -> str | None:
+    """The configuration that a deployment without a choice has."""
+    options = _all(root, "Configuration")
+    chosen = [one for one in options if _attribute(one, "default") in ("true", "1")]
+    for option in (*chosen, *options):
+        return _attribute(option, "id")
+    return None
+
+
+def _items(system: Element, configuration: str | None) -> list[Element]:
+    """The devices of the hardware; those of other configurations, and bounds, are none."""
+    found = []
+    for section in (*_all(system, "VirtualHardwareSection"), *_sections(system)):
+        for item in section:
+            if not _local(item).endswith("Item") or _attribute(item, "bound"):
+                continue
+            of = (_attribute(item, "configuration") or "").split()
+            if not of or configuration in of:
+                found.append(item)
+    if len(found) > 4 * _MOST_DEVICES:
+        raise PlanRefused(f"the descriptor has {len(found)} devices; no VM has that many")
+    return found
+
+
+def _sections(system: Element) -> list[Element]:
+    """Sections as older versions write them, with their kind in an attribute."""
+    kinds = [(section, _attribute(section, "type") or "") for section in _all(system, "Section")]
+    return [section for section, kind in kinds if "VirtualHardwareSection" in kind]
+
+
+def _quantity(items: t.Sequence[Element], kind: str) -> int | None:
+    """How many CPUs, or bytes of memory; of several items the last counts, as it overrides."""
+    for item in reversed(items):
+        if _text(item, "ResourceType") != kind:
+            continue
+        number = _text(item, "VirtualQuantity")
+        if kind == _MEMORY:
+            units = _text(item, "AllocationUnits") or "megabytes"
+            return _number(number, "memory") * _factor(units)
+        if number:
+            return _number(number, "number of CPUs")
+        count = 1
+        for part in ("num_of_sockets", "cpu_per_socket", "threads_per_cpu"):
+            count *= _number(_text(item, part) or "1", part)
+        return count
+    return None
+
+
+def _attached(items: t.Sequence[Element], disks: t.Mapping[str, OvfDisk]) -> t.Iterator[OvfDisk]:
+    """The disks of the VM in the order of its devices."""
+    seen: list[str] = []
+    for item in items:
+        if _text(item, "ResourceType") != _DISK:
+            continue
+        resource = _text(item, "HostResource")
+        identifier = resource.rpartition("/disk/")[2]
+        if identifier not in disks:
+            raise PlanRefused(
+                f"the VM has a disk {show(resource)} that the descriptor does not describe;"
+                f" {_EXPORT}"
+            )
+        if identifier in seen:
+            raise PlanRefused(f"the VM has the disk {show(identifier)} twice; {_EXPORT}")
+        seen.append(identifier)
+        yield disks[identifier]
+
+
+def _nics(items: t.Sequence[Element]) -> t.Iterator[OvfNic]:
+    for item in items:
+        if _text(item, "ResourceType") == _NIC:
+            model = _NIC_MODELS.get(_text(item, "ResourceSubType").lower(), _ANY_NIC)
+            yield OvfNic(_text(item, "Connection"), model)
+
+
+def _firmware(system: Element) -> tuple[bool, bool]:
+    """Whether the VM boots by UEFI, and whether with secure boot."""
+    settings = {
+        _attribute(entry, "key"): (_attribute(entry, "value") or "").lower()
+        for entry in (*_all(system, "Config"), *_all(system, "ExtraConfig"))
+    }
+    kinds = [_attribute(entry, "type") or "" for entry in _all(system, "Firmware")]
+    bios = _text(system, "BiosType")
+    secure = settings.get("bootOptions.efiSecureBootEnabled") == "true" or bios == _UEFI_BIOS[1]
+    efi = settings.get("firmware") == "efi" or any(kind.startswith("EFI") for kind in kinds)
+    return efi or bios in _UEFI_BIOS, secure
+
+
+def _number(text: str, what: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise PlanRefused(f"the descriptor's {what} is {show(text)} and no number; {_EXPORT}")
+    return int(text)
+
+
+def _factor(units: str) -> int:
+    """How many bytes a unit of CIM has, as ``byte * 2^20`` or ``MegaBytes``."""
+    power = _POWER.fullmatch(units.strip().lower())
+    if power:
+        return int(pow(int(power[1]), min(int(power[2]), 60)))
+    factor = {**_UNITS, **_SHORT}.get(units.strip().lower())
+    if factor is None:
+        raise PlanRefused(f"the descriptor has the unit {show(units)}, which is not known here")
+    return factor

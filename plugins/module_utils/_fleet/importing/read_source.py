@@ -1,0 +1,220 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is imported, on the controller: an OVA, an OVF with its files, or a disk.
+
+Files are only read, and only those that the user named or that are beside the descriptor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import stat
+import typing as t
+
+from ..._errors import FleetVirtError, PlanRefused
+from ..._records import dataclass
+from ..base import read_requirements as requirements
+from ..base.options import show
+from . import archive, disk_format, ovf
+from .archive import Read
+from .disk_format import DiskFormat
+from .ovf import OvfDisk, OvfVm
+
+_DESCRIPTOR_BYTES, _MANIFEST_BYTES = 4 << 20, 1 << 20
+_BLOCK = 1 << 20
+_LINE = re.compile(r"(SHA1|SHA256|SHA512)\s*\((.+)\)\s*=\s*([0-9A-Fa-f]+)\s*", re.IGNORECASE)
+_AGAIN = "copy it again"
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """``size`` bytes of the file ``path``, from ``offset`` on; ``whole`` is all of it."""
+
+    path: str
+    offset: int
+    size: int
+    whole: bool
+
+
+@dataclass(frozen=True)
+class Source:
+    """A VM, and of each of its disks where its content is and in which format; None is empty."""
+
+    vm: OvfVm
+    disks: tuple[tuple[SourceFile, DiskFormat] | None, ...]
+
+    @property
+    def sizes(self) -> list[int]:
+        """The sizes of the disks in bytes."""
+        pairs = zip(self.vm.disks, self.disks)
+        return [disk.capacity if found is None else found[1].virtual_bytes for disk, found in pairs]
+
+
+def source(path: str, *, verify: bool) -> Source:
+    """What the file ``path`` is; ``verify`` compares with the manifest, which reads all of it.
+
+    Raises PlanRefused for whatever is no VM or disk that can be imported.
+    """
+    requirements.require(libvirt=False)
+    try:
+        with _opened(path, os.O_RDONLY) as whole:
+            head = _reader(whole)(0, archive.BLOCK)
+            if archive.is_archive(head):
+                members = archive.members(_reader(whole), whole.size)
+                files = {
+                    member.name: SourceFile(path, member.offset, member.size, False)
+                    for member in members
+                }
+                return _package(files, f"{path}: ", verify=verify)
+            if head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"<?xml", b"<Envelope", b"<ovf:")):
+                return _package(_beside(path), f"{path}: ", verify=verify, descriptor=path)
+        return _disk(path)
+    except OSError as error:
+        raise PlanRefused(f"{error.filename or path}: {error.strerror}") from None
+
+
+def digest(file: SourceFile, algorithm: str) -> str:
+    """A digest of these bytes, in hexadecimal."""
+    summed = hashlib.new(algorithm)
+    with _opened(file.path, os.O_RDONLY) as whole:
+        read, place, end = _reader(whole), file.offset, file.offset + file.size
+        while place < end:
+            block = read(place, min(_BLOCK, end - place))
+            if not block:
+                raise PlanRefused(f"{file.path} became shorter while it was read; {_AGAIN}")
+            summed.update(block)
+            place += len(block)
+    return summed.hexdigest()
+
+
+class _Whole(t.NamedTuple):
+    descriptor: int
+    size: int
+
+
+@contextlib.contextmanager
+def _opened(path: str, flags: int) -> t.Iterator[_Whole]:
+    # without O_NONBLOCK, opening a named pipe would block
+    descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise PlanRefused(f"{path} is not a regular file; name an OVA, OVF or disk file")
+        yield _Whole(descriptor, status.st_size)
+    finally:
+        os.close(descriptor)
+
+
+def _reader(whole: _Whole) -> Read:
+    return lambda offset, count: os.pread(whole.descriptor, count, offset)
+
+
+def _inside(whole: _Whole, file: SourceFile) -> Read:
+    """Reads nothing but these bytes of the file."""
+
+    def read(offset: int, count: int) -> bytes:
+        return os.pread(
+            whole.descriptor, max(0, min(count, file.size - offset)), file.offset + offset
+        )
+
+    return read
+
+
+def _beside(path: str) -> dict[str, SourceFile]:
+    """The files in the folder of a descriptor by their names; links among them are none."""
+    folder = os.path.dirname(path) or "."
+    files = {}
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_file(follow_symlinks=False):
+                size = entry.stat(follow_symlinks=False).st_size
+                files[entry.name] = SourceFile(f"{folder}/{entry.name}", 0, size, True)
+    return files
+
+
+def _package(
+    files: t.Mapping[str, SourceFile], where: str, *, verify: bool, descriptor: str = ""
+) -> Source:
+    names = [name for name in files if name.lower().endswith(".ovf")]
+    if descriptor:
+        names = [os.path.basename(descriptor)]
+    if len(names) != 1 or names[0] not in files:
+        raise PlanRefused(
+            f"{where}it has {len(names)} OVF descriptors, and an OVA has one; {_AGAIN}"
+        )
+    text = _content(files[names[0]], _DESCRIPTOR_BYTES, where)
+    try:
+        vm = ovf.parse(text)
+    except FleetVirtError as error:
+        raise PlanRefused(f"{where}{error}") from None
+    if verify:
+        _verify(files, names[0], [disk.file for disk in vm.disks if disk.file], where)
+    if not vm.disks:
+        raise PlanRefused(f"{where}the VM has no disk; there is nothing to import")
+    return Source(vm, tuple(_found(disk, files, where) for disk in vm.disks))
+
+
+def _found(
+    disk: OvfDisk, files: t.Mapping[str, SourceFile], where: str
+) -> tuple[SourceFile, DiskFormat] | None:
+    if disk.file is None:
+        return None
+    if disk.file not in files:
+        raise PlanRefused(
+            f"{where}the file {show(disk.file)} of a disk is missing, or is no regular file (no"
+            " link is followed); copy all files of the export"
+        )
+    return files[disk.file], _inspected(files[disk.file], disk.file)
+
+
+def _inspected(file: SourceFile, name: str) -> DiskFormat:
+    with _opened(file.path, os.O_RDONLY | (os.O_NOFOLLOW if name != file.path else 0)) as whole:
+        found = disk_format.inspect(_inside(whole, file), file.size)
+    if found.problems:
+        raise PlanRefused(f"disk {show(name)} {'; it '.join(found.problems)}")
+    return found
+
+
+def _disk(path: str) -> Source:
+    """A disk alone, without a description of its VM."""
+    file = SourceFile(path, 0, os.stat(path).st_size, True)
+    found = _inspected(file, path)
+    name = os.path.basename(path).partition(".")[0]
+    virtio = found.format in ("qcow2", "raw")
+    vm = OvfVm(name, disks=(OvfDisk(path, found.virtual_bytes, virtio),))
+    return Source(vm, ((file, found),))
+
+
+def _content(file: SourceFile, most: int, where: str) -> bytes:
+    if file.size > most:
+        raise PlanRefused(
+            f"{where}{os.path.basename(file.path)} has a descriptor or manifest of {file.size}"
+            f" bytes; at most {most} are read: export the VM again"
+        )
+    with _opened(file.path, os.O_RDONLY) as whole:
+        return _inside(whole, file)(0, file.size)
+
+
+def _verify(
+    files: t.Mapping[str, SourceFile], descriptor: str, disks: t.Sequence[str], where: str
+) -> None:
+    """Compare the descriptor and the disks with the manifest, where there is one."""
+    manifest = files.get(f"{descriptor[:-4]}.mf")
+    if manifest is None:
+        return
+    text = _content(manifest, _MANIFEST_BYTES, where).decode("utf-8", "replace")
+    for line in text.splitlines():
+        match = _LINE.fullmatch(line.strip())
+        if match is None or match[2] not in (descriptor, *disks) or match[2] not in files:
+            continue
+        came = digest(files[match[2]], match[1].lower())
+        if came != match[3].lower():
+            raise PlanRefused(
+                f"{where}{show(match[2])} has the {match[1].upper()} {came}, and its manifest says"
+                f" {match[3].lower()}; it is damaged or was changed: {_AGAIN}"
+            )

@@ -1,0 +1,231 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Exported VMs are read as three tools write them, and become specifications."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.importing import (
+    decide,
+    ovf,
+    read_source,
+    specification,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.importing.facts import (
+    Converted,
+    ConvertedImage,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import many
+from ansible_collections.fleet.virt.tests.unit.importing import packages
+
+MIB = 1 << 20
+BRIDGE = {"bridge": "br0"}
+
+
+def spec(source: read_source.Source, networks: object = None, **given: object) -> dict[str, object]:
+    profiles = {"lan": {"eth0": {"network": "lan", "model": "virtio"}}}
+    overrides = {key: value for key, value in given.items() if key != "bus"}
+    bus = str(given["bus"]) if "bus" in given else None
+    described = specification.of_archive(
+        source.vm, source.sizes, networks, profiles, bus, overrides
+    )
+    _domains, problems = many([{**described, **overrides}], path="vms")
+    assert not problems
+    return described
+
+
+def test_ova_of_virtualbox_becomes_specification(tmp_path: Path) -> None:
+    path = packages.ova(tmp_path / "web.ova", packages.virtualbox(), packages.stream(tmp_path))
+    source = read_source.source(str(path), verify=True)
+    assert spec(source, {"NAT": BRIDGE}) == {
+        "name": "web",
+        "vcpus": 2,
+        "memory": 1024,
+        "firmware": "uefi",
+        "disk_profile": "none",
+        "disks": [{"name": "disk1", "size": 64, "format": "qcow2", "bus": "sata"}],
+        "nic_profile": "none",
+        "nics": [{"name": "eth0", "model": "e1000", "bridge": "br0"}],
+    }
+    assert source.vm.left_out == ("USB controller", "sound card")
+    ((file, known),) = [disk for disk in source.disks if disk]
+    assert (known.format, file.whole, file.offset % 512) == ("vmdk", False, 0)
+
+
+def test_ovf_of_vmware_becomes_specification(tmp_path: Path) -> None:
+    packages.stream(tmp_path, "db-disk1.vmdk")
+    (tmp_path / "db.ovf").write_text(packages.vmware())
+    source = read_source.source(str(tmp_path / "db.ovf"), verify=True)
+    found = spec(source, {"VM Network": "lan"})
+    assert (found["name"], found["vcpus"], found["memory"]) == ("db-server", 4, 2048)
+    assert (found["firmware"], found["secure_boot"], found["machine"]) == ("uefi", True, "q35")
+    assert found["disks"] == [
+        {"name": "disk1", "size": 64, "format": "qcow2", "bus": "sata"},
+        {"name": "disk2", "size": 2048, "format": "qcow2", "bus": "sata"},
+    ]
+    assert found["nics"] == [{"name": "eth0", "model": "vmxnet3", "network": "lan"}]
+    assert source.disks[1] is None
+    assert source.vm.left_out == ("CD drive",)
+
+
+def test_ova_of_ovirt_becomes_specification(tmp_path: Path) -> None:
+    disk = packages.convert(tmp_path, "5b3f9a2c-6f0e-4d3c-9f43-0c1a2b3c4d5e", "-O", "qcow2")
+    path = packages.ova(tmp_path / "vm.ova", packages.ovirt(), disk, form=tarfile.PAX_FORMAT)
+    source = read_source.source(str(path), verify=True)
+    found = spec(source, {"ovirtmgmt": BRIDGE})
+    assert (found["name"], found["vcpus"], found["memory"]) == ("app", 3, 1024)
+    assert found["disks"] == [{"name": "disk1", "size": 64, "format": "qcow2", "bus": "virtio"}]
+    assert found["nics"] == [{"name": "eth0", "model": "virtio", "bridge": "br0"}]
+    assert "firmware" not in found
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "bus"),
+    [
+        (("-O", "vmdk"), "vmdk", "sata"),
+        (("-O", "vmdk", "-o", "subformat=streamOptimized"), "vmdk", "sata"),
+        (("-O", "vhdx"), "vhdx", "sata"),
+        (("-O", "vhdx", "-o", "subformat=fixed"), "vhdx", "sata"),
+        (("-O", "qcow2"), "qcow2", "virtio"),
+        (("-O", "raw"), "raw", "virtio"),
+    ],
+)
+def test_single_disk_becomes_specification(
+    options: tuple[str, ...], kind: str, bus: str, tmp_path: Path
+) -> None:
+    path = packages.convert(tmp_path, "old vm.img", *options)
+    source = read_source.source(str(path), verify=True)
+    ((_file, known),) = [disk for disk in source.disks if disk]
+    assert (known.format, known.virtual_bytes) == (kind, 64 * MIB)
+    found = spec(source)
+    assert found["name"] == "old-vm"
+    assert found["disks"] == [{"name": "disk1", "size": 64, "format": "qcow2", "bus": bus}]
+    assert "nics" not in found
+    assert spec(source, bus="scsi")["disks"] == [
+        {"name": "disk1", "size": 64, "format": "qcow2", "bus": "scsi"}
+    ]
+
+
+def test_settings_of_the_user_replace_those_of_the_archive() -> None:
+    vm = ovf.parse(packages.virtualbox().encode())
+    found = specification.of_archive(
+        vm, [64 * MIB], None, None, None, {"memory": "4GiB", "nic_profile": "default"}
+    )
+    assert "memory" not in found
+    assert "nics" not in found
+    with pytest.raises(PlanRefused, match="vm_image: an imported VM has the disks"):
+        specification.of_archive(vm, [64 * MIB], None, None, None, {"image": "debian12"})
+
+
+@pytest.mark.parametrize(
+    ("networks", "words"),
+    [
+        (None, "does not say what is 'NAT'"),
+        ({"nat": BRIDGE}, "does not say what is 'NAT'"),
+        ({"NAT": "wan"}, "'wan'"),
+        ({"NAT": 3}, "3 for 'NAT' is neither settings"),
+        ("br0", "'br0' is not a mapping of networks"),
+        ({"NAT": "two"}, "the profile 'two' has 2 NICs"),
+    ],
+)
+def test_network_that_is_not_mapped_is_refused(networks: object, words: str) -> None:
+    vm = ovf.parse(packages.virtualbox().encode())
+    profiles = {"two": {"eth0": BRIDGE, "eth1": BRIDGE}}
+    with pytest.raises(PlanRefused) as refused:
+        specification.of_archive(vm, [64 * MIB], networks, profiles, None, {})
+    assert words in str(refused.value)
+    assert "virt_import_networks" in str(refused.value)
+
+
+Change = Callable[[str], str]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda text: text.replace("/disk/vmdisk1", "/disk/vmdisk9"), "does not describe"),
+        (lambda text: text.replace('fileRef="file1"', 'fileRef="file9"'), "in the file 'file9'"),
+        (lambda text: text.replace('ovf:fileRef="file1"', 'ovf:parentRef="x"'), "(a snapshot)"),
+        (
+            lambda text: text.replace('"web-disk001.vmdk"', '"x.vmdk" ovf:chunkSize="2147483648"'),
+            "is split into several",
+        ),
+        (
+            lambda text: text.replace('"web-disk001.vmdk"', '"x.vmdk" ovf:compression="gzip"'),
+            "is compressed",
+        ),
+        (lambda text: text.replace(">1024<", ">lots<"), "'lots' and no number"),
+        (lambda text: text.replace("MegaBytes", "furlongs"), "'furlongs', which is not known"),
+        (lambda text: text.replace("Envelope", "domain"), "is 'domain' and no OVF Envelope"),
+        (
+            lambda text: text.replace("</Envelope>", '<VirtualSystem ovf:id="b"/></Envelope>'),
+            "has 2 VMs",
+        ),
+    ],
+)
+def test_descriptor_that_cannot_be_imported_is_refused(change: Change, words: str) -> None:
+    text = packages.virtualbox()
+    assert change(text) != text
+    with pytest.raises(PlanRefused) as refused:
+        ovf.parse(change(text).encode())
+    assert words in str(refused.value)
+
+
+def image(volume: str = f"{'a' * 64}-web-import-disk1.qcow2", pool: str = "base") -> ConvertedImage:
+    return {
+        "disk": "disk1",
+        "name": "web-import-disk1",
+        "digest": "a" * 64,
+        "format": "qcow2",
+        "pool": pool,
+        "volume": volume,
+        "path": f"/var/lib/libvirt/{pool}/{volume}",
+        "size_mib": 64,
+    }
+
+
+SPEC: dict[str, object] = {"name": "web", "disks": [{"name": "disk1", "size": 64}]}
+
+
+def test_vm_that_exists_is_requested_without_images() -> None:
+    request = decide.request(SPEC, {"memory": 512}, ["disk1"], {"hv1": {"skipped": True}})  # type: ignore[typeddict-unknown-key]
+    assert request.vms == [{**SPEC, "memory": 512}]
+    assert (request.images, request.hypervisor, request.intermediate) == ({}, "", [])
+
+
+def test_converted_disks_are_full_copies_where_they_are() -> None:
+    request = decide.request(SPEC, {}, ["disk1"], {"hv1": {"images": [image()]}})
+    value = f"base/{'a' * 64}-web-import-disk1.qcow2"
+    disk = {"name": "disk1", "size": 64, "image": value, "overlay": False}
+    assert request.vms == [{"name": "web", "disks": [disk], "host": "hv1"}]
+    assert request.images[value]["virtual_bytes"] == 64 * MIB
+    assert request.intermediate == [f"{'a' * 64}-web-import-disk1.qcow2"]
+    placed = decide.request(SPEC, {"host": "hv1"}, ["disk1"], {"hv1": {"images": [image()]}})
+    assert placed.vms[0]["host"] == "hv1"
+
+
+def test_image_of_another_is_not_removed() -> None:
+    other = image(f"{'a' * 64}-golden.qcow2")
+    assert decide.request(SPEC, {}, ["disk1"], {"hv1": {"images": [other]}}).intermediate == []
+
+
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        ({"hv1": Converted(failed=True, msg="no space")}, "hv1: no space"),
+        ({"hv1": Converted(images=[])}, "made no image of disk1"),
+        ({"hv1": Converted(images=[image("web.qcow2")])}, "'web.qcow2' is no base image"),
+        ({"hv1": Converted(images=[image(pool="../x")])}, "is no base image"),
+        ({"hv1": Converted(images=[image()]), "hv2": Converted(images=[])}, "hv1, hv2 converted"),
+    ],
+)
+def test_answer_without_images_creates_nothing(answers: dict[str, Converted], words: str) -> None:
+    with pytest.raises(FleetVirtError) as refused:
+        decide.request(SPEC, {}, ["disk1"], answers)
+    assert words in str(refused.value)
