@@ -80,7 +80,9 @@ def test_mac_addresses_that_are_free_or_its_own() -> None:
         (
             (None, None),
             r"defined on hv1 and hv2; a VM may exist only once.* \(virsh domrename new new-2\)"
-            r".* \(ansible hv2 -b -m fleet.virt.virt_purge -a name=new\)",
+            r".* \(ansible hv2 -b -m fleet.virt.virt_purge -a name=new\)"
+            r".*: ansible-playbook fleet.virt.state -e vm_name=new -e vm_host=hv2"
+            r" -e vm_state=shutoff$",
         ),
     ],
 )

@@ -9,6 +9,8 @@ from __future__ import annotations
 import shlex
 import typing as t
 
+from .names import playbook_command
+
 
 def duplicate_vm_message(
     name: str,
@@ -42,9 +44,12 @@ def duplicate_vm_message(
         )
     word, other = shlex.quote(name), shlex.quote(f"{name}-2")
     act = f"; to act on one as it is, name its hypervisor: -e vm_host={others[0]}"
+    if not selectable:
+        shut = playbook_command("state", vm_name=name, vm_host=others[-1], vm_state="shutoff")
+        act = f"; what shuts off the one there: {shut}"
     return (
         f"{name!r} is defined on {' and '.join(others)}; a VM may exist only once: find out which"
         " one is right, and on the hypervisor of the other rename that while it is shut off (virsh"
         f" domrename {word} {other}), or remove it there, if this collection made it (ansible"
-        f" {others[-1]} -b -m fleet.virt.virt_purge -a name={word}){act if selectable else ''}"
+        f" {others[-1]} -b -m fleet.virt.virt_purge -a name={word}){act}"
     )
