@@ -4,8 +4,12 @@
 
 from __future__ import annotations
 
+import typing as t
+
+from ansible.module_utils.common.validation import check_type_list
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.fencing.options import devices_of
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.fencing.plan import SWITCHED
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers, _stated
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import (
     Answer,
@@ -21,21 +25,35 @@ class ActionModule(FleetModule):
     """The module does everything; in a playbook this reads the variables of the other host."""
 
     def asked(self, _work: object, task_vars: Values) -> Answer:
-        host = str(self.given["host"])
+        hosts = list(dict.fromkeys(check_type_list(to_plain(self.given["host"]))))
+        stated = _stated.for_this_run(self, FENCED)
+        others = [host for host in stated if host not in hosts]
+        if others:
+            raise PlanRefused(
+                f"{FENCED} names {', '.join(others)}, not {' or '.join(hosts)}, whose VMs are to be"
+                f" restarted; give -e {FENCED}={','.join(hosts)} if that is off"
+            )
+        # nothing is switched before it is known of all how they are proven off
+        given = [self._arguments(str(host), stated, task_vars) for host in hosts]
+        answers: list[Answer] = []
+        for arguments in given:
+            answer = self.module(task_vars, arguments)
+            if not answer.get("outcome"):
+                return _failed(answer, answers)
+            answers.append(answer)
+        switched = [answer for answer in answers if answer["outcome"] == SWITCHED]
+        return {**[*switched, *answers][0], "text": _texts(answers)}
+
+    def _arguments(self, host: str, stated: t.Sequence[str], task_vars: Values) -> Answer:
+        """The module's options for one hypervisor."""
         variables = _peers.of_host(host, task_vars)
         arguments: Answer = {"host": host, **_peers.where_it_answers(host, task_vars)}
-        stated = _stated.for_this_run(self, FENCED)
         declared = to_plain(variables.get("virt_fence"))
         if host in stated:
             arguments["stated"] = True
             lease = self._values.get("virt_fenced_lease")
             if lease is not None:
                 arguments["lease"] = to_plain(self._templar.template(lease))
-        elif stated:
-            raise PlanRefused(
-                f"{FENCED} names {', '.join(stated)}, not {host}, whose VMs are to be restarted;"
-                f" give -e {FENCED}={host} if that is off"
-            )
         elif declared:
             arguments["devices"] = devices_of(declared, f"virt_fence of {host}")
         else:
@@ -45,4 +63,14 @@ class ActionModule(FleetModule):
                 " admin, password: ...}, or, if you have seen that it is without power, state it"
                 f" for this run: -e {FENCED}={host}"
             )
-        return self.module(task_vars, arguments)
+        return arguments
+
+
+def _texts(answers: t.Sequence[Answer]) -> str:
+    return "; ".join(str(answer["text"]) for answer in answers)
+
+
+def _failed(answer: Answer, before: t.Sequence[Answer]) -> Answer:
+    """The answer that one is not proven off; others were ``before``."""
+    said = [str(answer["msg"])] if answer.get("msg") else []
+    return {**answer, "msg": "; ".join([*([_texts(before)] if before else []), *said])}

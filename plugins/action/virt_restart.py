@@ -57,18 +57,20 @@ class ActionModule(StagedAction[RestartWork]):
     CONTROLLER = ("decide", "prove", "starts", "report")
 
     def asked(self, work: RestartWork, task_vars: Values) -> Answer:
-        host = self.options(VirtRestartOptions, ARGUMENTS)["host"]
-        if host not in _peers.hypervisors(task_vars):
-            known = ", ".join(_peers.hypervisors(task_vars))
+        hosts = self.options(VirtRestartOptions, ARGUMENTS)["host"]
+        known = _peers.hypervisors(task_vars)
+        unknown = [host for host in hosts if host not in known]
+        if unknown:
             raise PlanRefused(
-                f"virt_host: {host!r} is no hypervisor; name the one whose VMs are to be restarted,"
-                f" for example -e virt_host=hv3; there are: {known}"
+                f"virt_host: {', '.join(map(repr, unknown))} is no hypervisor; name the one whose"
+                " VMs are to be restarted, for example -e virt_host=hv3; there are:"
+                f" {', '.join(known)}"
             )
         if work.stage == "act" and self.check:
             fenced = self.answers("virt_proven_off", Fenced, "act", verb="virt_fence")
             outcomes = {answer.get("outcome") for answer in fenced.values()}
             work = dataclasses.replace(work, unlocking=SWITCHED in outcomes)
-        self._task.args.update(_peers.where_it_answers(host, task_vars))
+        self._task.args.update(_peers.where_they_answer(hosts, task_vars))
         return super().asked(work, task_vars)
 
     def decided(self, work: RestartWork) -> Answer:
@@ -82,7 +84,7 @@ class ActionModule(StagedAction[RestartWork]):
         return stages[work.stage](options)
 
     def _decide(self, options: VirtRestartOptions) -> Answer:
-        values, lost, host = self._values, self.lost(), options["host"]
+        values, lost, hosts_off = self._values, self.lost(), options["host"]
         answers = self.answers("virt_cards", RestartLook, "look")
         expected = self.expected()
         known = list(dict.fromkeys([*answers, *expected]))
@@ -93,14 +95,16 @@ class ActionModule(StagedAction[RestartWork]):
             name: answer for name, answer in answers.items() if answer.get("host") is not None
         }
         silent = proofs.silences(answers, answered, expected, lost)
-        restart_decision.require_silence(host, answered, silent, known)
+        restart_decision.require_silence(hosts_off, answered, silent, known)
+        answered = restart_decision.without_leftovers(answered)
         limits = {name: _placing.limits_of(name, values) for name in answers}
         variables = Variables(values, self._templar)
         policy = placement.Policy(
             pool_paths=variables.pool_paths(), base_pool=variables.base_pool()
         )
-        hosts = _placing.hosts_of(answers, limits, lost)
-        decision = restart_decision.decide(host, options["names"], answered, hosts, silent, policy)
+        hosts = _placing.hosts_of({**answers, **answered}, limits, lost)
+        names = options["names"]
+        decision = restart_decision.decide(hosts_off, names, answered, hosts, silent, policy)
         return {"changed": False, **vars(decision)}
 
     def _prove(self, options: VirtRestartOptions) -> Answer:
@@ -111,7 +115,7 @@ class ActionModule(StagedAction[RestartWork]):
         answer = self.answers("virt_proven_off", Fenced, "act", verb="virt_fence").get(agent)
         if answer is None or answer.get("failed") or not answer.get("outcome"):
             why = None if answer is None else answer.get("msg")
-            host = options["host"]
+            host = " and ".join(options["host"])
             raise PlanRefused(
                 f"{why or f'{host} is not proven off: {agent} gave no answer'}; nothing was renamed"
             )
@@ -142,6 +146,7 @@ class ActionModule(StagedAction[RestartWork]):
         failed.update(texts_of(noted.get("failures")))
         text, failures = restart_report.report(
             options["host"],
+            texts_of(decision["origins"]),
             self._shares(),
             texts_of(decision["failures"]),
             self._taken(),

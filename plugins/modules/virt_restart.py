@@ -36,8 +36,10 @@ attributes:
 options:
   host:
     description:
-      - Inventory name of the hypervisor that is off.
-    type: str
+      - Inventory name of the hypervisor that is off. If the card of a VM names two, the ends of a
+        move or one that died while it took the VM over, both have to be off, and are named.
+    type: list
+    elements: str
     required: true
   names:
     description:
@@ -47,8 +49,8 @@ options:
     default: []
   addresses:
     description:
-      - Addresses of the hypervisor that is off, at which it must be silent. Without any its name is
-        resolved.
+      - Addresses of the hypervisors that are off, at which they must be silent. Without any their
+        names are resolved.
     type: list
     elements: str
     default: []

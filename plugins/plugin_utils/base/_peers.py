@@ -82,6 +82,15 @@ def where_it_answers(name: str, task_vars: Values) -> dict[str, object]:
     return {"addresses": addresses(name, task_vars), "ports": ports}
 
 
+def where_they_answer(names: t.Iterable[str], task_vars: Values) -> dict[str, object]:
+    """The addresses and further ports at which one of several hosts would answer."""
+    places = [where_it_answers(name, task_vars) for name in names]
+    return {
+        key: list(dict.fromkeys(entry for place in places for entry in as_list(place[key])))
+        for key in ("addresses", "ports")
+    }
+
+
 def _variable(name: str, variable: str, task_vars: Values) -> str | None:
     value = to_plain(of_host(name, task_vars).get(variable))
     return str(value) if value else None

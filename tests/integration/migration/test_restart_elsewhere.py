@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards import rea
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards.card import CardName
 from ansible_collections.fleet.virt.tests.contract import documentation
 from ansible_collections.fleet.virt.tests.integration.provisioning.conftest import Fleet
+from ansible_collections.fleet.virt.tests.integration.support import tls
 from ansible_collections.fleet.virt.tests.integration.support.ansible import (
     SERVERS,
     Ansible,
@@ -30,6 +33,7 @@ from ansible_collections.fleet.virt.tests.integration.support.power_switch impor
 )
 from ansible_collections.fleet.virt.tests.integration.support.shared_folder import shared_folder
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
+from ansible_collections.fleet.virt.tests.lab import processes
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
 from .conftest import SHARED_AT, Movers
@@ -37,7 +41,8 @@ from .conftest import SHARED_AT, Movers
 # Shown in the guide
 RESTART = "ansible-playbook fleet.virt.restart_elsewhere -e virt_host=hv3"
 STATED = f"{RESTART} -e virt_fenced=hv3"
-COMMANDS = (RESTART, f"{RESTART} --check", STATED)
+BOTH = f"{RESTART},hv2"
+COMMANDS = (RESTART, f"{RESTART} --check", STATED, BOTH)
 _HOSTS = ("hv1", "hv2", "hv3")
 _POOL = {"pools": [{"name": "shared", "path": SHARED_AT, "shared": True}]}
 _DISKS = [{"name": "system", "pool": "shared", "size": 256}]
@@ -47,11 +52,41 @@ _SHORT = ("-e", "virt_fenced_lease=1")
 class Survivors:
     """Three hypervisors with a folder in common, of which hv3 is the one that dies."""
 
-    def __init__(self, movers: Movers, folder: Path, switch: PowerSwitch) -> None:
+    def __init__(
+        self, movers: Movers, folder: Path, switch: PowerSwitch, mounts: contextlib.ExitStack
+    ) -> None:
         self.movers = movers
         self.fleet = movers.fleet
         self.folder = folder
         self.switch = switch
+        self.mounts = mounts
+        self.frozen = ""
+
+    def start(self, host: str) -> None:
+        """Switch a hypervisor on again: with the folder, and the agent."""
+        lab = self.fleet.lab
+        lab.start(host)
+        self.frozen = ""
+        self.mounts.enter_context(shared_folder(lab, self.folder, SHARED_AT, (host,)))
+        self.switch.install(host)
+        lab.ssh(host, "virsh -q pool-start shared 2>/dev/null || virsh -q pool-refresh shared")
+
+    def freeze(self, host: str) -> None:
+        """Stop all that runs on a hypervisor, which holds what it has open."""
+        lab = self.fleet.lab
+        pids = processes.find(Path(lab.record.directory), host)
+        assert self.running("web1"), "among them its QEMU"
+        processes.send(pids, signal.SIGSTOP)
+        self.frozen = host
+
+    def running(self, name: str) -> list[int]:
+        """The QEMUs of a VM in the whole laboratory, seen from below."""
+        mark, pids = f"\0guest={name},".encode(), []
+        for pid in processes.find(Path(self.fleet.lab.record.directory)):
+            with contextlib.suppress(OSError):
+                if mark in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    pids.append(pid)
+        return pids
 
     def make(self, name: str, **options: Any) -> None:
         """A VM on hv3, with its disk and its card in the folder."""
@@ -59,13 +94,30 @@ class Survivors:
         assert (self.folder / CardName(name, ("hv3",)).file).exists()
 
     def run(self, command: str, *words: str, agent: bool = True) -> Run:
-        """A command of the guide; ``agent``: the inventory says which agent switches hv3."""
+        """A command of the guide; ``agent``: the inventory says which agent switches it."""
         program, *shown = shlex.split(command)
-        devices = {"virt_fence": self.switch.device("hv3")}
+        devices = {"virt_fence": self.switch.device("{{ inventory_hostname }}")}
         given = ("-e", json.dumps(devices)) if agent else ()
         run = self.fleet.ansible.run(program, [*shown, *words, *given], limit=300)
         assert PASSWORD not in str(run.events), "the password is in no result"
         return run
+
+    @contextlib.contextmanager
+    def lying(self) -> Iterator[None]:
+        """The switch says that a host is off whose cable is in again."""
+        answer = self.switch.answer
+
+        def heal(verb: str, name: str) -> tuple[int, str]:
+            self.fleet.lab.heal(name)
+            return answer(verb, name)
+
+        self.switch.lies = True
+        self.switch.answer = heal  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            self.switch.lies = False
+            self.switch.answer = answer  # type: ignore[method-assign]
 
     def refused(self, command: str, *words: str, message: str, agent: bool = True) -> Run:
         """The run, which was refused with the message, and has changed nothing."""
@@ -81,7 +133,8 @@ class Survivors:
         files = sorted((one.name, one.stat().st_ino) for one in self.folder.iterdir())
         domains = [
             f"{name} on {host}"
-            for host in ("hv1", "hv2")
+            for host in _HOSTS
+            if host != self.frozen and self.fleet.lab.host(host).state == "running"
             for name in self.fleet.host(host, "virsh list --all --name").split()
         ]
         return files, sorted(domains)
@@ -108,6 +161,7 @@ def survivors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Survivors]:
         ansible = Ansible(laboratory.inventory, place, SERVERS)
         fleet = Fleet(laboratory, ansible, place, guests)
         with (
+            contextlib.ExitStack() as mounts,
             shared_folder(laboratory, folder, SHARED_AT, _HOSTS),
             power_switch(laboratory, "hv1", "hv2") as switch,
         ):
@@ -117,7 +171,8 @@ def survivors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Survivors]:
                 "hv3", "virt_image", {"image": "tiny.qcow2"}, extra=fleet.variables
             )
             assert not brought["hv3"]["failed"], brought
-            yield Survivors(Movers(fleet, guests, None), folder, switch)  # type: ignore[arg-type]
+            movers = Movers(fleet, guests, None)  # type: ignore[arg-type]
+            yield Survivors(movers, folder, switch, mounts)
     finally:
         if not kept:
             laboratory.down()
@@ -131,12 +186,21 @@ def test_vms_of_dead_hypervisor_are_restarted_once(survivors: Survivors) -> None
     movers.count("web1", "hv3")
     survivors.refused(RESTART, message="hv3 answers on port 22")
 
+    reached = movers.shown("hv3", "web1")
+    # what hangs has a kernel that answers; without its cable its QEMU still holds the disk
+    survivors.freeze("hv3")
+    asked = {"host": "hv3", "addresses": [lab.host("hv3").address], "stated": True, "lease": 0}
+    hung = survivors.fleet.ansible.module("hv1", "virt_fence", asked)["hv1"]
+    assert hung["failed"]
+    assert "hv3 answers on port 22" in hung["msg"]
     lab.cut("hv3")
-    # its QEMU still runs, and writes: the storage's lock is the last line
     locked = survivors.refused(
         STATED, *_SHORT, "-e", "vm_name=web1", message="is locked", agent=False
     )
     assert "nothing here has proven it" in str(locked)
+    with survivors.lying():
+        survivors.refused(RESTART, message="although it is said to be off")
+    lab.cut("hv3")
     survivors.switch.broken = True
     survivors.refused(RESTART, message="hv3 is not proven off: fence_lab (plug hv3)")
     survivors.switch.broken = False
@@ -147,7 +211,6 @@ def test_vms_of_dead_hypervisor_are_restarted_once(survivors: Survivors) -> None
     assert "would be defined" in str(plan)
     assert survivors.state() == before
 
-    reached = movers.shown("hv3", "web1")
     done = survivors.run(RESTART).succeeded()
     assert "hv3 is switched off" in str(done)
     assert lab.host("hv3").leader is None
@@ -163,24 +226,98 @@ def test_vms_of_dead_hypervisor_are_restarted_once(survivors: Survivors) -> None
     off = read_cards.require(str(folder), CardName("db1", (other,)))
     assert (off.counter, off.running, off.autostart) == (1, False, False)
 
-    again = survivors.run(STATED, *_SHORT, agent=False).succeeded()
-    assert "nothing to do" in str(again)
+    # the example of the module, for a hypervisor that is off
+    (example,) = documentation.examples("virt_restart")
+    options = {**example.task["fleet.virt.virt_restart"], "addresses": [lab.host("hv3").address]}
+    (result,) = survivors.fleet.ansible.module(new, "virt_restart", options).values()
+    assert (result["failed"], result["changed"]) == (False, False), result
     _returned(survivors, new)
+    _back_again(survivors, new)
 
 
 def _returned(survivors: Survivors, new: str) -> None:
     """The hypervisor is back: what it has of the VM fits no disk."""
     lab = survivors.fleet.lab
-    lab.start("hv3")
-    with shared_folder(lab, survivors.folder, SHARED_AT, ("hv3",)):
-        stale = lab.ssh("hv3", "virsh start web1", check=False)
-        assert stale.returncode != 0
-        assert "No such file or directory" in stale.stderr
-        assert survivors.movers.state(new, "web1") == "running"
-        # the example of the module, for a hypervisor that is off again
-        (example,) = documentation.examples("virt_restart")
-        lab.kill("hv3")
-    options = {**example.task["fleet.virt.virt_restart"], "addresses": [lab.host("hv3").address]}
-    (result,) = survivors.fleet.ansible.module(new, "virt_restart", options).values()
-    assert (result["failed"], result["changed"]) == (False, False), result
-    wait_for(lambda: survivors.movers.state(new, "web1") == "running", 5, "it still runs")
+    survivors.start("hv3")
+    # its storage is there now, unlike when it booted; libvirt starts what it has once a boot
+    lab.ssh("hv3", "rm -f /run/libvirt/qemu/autostarted; systemctl restart libvirtd")
+    journal = wait_for(
+        lambda: [
+            line
+            for line in lab.ssh("hv3", "journalctl --no-pager -u libvirtd").stdout.splitlines()
+            if "Failed to autostart VM 'web1'" in line
+        ],
+        30,
+        "libvirt refuses to start it",
+    )
+    assert "No such file or directory" in journal[-1]
+    assert f"{SHARED_AT}/web1_system.qcow2" in journal[-1]
+    assert len(survivors.running("web1")) == 1
+    assert survivors.movers.state(new, "web1") == "running"
+
+
+def _back_again(survivors: Survivors, new: str) -> None:
+    """The VM comes back to a hypervisor whose old definition still is there."""
+    lab, movers, folder = survivors.fleet.lab, survivors.movers, survivors.folder
+    assert movers.state("hv3", "web1") == "shut off"
+    reached = movers.shown(new, "web1")
+    lab.kill(new)
+    command, among = RESTART.replace("hv3", new), ("-e", f"virt_hosts=hv3,{new}")
+    survivors.run(command, *among).succeeded()
+    assert movers.state("hv3", "web1") == "running"
+    movers.guests.wait_agent("hv3", "web1")
+    assert movers.shown("hv3", "web1") >= reached
+    assert len(survivors.running("web1")) == 1
+    card = read_cards.require(str(folder), CardName("web1", ("hv3",)))
+    assert (card.counter, card.disks) == (2, (f"{SHARED_AT}/web1_system.r2.qcow2",))
+    assert "nothing to do" in str(survivors.run(command, *among).succeeded())
+
+    survivors.start(new)
+    before = sorted((one.name, one.stat().st_ino) for one in folder.glob("*.qcow2"))
+    repaired = survivors.fleet.ansible.playbook("repair_vms", {}, limit=300).succeeded()
+    assert survivors.where("web1") == "hv3"
+    assert survivors.where("db1")
+    assert f"{SHARED_AT}/web1_system.r2.qcow2" in str(repaired), "its disks are named"
+    assert f"{SHARED_AT}/db1_system.r1.qcow2" in str(repaired)
+    assert sorted((one.name, one.stat().st_ino) for one in folder.glob("*.qcow2")) == before
+    assert len(survivors.running("web1")) == 1
+
+
+@pytest.mark.trials
+def test_vm_of_interrupted_move_is_restarted_once_both_hypervisors_are_off(
+    survivors: Survivors,
+) -> None:
+    """The source dies in the middle, and then the destination."""
+    lab, movers, folder = survivors.fleet.lab, survivors.movers, survivors.folder
+    tls.trust(lab, ("hv2", "hv3"), qemu=True)
+    survivors.make("web2")
+    movers.count("web2", "hv3")
+    reached = movers.shown("hv3", "web2")
+    words = ("-e", "vm_name=web2", "-e", "vm_host=hv2", "-e", "virt_bandwidth=1")
+    play = survivors.fleet.ansible.begin(
+        "ansible-playbook", "fleet.virt.migrate_vm", *words, heard=True
+    )
+    both = folder / CardName("web2", ("hv3", "hv2")).file
+    wait_for(
+        lambda: (both.exists() and len(survivors.running("web2")) == 2) or play.poll() is not None,
+        60,
+        "the move begins",
+    )
+    lab.kill("hv3")
+    lab.kill("hv2")
+    text = play.communicate(timeout=300)[0]
+    assert play.returncode != 0, text
+    assert both.exists(), text
+    assert not survivors.running("web2")
+    survivors.refused(RESTART, message="does not answer, but may have it")
+
+    survivors.switch.calls.clear()
+    survivors.run(BOTH).succeeded()
+    assert {"status hv2", "status hv3"} <= {*survivors.switch.calls}
+    movers.guests.wait_agent("hv1", "web2")
+    assert movers.shown("hv1", "web2") >= reached
+    card = read_cards.require(str(folder), CardName("web2", ("hv1",)))
+    assert (card.counter, card.running) == (1, True)
+    assert len(survivors.running("web2")) == 1
+    for host in ("hv2", "hv3"):
+        survivors.start(host)

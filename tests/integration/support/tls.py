@@ -25,8 +25,20 @@ systemctl -q start {_SOCKETS}
 """
 
 
-def trust(lab: Laboratory, hosts: Sequence[str]) -> Authority:
-    """They have keys of one CA, which it is, and listen with TLS."""
+# Readable for the user of QEMU
+_QEMU = """
+set -e; cd /etc/pki; mkdir -p qemu
+cp CA/cacert.pem qemu/ca-cert.pem
+for side in server client; do
+  cp libvirt/${side}cert.pem qemu/$side-cert.pem
+  cp libvirt/private/${side}key.pem qemu/$side-key.pem
+done
+chmod a+r qemu/*
+"""
+
+
+def trust(lab: Laboratory, hosts: Sequence[str], *, qemu: bool = False) -> Authority:
+    """They have keys of one CA, which it is, and listen with TLS; ``qemu``: its QEMUs have, too."""
     authority = Authority()
     for host in hosts:
         certificate, key = authority.issue(host, [lab.host(host).address])
@@ -37,6 +49,8 @@ def trust(lab: Laboratory, hosts: Sequence[str]) -> Authority:
             target = f"/etc/pki/{path}"
             command = f"mkdir -p $(dirname {target}); umask 077; cat > {target}"
             lab.ssh(host, command, input=text)
+        if qemu:
+            lab.ssh(host, _QEMU)
         lab.ssh(host, LISTEN)
     return authority
 

@@ -823,16 +823,16 @@ def read_restart_look(answer: Answer) -> None:
     policy = placement.Policy(pool_paths={}, base_pool="base")
     silent = {"hv3": Silence("no route")}
     with contextlib.suppress(FleetVirtError):
-        restart_decision.require_silence("hv3", {"hv2": answer}, silent, ["hv2", "hv3"])
+        restart_decision.require_silence(["hv3"], {"hv2": answer}, silent, ["hv2", "hv3"])
     for cards in (answer["cards"], [{**card, "problems": []} for card in answer["cards"]]):
         answers = {"hv2": {**answer, "cards": cards}}
-        restart_decision.decide("hv3", ["moved1"], answers, hosts, silent, policy)
+        restart_decision.decide(["hv3"], ["moved1"], answers, hosts, silent, policy)
 
 
 def read_restarted(answer: Answer) -> None:
     restart_report.starts({"hv2": ["web1"]}, {"hv2": answer})
     restart_report.report(
-        "hv3", {"hv2": ["web1"]}, {}, {"hv2": answer}, {"hv2": answer}, {}, check=False
+        ["hv3"], {}, {"hv2": ["web1"]}, {}, {"hv2": answer}, {"hv2": answer}, {}, check=False
     )
 
 

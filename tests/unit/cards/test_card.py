@@ -82,7 +82,7 @@ def test_name_of_a_file_is_read_back(at: CardName, file: str) -> None:
         "a/b@hv1.fleet.xml",
         "web1\n@hv1.fleet.xml",
         "web1@hv1+hv1.fleet.xml",
-        "web1@hv1+hv2+hv3.fleet.xml",
+        "web1@hv1+hv2+hv3+hv4+hv5.fleet.xml",
         "web1@-hv1.fleet.xml",
         "web1@hv1.fleet.xml\n",
         f"{'x' * 250}@hv1.fleet.xml",

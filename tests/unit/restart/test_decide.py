@@ -78,11 +78,14 @@ def _host(name: str, memory: int = 8192) -> PlacementHost:
 
 
 def _decide(
-    answers: t.Mapping[str, RestartLook], *names: str, hosts: t.Sequence[PlacementHost] = ()
+    answers: t.Mapping[str, RestartLook],
+    *names: str,
+    hosts: t.Sequence[PlacementHost] = (),
+    off: t.Sequence[str] = ("hv3",),
 ) -> RestartDecision:
     there = hosts or [_host(name) for name in answers]
     policy = Policy(pool_paths={}, base_pool="base")
-    return decide.decide("hv3", names, answers, there, _SILENT, policy)
+    return decide.decide(off, names, answers, there, _SILENT, policy)
 
 
 def test_vm_goes_to_hypervisor_that_can_run_it() -> None:
@@ -125,8 +128,25 @@ def test_vm_without_card_is_named() -> None:
 
 def test_vm_of_which_hypervisor_has_uuid_stays() -> None:
     vms = [{"name": "other", "uuid": "uuid of web1"}]
-    answers = {"hv1": answer(entry()), "hv2": answer(entry(), host={"vms": vms})}
+    has = {"host": {"vms": vms}}
+    answers = {"hv1": answer(entry()), "hv2": answer(entry(defined=True), **has)}
     assert "hv2 has a VM of the UUID of 'web1'" in _decide(answers).failures["web1"]
+    assert decide.without_leftovers(answers) == answers
+    answers = {"hv1": answer(entry()), "hv2": answer(**has)}
+    assert "hv2 has a VM of the UUID of 'web1'" in _decide(answers).failures["web1"]
+
+
+@pytest.mark.parametrize("place", ["hv1", "hv2"])
+def test_leftover_of_vm_on_hypervisor_that_came_back_is_none(place: str) -> None:
+    """Whether the VM goes there, or elsewhere."""
+    vms = {"host": {"vms": [{"name": "web1", "uuid": "uuid of web1"}]}}
+    answers = {"hv1": answer(entry(), **vms), "hv2": answer(entry(problems=["no bridge"]))}
+    if place == "hv2":
+        answers["hv1"], answers["hv2"] = answer(entry()), answer(entry(), **vms)
+    left = decide.without_leftovers(answers)
+    assert not [vm for one in left.values() for vm in one["host"]["vms"]]  # type: ignore[index]
+    decision = _decide(left, hosts=[_host("hv1"), _host("hv2", 100)])
+    assert (decision.shares, decision.failures) == ({"hv1": ["web1"]}, {})
 
 
 def test_begun_takeover_is_continued_where_it_was_begun() -> None:
@@ -140,7 +160,11 @@ def test_begun_takeover_is_continued_where_it_was_begun() -> None:
 @pytest.mark.parametrize(
     ("hosts", "message"),
     [
-        (["hv3", "hv4"], "the card of 'web1' names hv3 and hv4, and hv4 does not answer"),
+        (["hv3", "hv4"], "names hv3 and hv4, and hv4 does not answer, but may have it"),
+        (["hv3", "hv4"], "restart_elsewhere -e virt_host=hv3,hv4"),
+        (["hv4", "hv3"], "restart_elsewhere -e virt_host=hv4,hv3"),
+        (["hv3", "hv4", "hv2"], "restart_elsewhere -e virt_host=hv3,hv4"),
+        (["hv3", "hv1", "hv2"], "names hv3 and hv1 and hv2, and hv1 answers, but may have it"),
         (["hv1", "hv3"], "'web1' was on its way from hv1 to hv3; settle its move on hv1 first"),
     ],
 )
@@ -149,6 +173,25 @@ def test_vm_that_another_hypervisor_may_have_stays(hosts: list[str], message: st
     decision = _decide(answers)
     assert not decision.shares
     assert message in decision.failures["web1"]
+
+
+@pytest.mark.parametrize("hosts", [["hv3", "hv4"], ["hv4", "hv3"]])
+def test_vm_of_two_hypervisors_that_are_off_goes_to_a_third(hosts: list[str]) -> None:
+    decision = _decide({"hv1": answer(entry(hosts=hosts))}, off=["hv4", "hv3"])
+    assert (decision.shares, decision.failures) == ({"hv1": ["web1"]}, {})
+    assert decision.origins == {"web1": " and ".join(hosts)}
+
+
+def test_vm_whose_storage_its_new_hypervisor_lacks_stays() -> None:
+    answers = {"hv1": answer(entry(hosts=["hv3", "hv2"])), "hv2": answer()}
+    assert "hv2, which the card of 'web1' names, does not" in _decide(answers).failures["web1"]
+
+
+def test_vms_of_each_hypervisor_that_is_off_are_restarted() -> None:
+    answers = {"hv1": answer(entry("web1"), entry("web2", hosts=["hv4"]))}
+    decision = _decide(answers, off=["hv3", "hv4"])
+    assert decision.shares == {"hv1": ["web1", "web2"]}
+    assert decision.origins == {"web1": "hv3", "web2": "hv4"}
 
 
 def test_cards_that_differ_are_not_used() -> None:
@@ -191,26 +234,33 @@ def test_locked_disk_is_noted_before_fencing() -> None:
             "hv3 answers (Permission denied)",
         ),
         ({}, _SILENT, "no hypervisor answered"),
+        ({"hv1": answer(sign="answers on port 22 (192.0.2.13)")}, {}, "hv3 answers on port 22"),
     ],
 )
 def test_hypervisor_that_is_not_silent_is_refused(
     answers: dict[str, RestartLook], silent: dict[str, Silence], message: str
 ) -> None:
     with pytest.raises(PlanRefused) as raised:
-        decide.require_silence("hv3", answers, silent, _KNOWN)
+        decide.require_silence(["hv3"], answers, silent, _KNOWN)
     assert message in str(raised.value)
 
 
 def test_unknown_hypervisor_is_refused() -> None:
     with pytest.raises(PlanRefused, match="'hv9' is no hypervisor of this play"):
-        decide.require_silence("hv9", {"hv1": answer()}, _SILENT, _KNOWN)
+        decide.require_silence(["hv9"], {"hv1": answer()}, _SILENT, _KNOWN)
 
 
 def test_own_sign_of_hypervisor_that_answers_is_not_quoted() -> None:
     answers = {"hv1": answer(), "hv3": answer(sign="answers on port 22 (127.0.0.1)")}
     with pytest.raises(PlanRefused, match="hv3 answers, so"):
-        decide.require_silence("hv3", answers, {}, _KNOWN)
+        decide.require_silence(["hv3"], answers, {}, _KNOWN)
+
+
+def test_each_of_two_hypervisors_has_to_be_silent() -> None:
+    for off in (["hv2", "hv3"], ["hv3", "hv2"]):
+        with pytest.raises(PlanRefused, match="hv2 answers"):
+            decide.require_silence(off, {"hv1": answer(), "hv2": answer()}, _SILENT, _KNOWN)
 
 
 def test_silent_hypervisor_is_accepted() -> None:
-    decide.require_silence("hv3", {"hv1": answer()}, _SILENT, _KNOWN)
+    decide.require_silence(["hv3"], {"hv1": answer()}, _SILENT, _KNOWN)

@@ -22,7 +22,7 @@ _SYSTEM, _DATA = "/srv/web1_system.qcow2", "/srv/web1_data.r3.raw"
 def facts(**given: object) -> RestartFacts:
     usual = RestartFacts(
         name="web1",
-        old="hv3",
+        old=("hv3",),
         new="hv1",
         hosts=("hv3",),
         counter=3,
@@ -87,6 +87,18 @@ def test_killed_takeover_reaches_goal_from_every_state() -> None:
             assert predict(end, last.steps).hosts == ("hv1",)
         pending = following
     assert number > 12
+
+
+def test_vm_of_two_hypervisors_is_taken_from_both() -> None:
+    both = facts(old=("hv2", "hv3", "hv4"), hosts=("hv3", "hv2"))
+    assert _texts(both)[0] == "take the card of web1 from hv3 and hv2"
+    steps = plan.take_over(both).steps
+    after = predict(both, steps[:1])
+    assert (after.hosts, after.begun) == (("hv3", "hv2", "hv1"), True)
+    assert predict(after, plan.hand_over(predict(both, steps)).steps).hosts == ("hv1",)
+    one = dataclasses.replace(after, old=("hv3",))
+    assert not one.begun, "hv2 is not proven off"
+    assert "names hv3 and hv2 and hv1, not hv3" in "".join(plan.take_over(one).refusals)
 
 
 def test_defined_vm_is_only_handed_over() -> None:

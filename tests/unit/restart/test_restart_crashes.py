@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import os
 import typing as t
@@ -54,7 +55,7 @@ _DISK = (
     "<target dev='{target}' bus='scsi'/>{more}</disk>"
 )
 _OPTIONS: RestartOptions = {
-    "host": "hv3",
+    "host": ["hv3"],
     "names": ["web1"],
     "addresses": ["192.0.2.13"],
     "ports": [],
@@ -220,6 +221,117 @@ def test_card_has_single_winner(machines: Machines, monkeypatch: pytest.MonkeyPa
         assert "names hv3 and hv1, not hv3" in other["msg"]
         assert _disks(machine) == before
         assert not _vm(machine.call(_stage("act")))["failed"]
+
+
+def test_second_hypervisor_that_died_is_followed_by_a_third(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """hv1 took the VM over until some effect, and died; hv2 goes on once both are off."""
+    kill_at = 1
+    while True:
+        kill_at += 1
+        with machines.new() as machine:
+            _prepare(machine)
+            killed = machine.call(_stage("act"), kill_at=kill_at) is None
+            where = f"{kill_at}: {machine.effects.done[-1:]}"
+            with monkeypatch.context() as elsewhere:
+                elsewhere.setattr(caller._state, "host", "hv2")
+                alone = _vm(machine.call(_stage("act")))
+                assert "names hv3 and hv1, not hv3" in alone["msg"], where
+                elsewhere.setitem(_OPTIONS, "host", ["hv3", "hv1"])  # type: ignore[misc]
+                if "web1" in machine.domains():  # that of hv1
+                    machine.connection.conn.lookupByName("web1").undefine()
+                taken = _vm(machine.call(_stage("act")))
+                assert not taken["failed"], (where, taken)
+                assert _cards(machine) == ["web1@hv3+hv1+hv2.fleet.xml"], where
+                ended = _vm(machine.call(_stage("finish")))
+                assert not ended["failed"], (where, ended)
+            assert _cards(machine) == ["web1@hv2.fleet.xml"], where
+            assert set(_disks(machine).values()) == set(_OLD.values()), where
+            assert not set(_disks(machine)) & set(_OLD), where
+        if not killed:
+            break
+    assert kill_at > 10
+
+
+class _Hang:
+    """hv1 hangs before it looks at its card for the ``place``-th time, and hv2 takes that then."""
+
+    def __init__(self, machine: Machine, place: int) -> None:
+        self.machine, self.place, self.looks = machine, place, 0
+        self.disks: dict[str, bytes] | None = None
+        self.current = effects_cards.is_same
+
+    def look(self, folder: str, at: CardName, identity: str) -> bool:
+        if at.hosts == ("hv3", "hv1") and os.path.lexists(os.path.join(folder, at.file)):
+            self.looks += 1
+            if self.looks == self.place:
+                last = at.on("hv3", "hv1", "hv2").file
+                os.rename(os.path.join(folder, at.file), os.path.join(folder, last))
+                self.disks = _disks(self.machine)
+        return self.current(folder, at, identity)
+
+
+def test_card_taken_by_another_stops_all_that_follows(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is said to be off, and goes on: it does no further step, and undoes none."""
+    places = 0
+    while True:
+        with machines.new() as machine, monkeypatch.context() as patched:
+            _prepare(machine)
+            hang = _Hang(machine, places + 1)
+            patched.setattr(effects_cards, "is_same", hang.look)
+            vm = _vm(machine.call(_stage("act")))
+            if hang.disks is None:
+                break
+            places += 1
+            assert "another hypervisor has taken it" in vm["msg"], (places, vm)
+            assert _disks(machine) == hang.disks, (places, "nothing is undone either")
+            assert _cards(machine) == ["web1@hv3+hv1+hv2.fleet.xml"], places
+    assert places >= len(_OLD) + 2, "each disk, the card, the definition"
+
+
+def _leave(machine: Machine, *, active: bool = False) -> None:
+    """What hv1 has of the VM since it was there: a definition whose disk has another name now."""
+    disk = _DISK.format(path=machine.pool / "web1_system.r0.raw", target="sda", more="")
+    text = _DOMAIN.format(uuid=_UUID, metadata="", disks=disk)
+    dom = machine.connection.conn.defineXML(text)
+    dom.setAutostart(1)
+    if active:
+        dom.create()
+
+
+def test_leftover_of_vm_is_replaced(machines: Machines) -> None:
+    """Killed at any effect; nothing of it stays, not even that it started at boot."""
+    kill_at = 0
+    while True:
+        kill_at += 1
+        with machines.new() as machine:
+            _prepare(machine)
+            file = read_cards.load(str(machine.pool), _AT)
+            assert file.card is not None
+            effects_cards.write(str(machine.pool), dataclasses.replace(file.card, autostart=False))
+            _leave(machine)
+            killed = machine.call(_stage("act"), kill_at=kill_at) is None
+            again = _vm(machine.call(_stage("act")))
+            assert not again["failed"], (kill_at, again)
+            dom = machine.connection.conn.lookupByName("web1")
+            assert "r0.raw" not in dom.XMLDesc(2), kill_at
+            assert dom.autostart() == 0, kill_at
+            assert not _vm(machine.call(_stage("finish")))["failed"], kill_at
+        if not killed:
+            break
+    assert kill_at > 10
+
+
+def test_vm_that_runs_on_with_old_disks_is_refused(machines: Machines) -> None:
+    with machines.new() as machine:
+        _prepare(machine)
+        _leave(machine, active=True)
+        refused = _vm(machine.call(_stage("act")))
+        assert "it runs there, with disks that are not its card's" in refused["msg"]
+        assert _disks(machine) == _OLD
 
 
 def test_disk_that_is_locked_is_not_renamed(machines: Machines) -> None:

@@ -25,7 +25,7 @@ _RESERVED = frozenset(("all", "ungrouped", "localhost"))  # Ansible's own
 _ENDINGS = {"qcow2": "qcow2", "raw": "raw"}  # AppArmor's helper recognises disks by these endings
 
 # What ansible-playbook -e name=value reads unchanged: it splits at spaces and interprets quotes
-_PLAIN = re.compile(r"[A-Za-z0-9_./:@%+-]+")
+_PLAIN = re.compile(r"[A-Za-z0-9_./:@%+,-]+")
 
 
 # Ansible would evaluate it, even in JSON; a name comes from anyone who may define domains

@@ -5,9 +5,10 @@
 """The card of a VM: what another hypervisor needs to define it, in a file beside its disks.
 
 Its name says which VM it is and where: ``NAME@HOST.fleet.xml``, or ``NAME@SOURCE+DESTINATION``
-during a move. Only the name says where, so that one rename in the folder hands the VM over. Any
-hypervisor that has the storage can write the content: it is read strictly and within limits, and
-whoever uses it judges what the definition asks for.
+during a move; more of them where one that took the VM over died as well. Only the name says where,
+so that one rename in the folder hands the VM over. Any hypervisor that has the storage can write
+the content: it is read strictly and within limits, and whoever uses it judges what the definition
+asks for.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _VERSION = "1"
 _LONGEST_NAME = 255  # bytes, with what is put around it while it is written
 _AROUND = len("..new")
 _HOST = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}"
-_FILE = re.compile(rf"([^/\x00-\x1f\x7f]+)@({_HOST})(?:\+({_HOST}))?{re.escape(CARD)}")
+_FILE = re.compile(rf"([^/\x00-\x1f\x7f]+)@({_HOST}(?:\+{_HOST}){{0,3}}){re.escape(CARD)}")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # Attributes with secrets, which libvirt gives only when asked for them
 _SECRET = ("passwd",)
@@ -44,8 +45,8 @@ _SECRET = ("passwd",)
 
 @dataclass(frozen=True)
 class CardName:
-    """Which VM a card is of, and the inventory names of the hypervisors that may run it: one, or
-    source and destination of a move."""
+    """Which VM a card is of, and the inventory names of the hypervisors that may run it: one,
+    source and destination of a move, or those that had it and the one that takes it over."""
 
     name: str
     hosts: tuple[str, ...]
@@ -58,7 +59,7 @@ class CardName:
             raise XmlError(
                 f"the VM {self.name!r} on {' and '.join(self.hosts)} can have no card: the name of"
                 f" a VM has no '/', that of a hypervisor in the inventory letters, digits and"
-                f" '._:-', and a file's at most {_LONGEST_NAME} bytes"
+                f" '._:-', a file's at most {_LONGEST_NAME} bytes, and of at most four hypervisors"
             )
         return text
 
@@ -142,10 +143,10 @@ def parse_name(file: str) -> CardName | None:
     match = _FILE.fullmatch(file)
     if match is None or len(file.encode("utf-8", "replace")) + _AROUND > _LONGEST_NAME:
         return None
-    name, *hosts = match.groups()
-    if name in (".", "..") or name.startswith(".") or len(set(hosts)) != 2:
+    name, hosts = match[1], tuple(match[2].split("+"))
+    if name in (".", "..") or name.startswith(".") or len(set(hosts)) != len(hosts):
         return None
-    return CardName(name, tuple(host for host in hosts if host))
+    return CardName(name, hosts)
 
 
 def disk_files(domain: Element) -> tuple[str | None, ...] | None:

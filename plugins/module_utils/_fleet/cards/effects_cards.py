@@ -47,19 +47,19 @@ def take(folder: str, old: CardName, new: CardName, identity: str) -> None:
     replaced meanwhile, or if another card has the new name. Done again it does nothing.
     """
     before, after = os.path.join(folder, old.file), os.path.join(folder, new.file)
-    if _is(after, identity) and not os.path.lexists(before):
+    if is_same(folder, new, identity) and not os.path.lexists(before):
         return  # a run that was killed, or NFS, has done it
     if os.path.lexists(after):
         raise PlanRefused(
             f"{after} exists, so {' and '.join(new.hosts)} already has a VM {new.name!r}; see which"
             " of the two is current before anything is started"
         )
-    if os.path.lexists(before) and not _is(before, identity):
+    if os.path.lexists(before) and not is_same(folder, old, identity):
         raise PlanRefused(f"{before} was written by another run meanwhile; run this again")
     try:
         files.move(before, after)
     except FileNotFoundError:
-        if not _is(after, identity):
+        if not is_same(folder, new, identity):
             raise PlanRefused(
                 f"{before} is gone: another run has taken or removed it; run this again"
             ) from None
@@ -76,9 +76,10 @@ def remove(folder: str, at: CardName) -> bool:
     return True
 
 
-def _is(path: str, identity: str) -> bool:
-    """Whether the file of that name is the one with this identity."""
+def is_same(folder: str, at: CardName, identity: str) -> bool:
+    """Whether the card of that name is the file with this identity."""
     try:
+        path = os.path.join(folder, at.file)
         return file_identity.is_same(identity, file_identity.of_file(path))
     except OSError:  # absent, or a link
         return False

@@ -130,7 +130,7 @@ def decide(
 def _is_leaving(file: CardFile, host: str, disks: t.Collection[str]) -> bool:
     """Whether it is the card of a VM that another hypervisor restarts, whose disks are no more
     those that the definition here names."""
-    leaving = len(file.at.hosts) > 1 and file.at.hosts[0] == host
+    leaving = host in file.at.hosts[:-1]
     return leaving and (file.card is None or not set(file.card.disks) <= set(disks))
 
 

@@ -19,6 +19,9 @@ import zlib
 from ... import _lxml
 from ..._records import dataclass
 
+if t.TYPE_CHECKING:
+    from ..._lxml import Element
+
 # libvirt transfers no larger secret (REMOTE_SECRET_VALUE_MAX, 65536)
 MOST_BYTES = 60 * 1024
 _KNOWS_ITCO = 9001000
@@ -67,17 +70,23 @@ def unpack(value: bytes) -> Records | None:
 
 def understood(xml: str, libvirt: int, uuid: str | None = None) -> str:
     """The record for a libvirt of this version, as libvirt does it with a VM's definition that it
-    moves: one of 9.1 or later writes down the watchdog that q35 machines have anyway, which earlier
-    ones do not know. ``uuid`` replaces the VM's."""
+    moves. ``uuid`` replaces the VM's."""
     root = _lxml.parse(xml, "snapshot")
     for domain in (one for tag in ("domain", "inactiveDomain") for one in root.iterfind(tag)):
-        devices, own = domain.find("devices"), domain.find("uuid")
+        own = domain.find("uuid")
         if uuid is not None and own is not None:
             own.text = uuid
-        if devices is not None and libvirt < _KNOWS_ITCO:
-            for watchdog in devices.findall("watchdog[@model='itco']"):
-                devices.remove(watchdog)
+        remove_unknown(domain, libvirt)
     return _lxml.tostring(root)
+
+
+def remove_unknown(domain: Element, libvirt: int) -> None:
+    """Remove what a libvirt of this version does not know from a definition of a later one. One of
+    9.1 or later writes down the watchdog that q35 machines have anyway."""
+    devices = domain.find("devices")
+    if devices is not None and libvirt < _KNOWS_ITCO:
+        for watchdog in devices.findall("watchdog[@model='itco']"):
+            devices.remove(watchdog)
 
 
 def secret_uuid(claim: str) -> str:

@@ -27,48 +27,70 @@ SAVED = "memory that was saved to a file on {host} is lost, if there was any"
 @dataclass
 class RestartDecision:
     """``shares``: new hypervisor to the VMs that it takes over; ``running`` are those that are
-    started then. ``failures`` are the reasons of VMs that stay. ``agent`` is the hypervisor that
-    proves that the other one is off, empty if no VM can be taken over."""
+    started then. ``origins``: which hypervisor had a VM, or two that may have it. ``failures`` are
+    the reasons of VMs that stay. ``agent`` is the hypervisor that proves that the others are off,
+    empty if no VM can be taken over."""
 
     shares: dict[str, list[str]] = field(default_factory=dict)
     running: list[str] = field(default_factory=list)
+    origins: dict[str, str] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     agent: str = ""
 
 
-def require_silence(host: str, answers: Answers, silent: Silent, known: t.Sequence[str]) -> None:
-    """Raise PlanRefused if the hypervisor shows any sign of life, to anybody, or if nobody looked.
+def require_silence(
+    hosts: t.Sequence[str], answers: Answers, silent: Silent, known: t.Sequence[str]
+) -> None:
+    """Raise PlanRefused if one of the hypervisors shows any sign of life, to anybody, or if nobody
+    looked.
 
     ``answers`` are of the hypervisors that responded.
     """
-    if host not in known:
-        raise PlanRefused(f"{host!r} is no hypervisor of this play; there are: {', '.join(known)}")
-    silence = silent.get(host)
-    if silence is not None and silence.reached:
-        raise PlanRefused(fencing.alive(host, f"answers ({silence.why})", fenced=False))
+    for host in hosts:
+        if host not in known:
+            there = ", ".join(known)
+            raise PlanRefused(f"{host!r} is no hypervisor of this play; there are: {there}")
+        silence = silent.get(host)
+        if silence is not None and silence.reached:
+            raise PlanRefused(fencing.alive(host, f"answers ({silence.why})", fenced=False))
     if not answers:
         raise PlanRefused(f"no hypervisor answered: {proofs.named(silent)}")
     for asked, answer in answers.items():
-        if asked != host and answer.get("sign"):
+        if asked not in hosts and answer.get("sign"):
             sign = f"{answer['sign']}, as {asked} sees it"
-            raise PlanRefused(fencing.alive(host, sign, fenced=False))
-    if host in answers:
-        raise PlanRefused(fencing.alive(host, "answers", fenced=False))
+            raise PlanRefused(fencing.alive(" or ".join(hosts), sign, fenced=False))
+    for host in hosts:
+        if host in answers:
+            raise PlanRefused(fencing.alive(host, "answers", fenced=False))
+
+
+def without_leftovers(answers: Answers) -> dict[str, RestartLook]:
+    """The answers without the VMs of which a hypervisor only has what is left from before they were
+    restarted elsewhere: they are not there, and prevent nothing."""
+    kept = dict(answers)
+    for place, answer in answers.items():
+        left = {card["uuid"] for card in answer.get("cards") or () if not card["defined"]}
+        host = answer.get("host")
+        if host is not None and left:
+            vms = [vm for vm in host["vms"] if vm.get("uuid") not in left]
+            kept[place] = {**answer, "host": {**host, "vms": vms}}
+    return kept
 
 
 def decide(
-    host: str,
+    off: t.Sequence[str],
     names: t.Sequence[str],
     answers: Answers,
     hosts: t.Sequence[placement.PlacementHost],
     silent: Silent,
     policy: Policy,
 ) -> RestartDecision:
-    """Where each VM of ``host`` goes, those of ``names`` if there are any.
+    """Where each VM of the hypervisors ``off`` goes, those of ``names`` if there are any.
 
-    ``answers`` are of the hypervisors that responded, of which ``host`` is none.
+    ``answers`` are of the hypervisors that responded, of which ``off`` has none.
     """
+    host = " or ".join(off)
     decision = RestartDecision()
     seen: dict[str, dict[str, CardEntry]] = {}
     for place, answer in answers.items():
@@ -83,7 +105,7 @@ def decide(
     fleet = placement.FleetLoad(hosts, policy)
     largest = sorted(seen, key=lambda name: (-_memory(seen[name]), name))
     for name in largest:
-        problem = _place(name, host, seen[name], answers, silent, fleet, decision)
+        problem = _place(name, off, seen[name], answers, silent, fleet, decision)
         if problem:
             decision.failures[name] = problem
     if decision.shares:
@@ -113,7 +135,7 @@ def _vms(answer: RestartLook) -> t.Sequence[t.Mapping[str, object]]:
 
 def _place(
     name: str,
-    host: str,
+    off: t.Sequence[str],
     entries: t.Mapping[str, CardEntry],
     answers: Answers,
     silent: Silent,
@@ -126,9 +148,11 @@ def _place(
     if len(seen) > 1:
         return f"the cards of {name!r} that hypervisors see differ; see which of them is current"
     able = [place for place, one in entries.items() if not one["problems"]]
-    other = next((one for one in entry["hosts"] if one != host), None)
+    others = [one for one in entry["hosts"] if one not in off]
+    other = others[0] if others else None
+    host = " and ".join(one for one in entry["hosts"] if one in off)
     if other is not None:
-        problem = _begun(name, host, other, entry, entries, silent)
+        problem = _begun(name, host, others, entry["hosts"], entries, answers, silent)
         if problem:
             return problem
         able = [place for place in able if place == other]
@@ -151,6 +175,7 @@ def _place(
     if name not in fleet.loads[chosen].names:
         fleet.add(chosen, request)
     decision.shares.setdefault(chosen, []).append(name)
+    decision.origins[name] = host
     if entry["running"]:
         decision.running.append(name)
     for path in sorted({path for one in entries.values() for path in one["locked"]}):
@@ -164,22 +189,37 @@ def _place(
 def _begun(
     name: str,
     host: str,
-    other: str,
-    entry: CardEntry,
+    others: t.Sequence[str],
+    hosts: t.Sequence[str],
     entries: t.Mapping[str, CardEntry],
+    answers: Answers,
     silent: Silent,
 ) -> str:
-    """Why a VM stays whose card names another hypervisor too: one that takes it over already, or
-    the other end of a move."""
-    if other not in entries:
-        why = f" ({silent[other].why})" if other in silent else ""
+    """Why a VM stays whose card names ``others`` than those that are off: one that takes it over
+    already, or the other end of a move. Any of them may have the VM, too."""
+    dead = [one for one in others if one not in answers]
+    if dead:
+        reasons = [f"{one} ({silent[one].why})" if one in silent else one for one in dead]
+        each = ",".join(one for one in hosts if one not in answers)
         return (
-            f"the card of {name!r} names {host} and {other}, and {other} does not answer{why}; only"
-            f" {other} can go on with it, so bring it back, and run this again"
+            f"the card of {name!r} names {' and '.join(hosts)}, and {' and '.join(reasons)} does"
+            " not answer, but may have it; bring that back, or have all of them proven off:"
+            f" {playbook_command('restart_elsewhere', virt_host=each)}"
         )
-    if entry["hosts"] != [host, other]:
+    last = hosts[-1]
+    if len(others) > 1:
+        also = [one for one in others if one != last]
+        each = ",".join(one for one in hosts if one != last)
         return (
-            f"{name!r} was on its way from {other} to {host}; settle its move on {other} first:"
-            f" {playbook_command('repair_vms', vm_name=name)}"
+            f"the card of {name!r} names {' and '.join(hosts)}, and {' and '.join(also)} answers,"
+            " but may have it; switch that off, and name it, too:"
+            f" {playbook_command('restart_elsewhere', virt_host=each)}"
         )
+    if others[0] != last:
+        return (
+            f"{name!r} was on its way from {others[0]} to {host}; settle its move on {others[0]}"
+            f" first: {playbook_command('repair_vms', vm_name=name)}"
+        )
+    if last not in entries:
+        return f"{last}, which the card of {name!r} names, does not see it; mount its storage there"
     return ""

@@ -13,6 +13,7 @@ import typing as t
 
 from ..base import metadata
 from ..cards.card import Card
+from ..migration.records import remove_unknown
 from ..state import start_needs
 from ..storage import encryption
 
@@ -58,6 +59,14 @@ def without_media(root: Element, missing: t.Collection[str]) -> Element:
         drive = disk.get("device") in _DRIVES
         if drive and source is not None and source.get("file") in missing:
             source.set("startupPolicy", "optional")
+    return changed
+
+
+def for_libvirt(root: Element, version: int) -> Element:
+    """A copy that a libvirt of this version understands, which may be older than that of the
+    hypervisor that wrote it."""
+    changed = copy.deepcopy(root)
+    remove_unknown(changed, version)
     return changed
 
 

@@ -24,6 +24,7 @@ from ..cards import effects_cards, read_cards
 from ..cards.card import Card, CardFile, CardName
 from ..engine import effects_lease_holder as owners
 from ..engine import effects_verb as verb
+from ..engine.steps import Action
 from ..fencing.plan import alive
 from ..fencing.read_silence import sign_of_life
 from ..storage import effects_storage as storage
@@ -80,9 +81,9 @@ def run(
     """
     verb.require_local(connection, "disks are renamed where they are mounted")
     old = options["host"]
-    sign = sign_of_life(options["addresses"] or [old], options["ports"])
+    sign = sign_of_life(options["addresses"] or old, options["ports"])
     if sign is not None:
-        raise PlanRefused(alive(old, sign, fenced=False))
+        raise PlanRefused(alive(" or ".join(old), sign, fenced=False))
     planner = restart_plan.hand_over if work.stage == "finish" else restart_plan.take_over
 
     def jobs() -> list[_RestartJob]:
@@ -103,30 +104,51 @@ def run(
         )
 
 
-def _card_of(here: read.Here, name: str, old: str) -> CardFile:
-    """The card of a VM that names the other hypervisor, or this one once it was handed over."""
+def _card_of(here: read.Here, name: str, old: t.Sequence[str]) -> CardFile:
+    """The card of a VM that names a hypervisor that is off, or this one once it was handed over."""
     of_vm = [file for file in here.files if file.at.name == name]
-    ours = [file for file in of_vm if old in file.at.hosts]
+    ours = [file for file in of_vm if not {*old}.isdisjoint(file.at.hosts)]
     ours = ours or [file for file in of_vm if file.at.hosts == (here.name,)]
     if not ours:
-        raise PlanRefused(f"{here.name} sees no card of {name!r} that names {old}; run this again")
+        named = " or ".join(old)
+        raise PlanRefused(
+            f"{here.name} sees no card of {name!r} that names {named}; run this again"
+        )
     return ours[0]
 
 
 def _take(job: _RestartJob, _step: TakeCard) -> None:
-    at = job.card.at.on(job.facts.old, job.facts.new)
+    at = job.card.at.on(*job.facts.hosts, job.facts.new)
     effects_cards.take(job.file.folder, job.card.at, at, job.file.identity)
     _read_again(job, at)
 
 
 def _give_back(job: _RestartJob, _step: TakeCard) -> None:
-    at = job.card.at.on(job.facts.old)
+    at = job.card.at.on(*job.facts.hosts)
     effects_cards.take(job.file.folder, job.card.at, at, job.file.identity)
     _read_again(job, at)
 
 
 def _read_again(job: _RestartJob, at: CardName) -> None:
     job.file = read_cards.load(job.file.folder, at)
+
+
+A = t.TypeVar("A", bound=Action)
+
+
+def _guarded(act: t.Callable[[_RestartJob, A], None]) -> t.Callable[[_RestartJob, A], None]:
+    """The same, but only while the card is the one that this run has taken: a hypervisor that hung
+    meanwhile, and was said to be off, is no longer the one that works on the VM."""
+
+    def guarded(job: _RestartJob, step: A) -> None:
+        if not effects_cards.is_same(job.file.folder, job.file.at, job.file.identity):
+            raise PlanRefused(
+                f"{job.file.path} is gone: another hypervisor has taken it; nothing more is done"
+                " here"
+            )
+        act(job, step)
+
+    return guarded
 
 
 def _rename(_job: _RestartJob, step: RenameDisk) -> None:
@@ -193,7 +215,12 @@ def _define(job: _RestartJob, _step: DefineVm) -> None:
         if usable is not None:  # so that libvirt knows the new names
             refresh = functools.partial(usable.existing.refresh, 0)
             storage.patiently(job.connection, f"refresh pool {pool}", refresh)
-    text = _lxml.tostring(read.ready(card.root))
+    left = find_domain(job.connection, card.name)
+    if (
+        left is not None and str(left.UUIDString()) == card.uuid
+    ):  # with the snapshots and the autostart that it had
+        domains.undefine(job.connection, left, keep_nvram=True)
+    text = _lxml.tostring(read.ready(job.connection, card.root))
     domains.define(job.connection, f"define {card.name}", text)
 
 
@@ -218,9 +245,9 @@ def _hand_over(job: _RestartJob, _step: HandOver) -> None:
 _ACTIONS = (
     verb.Actions[_RestartJob]()
     .on(TakeCard, _take, _give_back)
-    .on(RenameDisk, _rename, _rename_back)
-    .on(WriteCard, _write, _write_back)
-    .on(DefineVm, _define)
-    .on(SetAutostart, _set_autostart)
+    .on(RenameDisk, _guarded(_rename), _guarded(_rename_back))
+    .on(WriteCard, _guarded(_write), _guarded(_write_back))
+    .on(DefineVm, _guarded(_define))
+    .on(SetAutostart, _guarded(_set_autostart))
     .on(HandOver, _hand_over)
 )

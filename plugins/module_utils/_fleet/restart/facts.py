@@ -23,7 +23,7 @@ class CardEntry(t.TypedDict):
     """A VM whose card names the hypervisor that is off, as this one sees it.
 
     ``problems``: why it cannot run here; ``locked``: its disks that a process has open for writing.
-    ``defined``: a domain of its UUID is on this hypervisor.
+    ``defined``: this hypervisor has the VM, not only a definition from before that fits no disk.
     """
 
     name: answers.VmName

@@ -15,7 +15,7 @@ if t.TYPE_CHECKING:
     from ..base.arguments import Spec
 
 ARGUMENTS: Spec = {
-    "host": {"type": "str", "required": True},
+    "host": {"type": "list", "elements": "str", "required": True},
     "names": {"type": "list", "elements": "str", "default": []},
     "addresses": {"type": "list", "elements": "str", "default": []},
     "ports": {"type": "list", "elements": "int", "default": []},
@@ -27,7 +27,7 @@ ARGUMENTS: Spec = {
 class RestartOptions(t.TypedDict):
     """What :data:`ARGUMENTS` makes of a task's options."""
 
-    host: str
+    host: list[str]
     names: list[str]
     addresses: list[str]
     ports: list[int]

@@ -12,6 +12,9 @@ comes back, has nothing that it could start.
 
 What exists shows how far a run came. A disk has both names until the old one is removed; the card
 is written once all disks have their new names.
+
+A card may name two already: the ends of a move, or OLD and a NEW that died in the middle. Either
+may have the VM, so both have to be off; who takes over then puts its name after theirs.
 """
 
 from __future__ import annotations
@@ -32,16 +35,16 @@ _COUNTED = re.compile(r"\.r[0-9]{1,6}$")
 class RestartFacts:
     """A VM that is to run on ``new`` instead of ``old``, as ``new`` sees it.
 
-    ``hosts`` and ``counter`` are of its card, whose definition names the disks ``paths``. ``files``
-    are those of their old and new names that exist; ``linked`` the new names that are the same file
-    as the old one. ``defined`` are the disks of the domain on ``new``, None without one;
-    ``autostart`` is what its card says, ``starts_at_boot`` what libvirt has.
-    ``blockers`` prevent that it is taken over, whatever was done of it; ``locked`` are files that a
-    process has open for writing.
+    ``old`` are all hypervisors that are off, by what this run was told. ``hosts`` and ``counter``
+    are of its card, whose definition names the disks ``paths``. ``files`` are those of their old
+    and new names that exist; ``linked`` the new names that are the same file as the old one.
+    ``defined`` are the disks of the domain on ``new``, None without one; ``autostart`` is what its
+    card says, ``starts_at_boot`` what libvirt has. ``blockers`` prevent that it is taken over,
+    whatever was done of it; ``locked`` are files that a process has open for writing.
     """
 
     name: str
-    old: str
+    old: tuple[str, ...]
     new: str
     hosts: tuple[str, ...]
     counter: int
@@ -58,7 +61,8 @@ class RestartFacts:
     @property
     def begun(self) -> bool:
         """Whether ``new`` has taken the card, and not handed it over to itself yet."""
-        return self.hosts == (self.old, self.new)
+        before = self.hosts[:-1]
+        return bool(before) and self.hosts[-1] == self.new and set(before) <= set(self.old)
 
     @property
     def is_defined(self) -> bool:
@@ -69,6 +73,11 @@ class RestartFacts:
     @property
     def _files_of_card(self) -> frozenset[str]:
         return frozenset({*self.paths, *targets_of(self)})
+
+    @property
+    def hosts_before(self) -> tuple[str, ...]:
+        """Those of the card's that may have had the VM before."""
+        return tuple(host for host in self.hosts if host != self.new)
 
     @property
     def is_over(self) -> bool:
@@ -140,7 +149,8 @@ def take_over(facts: RestartFacts) -> Plan[RestartFacts]:
     steps: list[Step[RestartFacts]] = []
     name, new = facts.name, facts.new
     if not facts.begun:
-        steps.append(Step(TakeCard(), f"take the card of {name} from {facts.old}", _taken))
+        text = f"take the card of {name} from {' and '.join(facts.hosts)}"
+        steps.append(Step(TakeCard(), text, _taken))
     targets = targets_of(facts)
     for path, target in zip(facts.paths, targets):
         if path in facts.files:
@@ -148,7 +158,8 @@ def take_over(facts: RestartFacts) -> Plan[RestartFacts]:
     after = _written(targets, facts.counter + 1)
     written = WriteCard(targets, facts.counter + 1)
     steps.append(Step(written, f"write the new names of the disks into the card of {name}", after))
-    steps.append(Step(DefineVm(), f"define {name} on {new}", _defined))
+    left = "" if facts.defined is None else ", in place of what is left of it there from before"
+    steps.append(Step(DefineVm(), f"define {name} on {new}{left}", _defined))
     return Plan((*steps, *_boot_steps(facts)))
 
 
@@ -174,10 +185,11 @@ def hand_over(facts: RestartFacts) -> Plan[RestartFacts]:
 
 def _refusals(facts: RestartFacts) -> t.Iterator[str]:
     name = facts.name
-    if not (facts.begun or facts.hosts == (facts.old,)):
+    if not (facts.begun or set(facts.hosts) <= set(facts.old)):
+        again = playbook_command("restart_elsewhere", virt_host=",".join(facts.old))
         yield (
-            f"the card of {name!r} names {' and '.join(facts.hosts)}, not {facts.old}; run this"
-            f" again: {playbook_command('restart_elsewhere', virt_host=facts.old)}"
+            f"the card of {name!r} names {' and '.join(facts.hosts)}, not {' or '.join(facts.old)}"
+            f" alone; run this again: {again}"
         )
     yield from locks(facts)
     targets = targets_of(facts)
@@ -193,9 +205,9 @@ def _refusals(facts: RestartFacts) -> t.Iterator[str]:
 def locks(facts: RestartFacts) -> list[str]:
     """That disks are in use."""
     return [
-        f"{path} is locked: a process still writes to the disk of {facts.name!r}, so {facts.old} is"
-        " not off, or something else uses it; nothing was renamed. Switch that off, and run this"
-        " again"
+        f"{path} is locked: a process still writes to the disk of {facts.name!r}, so"
+        f" {' or '.join(facts.hosts_before)} is not off, or something else uses it; nothing was"
+        " renamed. Switch that off, and run this again"
         for path in facts.locked
     ]
 
@@ -234,7 +246,7 @@ def _rename(path: str, target: str, *, linked: bool) -> Step[RestartFacts]:
 
 
 def _taken(facts: RestartFacts) -> RestartFacts:
-    return dataclasses.replace(facts, hosts=(facts.old, facts.new))
+    return dataclasses.replace(facts, hosts=(*facts.hosts, facts.new))
 
 
 def _written(targets: tuple[str, ...], counter: int) -> t.Callable[[RestartFacts], RestartFacts]:

@@ -82,7 +82,9 @@ def look(connection: Connection, options: RestartOptions) -> RestartLook:
     here = read_here(connection)
     old, names = options["host"], options["names"]
     wanted = [
-        file for file in here.files if old in file.at.hosts and (not names or file.at.name in names)
+        file
+        for file in here.files
+        if not {*old}.isdisjoint(file.at.hosts) and (not names or file.at.name in names)
     ]
     host = placement_facts.read(connection, options["base_pool"], options["base_path"])
     return {
@@ -94,11 +96,13 @@ def look(connection: Connection, options: RestartOptions) -> RestartLook:
             if file.card is not None
         ],
         "unread": [file.problem for file in wanted if file.card is None],
-        "sign": sign_of_life(options["addresses"] or [old], options["ports"]),
+        "sign": sign_of_life(options["addresses"] or old, options["ports"]),
     }
 
 
-def _entry(connection: Connection, file: CardFile, card: Card, here: Here, old: str) -> CardEntry:
+def _entry(
+    connection: Connection, file: CardFile, card: Card, here: Here, old: t.Sequence[str]
+) -> CardEntry:
     facts = facts_of(connection, file, here, old)
     info = domain_info.from_root(card.root, card.stored)
     needs = start_needs.of_definition(card.root)
@@ -108,10 +112,10 @@ def _entry(connection: Connection, file: CardFile, card: Card, here: Here, old: 
         "uuid": card.uuid,
         "hosts": [*card.hosts],
         "running": card.running,
-        "defined": facts.defined is not None,
+        "defined": facts.is_defined or _is_active(connection, card),
         # which process uses a disk is known only once the other is off
         "problems": [reason for reason in made.refusals if reason not in plan.locks(facts)]
-        if facts.new in card.hosts or len(card.hosts) == 1
+        if facts.new in card.hosts or {*card.hosts} <= {*old}
         else [],
         "locked": [*facts.locked],
         "vcpus": int(info["vcpus_max"] or 1),
@@ -130,6 +134,13 @@ def _entry(connection: Connection, file: CardFile, card: Card, here: Here, old: 
     }
 
 
+def _is_active(connection: Connection, card: Card) -> bool:
+    dom = find_domain(connection, card.name)
+    if dom is None or str(dom.UUIDString()) != card.uuid:
+        return False
+    return bool(connection.call(f"read whether {card.name} runs", dom.isActive))
+
+
 def card_of(file: CardFile) -> Card:
     """The card; raises PlanRefused for one that cannot be read."""
     if file.card is None:
@@ -137,7 +148,9 @@ def card_of(file: CardFile) -> Card:
     return file.card
 
 
-def facts_of(connection: Connection, file: CardFile, here: Here, old: str) -> RestartFacts:
+def facts_of(
+    connection: Connection, file: CardFile, here: Here, old: t.Sequence[str]
+) -> RestartFacts:
     """What there is of the VM of a card that was read."""
     card = card_of(file)
     paths = card.disks
@@ -163,16 +176,24 @@ def facts_of(connection: Connection, file: CardFile, here: Here, old: str) -> Re
         text = connection.call(f"read domain {card.name}", dom.XMLDesc, DOMAIN_XML_INACTIVE)
         named = disk_files(parse(text, f"domain {card.name}")) or ()
         defined = tuple(path for path in named if path)
-        stored = read_metadata(connection, dom)
-        phase = None if stored is None else stored.phase
-        at_boot = bool(connection.call(f"read autostart of {card.name}", dom.autostart))
-        if connection.call(f"read whether {card.name} runs", dom.isActive):
-            locked = ()  # by itself
+        active = connection.call(f"read whether {card.name} runs", dom.isActive)
+        if not {*defined}.isdisjoint({*paths, *targets}):
+            stored = read_metadata(connection, dom)
+            phase = None if stored is None else stored.phase
+            at_boot = bool(connection.call(f"read autostart of {card.name}", dom.autostart))
+            locked = () if active else locked  # by itself
+        elif active:
+            others.append("it runs there, with disks that are not its card's; stop that first")
+        elif connection.call(f"read the saved memory of {card.name}", dom.hasManagedSaveImage, 0):
+            others.append(
+                "of its time there memory is saved, which fits no longer; if nobody needs that,"
+                f" remove it: virsh managedsave-remove {card.name}"
+            )
     elif dom is not None:
         others.append(f"{here.name} has another VM of that name, with another UUID")
     return RestartFacts(
         name=card.name,
-        old=old,
+        old=tuple(old),
         new=here.name,
         hosts=card.hosts,
         counter=card.counter,
@@ -199,7 +220,7 @@ def _blockers(
         path: path if path in files else plan.disk_name(path, card.counter + 1)
         for path in card.disks
     }
-    root = ready(definition.with_disks(card.root, present))
+    root = ready(connection, definition.with_disks(card.root, present))
     problems += read_start_blockers.of_root(connection, root)
     for path in present.values():
         for user in here.references.users(path):
@@ -227,11 +248,13 @@ def _blockers(
     return list(dict.fromkeys(problems))
 
 
-def ready(root: Element) -> Element:
-    """The definition with drives that may start empty, where their media are not here."""
+def ready(connection: Connection, root: Element) -> Element:
+    """The definition for this libvirt, with drives that may start empty where their media are not
+    here."""
 
     def look_at_media() -> list[str]:
         return [path for path in definition.media_of(root) if not os.path.exists(path)]
 
     missing = deadline.call(look_at_media, seconds=_SECONDS, what="look at media")
-    return definition.without_media(root, missing)
+    version = connection.call("read libvirt's version", connection.conn.getLibVersion)
+    return definition.for_libvirt(definition.without_media(root, missing), version)

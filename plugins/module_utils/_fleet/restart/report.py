@@ -42,7 +42,8 @@ def starts(shares: t.Mapping[str, t.Sequence[str]], answers: t.Mapping[str, Rest
 
 
 def report(
-    host: str,
+    hosts: t.Sequence[str],
+    origins: t.Mapping[str, str],
     shares: t.Mapping[str, t.Sequence[str]],
     failures: t.Mapping[str, str],
     answers: t.Mapping[str, Restarted],
@@ -51,9 +52,11 @@ def report(
     *,
     check: bool,
 ) -> tuple[str, list[str]]:
-    """A table of the outcomes, and the failures. ``not_started`` are the reasons of those that were
+    """A table of the outcomes, and the failures. ``hosts`` are off, ``origins`` says which of them
+    had a VM that was taken over. ``not_started`` are the reasons of those that were
     taken over and could not be started, or do not respond."""
     rows: list[list[str | None]] = []
+    host = " or ".join(hosts)
     problems: list[str] = []
     last = {
         (outcome.host, outcome.name): outcome.problem
@@ -71,7 +74,7 @@ def report(
             done = done if entry["running"] else done.replace("restarted", "defined")
         steps = "; ".join(entry["steps"]) if entry is not None else None
         status = "failed" if why else word({"changed": True}, done)
-        rows.append([outcome.name, host, outcome.host, state, status, steps])
+        rows.append([outcome.name, origins.get(outcome.name), outcome.host, state, status, steps])
         if why:
             problems.append(why if isinstance(why, Failure) else Failure(outcome.host, why))
     for name, reason in failures.items():
