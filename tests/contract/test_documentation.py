@@ -22,7 +22,15 @@ EXAMPLES_HOST = f"test://{Path(__file__).with_name('examples.xml')}"
 HOST = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
 
 # Modules that change nothing and need no guest: libvirt's test driver is enough for their examples.
-HERE = ["virt_host_info", "virt_place", "virt_plan", "virt_query", "virt_screenshot", "virt_show"]
+HERE = [
+    "virt_capacity",
+    "virt_host_info",
+    "virt_place",
+    "virt_plan",
+    "virt_query",
+    "virt_screenshot",
+    "virt_show",
+]
 
 
 @pytest.fixture(scope="module")

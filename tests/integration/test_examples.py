@@ -36,6 +36,9 @@ from ansible_collections.fleet.virt.tests.integration.migration.test_adopt impor
 from ansible_collections.fleet.virt.tests.integration.migration.test_documented import (
     COMMANDS as OF_MIGRATION,
 )
+from ansible_collections.fleet.virt.tests.integration.migration.test_foresight import (
+    COMMANDS as OF_FORESIGHT,
+)
 from ansible_collections.fleet.virt.tests.integration.migration.test_lost_source import (
     OF_A_LOST_SOURCE,
 )
@@ -461,6 +464,7 @@ def test_every_command_shown_is_run() -> None:
         *OF_KEYS,
         *OF_MAINTENANCE,
         *OF_RESTARTS,
+        *OF_FORESIGHT,
         *OF_MIGRATION,
         *OF_PLAN,
         *OF_PREFLIGHT,

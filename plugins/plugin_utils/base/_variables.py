@@ -130,6 +130,7 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "export_backup_keys": _CHOSEN | {"virt_backup_keys"},
     "prune_backups": _OUTPUT | _CHOSEN | {"virt_keep_proven", "virt_prune_accept"},
     "adopt": _CHOSEN | {"virt_output_file", "vm_adopt_disks", "vm_host"},
+    "capacity": _OUTPUT | {"virt_loss", "virt_require"},
     "console": frozenset({"vm_name", "virt_console", "virt_console_minutes"}),
     "clone": _OUTPUT
     | {"virt_clone_mode", "virt_clone_of", "virt_identity", "virt_quiesce"}
@@ -190,8 +191,13 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
         "vm_shutdown_timeout",
         "vm_state",
     },
+    "what_if": _OUTPUT | {"virt_add_hosts", "virt_lose", "virt_loss", "virt_strict", "virt_vms"},
 }
+<<<<<<< HEAD
 _OF_VMS = ("clone", "import_vm", "plan", "provision_vm")
+=======
+_OF_VMS = ("capacity", "clone", "plan", "provision_vm", "what_if")
+>>>>>>> 0c2fc266 (Tell how many more VMs fit, and what would be without a hypervisor)
 # The setting of a single VM that with virt_vms counts for all that do not have it themselves
 FOR_ALL = "vm_wait"
 _FEW = FLEET.union(*PLAYBOOKS.values())
@@ -311,7 +317,7 @@ def _two_destinations(extra: t.Mapping[str, object]) -> list[str]:
 
 def _unused(playbook: str, extra: t.Mapping[str, object]) -> frozenset[str]:
     """Settings of a single VM, which nothing reads where ``virt_vms`` describes all of them."""
-    if playbook not in ("plan", "provision_vm") or extra.get("virt_vms") is None:
+    if playbook not in ("plan", "provision_vm", "what_if") or extra.get("virt_vms") is None:
         return frozenset()
     return settings() - {"vm_name", FOR_ALL}
 

@@ -146,6 +146,19 @@ def requested(
     return _catalogue(variables).in_vms(chosen, _disks)
 
 
+def shape(options: Mapping[str, object], variables: Variables) -> list[Json]:
+    """The one VM whose shape is asked about, as plain data; it needs no name.
+
+    Raises SpecError for more than one.
+    """
+    vms = options.get("vms")
+    if vms is None:
+        vms = [{"name": "more", **_single(variables)}]
+    if not isinstance(vms, list) or len(vms) != 1:
+        raise SpecError([Problem("vms", "capacity is of one shape; describe one VM")])
+    return requested({**options, "vms": vms}, variables)
+
+
 def image_paths(
     options: Mapping[str, object],
     variables: Variables,

@@ -47,6 +47,8 @@ RUNS = {
     "purge_vm -e virt_names=no* -e virt_confirm=1": _SHAPELESS,
     "migrate_vm -e virt_group=web": _SHAPELESS,
     "plan -e vm_name=nobody": _SHAPELESS,
+    "capacity -e virt_require=0": _SHAPELESS,
+    "what_if -e virt_lose=hv2": _SHAPELESS,
     "state -e vm_name=nobody -e vm_state=running": _SHAPELESS,
     "provision_vm -e vm_name=new1 -e vm_memory=64MiB": _SHAPELESS,
     "migrate_vm -e vm_name=nobody": _SHAPELESS,

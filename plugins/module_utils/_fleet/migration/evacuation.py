@@ -63,6 +63,31 @@ def leave(
     return decision
 
 
+def lose(
+    sources: t.Collection[str],
+    answers: t.Mapping[str, Answer],
+    hosts: t.Sequence[placement.PlacementHost],
+    policy: Policy,
+) -> MigrationDecision:
+    """Where the VMs of all ``sources`` go if none of these is there any more, planned as an
+    evacuation is. One that goes nowhere is a problem."""
+    gone = [
+        dataclasses.replace(host, problem="it is lost", problem_filter="lost")
+        if host.name in sources
+        else host
+        for host in hosts
+    ]
+    names = {str(vm["name"]): vm for source in sources for vm in answers[source].get("vms") or ()}
+    decision = _decide(names, None, answers, gone, {}, policy)
+    decision.problems += [
+        f"{name!r} is being moved to {to}, which is lost too"
+        for moves in decision.shares.values()
+        for name, to in moves
+        if to in sources
+    ]
+    return decision
+
+
 def come_back(
     home: str,
     answers: t.Mapping[str, Answer],

@@ -50,9 +50,8 @@ from .filters import (
     broken_rules,
     excess,
     fixed_rejection,
-    load_rejection,
     name_rejection,
-    storage_rejection,
+    room_rejection,
     wishes_of,
 )
 from .hosts import (
@@ -176,7 +175,7 @@ def _in_order(
 def _nowhere(fleet: FleetLoad, request: Request, fixed: Fixed) -> Placement:
     """The answer for a VM that none can take, with the most telling reasons."""
     telling = (one for one in fixed.rejected if not one.is_other)
-    now = (_rejection(fleet, fleet.loads[name], request) for name in fixed.passed)
+    now = (room_rejection(fleet.loads[name], request, fleet.policy) for name in fixed.passed)
     named = list(islice(merge(telling, filter(None, now)), NAMED))
     named += [one for one in fixed.rejected if one.is_other][: NAMED - len(named)]
     hidden = len(fixed.passed) + len(fixed.rejected) - len(named)
@@ -205,7 +204,7 @@ def rank(fleet: FleetLoad, request: Request, fixed: Fixed | None = None) -> Plac
     rejected = list(fixed.rejected)
     for name in fixed.passed:
         load = fleet.loads[name]
-        rejection = _rejection(fleet, load, request)
+        rejection = room_rejection(load, request, fleet.policy)
         if rejection is None:
             ranked = scorer.score(load, request.image is None or request.image in load.images)
             broken = broken_rules(load, request)
@@ -224,17 +223,6 @@ def rank(fleet: FleetLoad, request: Request, fixed: Fixed | None = None) -> Plac
         rejected=tuple(rejected),
         why=why.words(fleet, request, ranking),
     )
-
-
-def _rejection(fleet: FleetLoad, load: HostLoad, request: Request) -> Rejection | None:
-    """Why the hypervisor cannot take the VM besides what it has; None if it can."""
-    rejection = load_rejection(load, request)
-    if rejection is not None:
-        return rejection
-    found = (
-        storage_rejection(load, one, fleet.policy) for one in load.spaces(request, fleet.policy)
-    )
-    return next(filter(None, found), None)
 
 
 def claim_conflicts(

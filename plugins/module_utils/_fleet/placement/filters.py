@@ -65,6 +65,15 @@ def load_rejection(load: HostLoad, request: Request) -> Rejection | None:
     return None
 
 
+def room_rejection(load: HostLoad, request: Request, policy: Policy) -> Rejection | None:
+    """Why the VM does not fit next to the others, with its disks; None if it does."""
+    rejection = load_rejection(load, request)
+    if rejection is not None:
+        return rejection
+    found = (storage_rejection(load, one, policy) for one in load.spaces(request, policy))
+    return next(filter(None, found), None)
+
+
 def broken_rules(load: HostLoad, request: Request) -> list[str]:
     """The rules that do not prevent the VM from being there, and would be broken: soft ones, and
     all where the request is ``relaxed``."""
