@@ -193,11 +193,7 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     },
     "what_if": _OUTPUT | {"virt_add_hosts", "virt_lose", "virt_loss", "virt_strict", "virt_vms"},
 }
-<<<<<<< HEAD
-_OF_VMS = ("clone", "import_vm", "plan", "provision_vm")
-=======
-_OF_VMS = ("capacity", "clone", "plan", "provision_vm", "what_if")
->>>>>>> 0c2fc266 (Tell how many more VMs fit, and what would be without a hypervisor)
+_OF_VMS = ("capacity", "clone", "import_vm", "plan", "provision_vm", "what_if")
 # The setting of a single VM that with virt_vms counts for all that do not have it themselves
 FOR_ALL = "vm_wait"
 _FEW = FLEET.union(*PLAYBOOKS.values())
