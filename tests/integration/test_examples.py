@@ -21,6 +21,9 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.fleet.virt.tests.contract import documentation, test_documentation
+from ansible_collections.fleet.virt.tests.contract.controller.test_backups import (
+    COMMANDS as OF_BACKUPS,
+)
 from ansible_collections.fleet.virt.tests.integration.keys.test_documented import (
     COMMANDS as OF_KEYS,
 )
@@ -465,6 +468,7 @@ def test_every_command_shown_is_run() -> None:
         *OF_MAINTENANCE,
         *OF_RESTARTS,
         *OF_FORESIGHT,
+        *OF_BACKUPS,
         *OF_MIGRATION,
         *OF_PLAN,
         *OF_PREFLIGHT,

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import typing as t
@@ -24,6 +26,17 @@ from ansible_collections.fleet.virt.tests.unit.backup._made import OTHER, PASSPH
 
 MOMENTS = [at(day) for day in (10, 11, 26, 27, 28)]
 PROVEN = at(11)
+
+
+_PLAY = "ansible-playbook fleet.virt."
+# Those of the guide, and what each prints (tests/integration/test_examples.py)
+COMMANDS = {
+    f"{_PLAY}backups": "6 backups of 2 VMs",
+    f"{_PLAY}backups -e vm_name=web1 -e virt_output=json": '"name": "web1"',
+    f"{_PLAY}prune_backups --check": "2 archives would be deleted",
+    f"{_PLAY}prune_backups": "2 archives deleted",
+    f"{_PLAY}export_backup_keys -e virt_backup_keys=backup-keys": f"web1: .*/{UUID}.key",
+}
 
 
 @dataclass(frozen=True)
@@ -267,6 +280,15 @@ def test_timers_of_two_controllers_back_up_once(controller: Controller, tmp_path
     assert [process.returncode for process in processes] == [0, 0], texts
     assert ran.read_text() == "backed up\n", texts
     assert sum("has the turn since" in text for text in texts) == 1, texts
+
+
+def test_commands_of_the_guide_print_what_it_says(controller: Controller) -> None:
+    for command, printed in COMMANDS.items():
+        keys = str(controller.folder / "backup-keys")
+        words = shlex.split(command.removeprefix(_PLAY).replace("backup-keys", keys))
+        status, text = controller.run(*words)
+        assert status == 0, text
+        assert re.search(printed, text), text
 
 
 def test_examples_are_run(controller: Controller) -> None:

@@ -131,8 +131,8 @@ _REMEDIES: dict[type[BorgError], str] = {
     Full: "make space at the place, for example with ansible-playbook fleet.virt.prune_backups",
     Damaged: "'borg check REPOSITORY' says what is damaged; restore the newest backup that can"
     " still be read",
-    RolledBack: "if you put it back yourself, remove the folder of borg's caches here"
-    " (~/.cache/fleet.virt/borg on a controller), which will be made again",
+    RolledBack: "if you put it back yourself, remove the folder of borg's caches here, {base}; it"
+    " is made again",
     Disconnected: "check the server, its key in known_hosts, and that this user's key may run"
     " 'borg serve' there",
 }
@@ -182,7 +182,7 @@ def run(
             descriptors=(descriptor,),
         )
     if ended.status not in (0, 1):
-        raise failure(ended.stderr.decode("utf-8", "replace"))
+        raise failure(ended.stderr.decode("utf-8", "replace"), access.base)
     return ended
 
 
@@ -235,8 +235,8 @@ def warnings(ended: programs.Ended) -> list[str]:
     return [message for _id, message in _messages(ended.stderr.decode("utf-8", "replace"))]
 
 
-def failure(stderr: str) -> BorgError:
-    """The error that borg's messages (``--log-json``) tell of."""
+def failure(stderr: str, base: str = "BORG_BASE_DIR") -> BorgError:
+    """The error that borg's messages (``--log-json``) tell of; ``base`` has its caches."""
     messages = _messages(stderr)
     kind = next((_BY_ID[name] for name, _text in messages if name in _BY_ID), None)
     # After the cause, a traceback has the machine's versions and the command line again
@@ -244,7 +244,7 @@ def failure(stderr: str) -> BorgError:
     if kind is None or kind is Disconnected:
         # A server's own failure arrives as text; that the connection then ended is its consequence
         kind = next((found for words, found in _BY_WORDS if words in said), kind or BorgError)
-    remedy = _REMEDIES.get(kind)
+    remedy = _REMEDIES.get(kind, "").replace("{base}", base)
     return kind(f"borg: {visible(said[-_WORDS:], '')}" + (f"; {remedy}" if remedy else ""))
 
 
