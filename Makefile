@@ -10,7 +10,7 @@ WORKERS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-down test unit faults check integration trials upgrade catalogue site lab
+.PHONY: help demo demo-down test unit faults check integration trials upgrade catalogue site release lab
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,10 @@ catalogue: ## the newest images, with their checksums, for the catalogue; ARGS="
 site: ## the documentation site, in build/site
 	@tests/bootstrap unit
 	@PYTHONPATH=.venv/collections .venv/bin/python -m tests.documentation_site
+
+release: ## VERSION=1.0.0-rc1 as a file, in build/release
+	@tests/bootstrap unit
+	@PYTHONPATH=.venv/collections .venv/bin/python -m tests.release $(VERSION) $(ARGS)
 
 lab: ## the laboratory's program, for example: make lab ARGS="up 2"
 	@tests/bootstrap run

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
+from ansible_collections.fleet.virt.tests import release
 from ansible_collections.fleet.virt.tests.contract import _tools
 
 RUNTIME = ("meta", "plugins", "roles", "playbooks")
@@ -52,6 +54,22 @@ def test_artifact_holds_what_users_need(artifact: Path) -> None:
     tests = {str(path) for path in paths if path.parts[0] == "tests"}
     assert tests == {"tests", "tests/config.yml"}, "only ansible-test's settings are of use there"
     assert {"meta", "plugins", "playbooks", "README.md", "COPYING"} <= names
+
+
+def test_release_has_its_version_and_a_summary(lint: Path, tmp_path: Path) -> None:
+    project = _tools.copy_project(tmp_path)
+    release.prepare(project, "1.0.0-rc1", lint)
+    with tarfile.open(release.build(project, tmp_path, lint)) as tar:
+        names = tar.getnames()
+        files = {
+            name: (tar.extractfile(name) or pytest.fail(name)).read().decode()
+            for name in ("CHANGELOG.md", "MANIFEST.json", "changelogs/changelog.yaml")
+        }
+    assert json.loads(files["MANIFEST.json"])["collection_info"]["version"] == "1.0.0-rc1"
+    (entry,) = yaml.safe_load(files["changelogs/changelog.yaml"])["releases"].values()
+    assert entry["changes"]["release_summary"].startswith("First release: ")
+    assert files["CHANGELOG.md"].count("### Release Summary") == 1
+    assert [name for name in names if name.startswith("changelogs/fragments/")] == []
 
 
 def test_installs_from_checkout_and_tarball_alike(

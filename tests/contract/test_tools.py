@@ -10,19 +10,8 @@ import os
 import shutil
 from pathlib import Path
 
-import pytest
+from ansible_collections.fleet.virt.tests import release
 from ansible_collections.fleet.virt.tests.contract import _tools, documentation
-
-IMPORTER = """\
-[galaxy-importer]
-CHECK_REQUIRED_TAGS = True
-CHECK_CHANGELOG = True
-RUN_ANSIBLE_DOC = True
-RUN_ANSIBLE_LINT = False
-RUN_ANSIBLE_TEST = False
-RUN_FLAKE8 = False
-REQUIRE_V1_OR_GREATER = False
-"""
 
 
 def test_ruff_check(project: Path, lint: Path) -> None:
@@ -87,24 +76,9 @@ def test_sanity(installed: Path, lint: Path, tmp_path: Path) -> None:
         _tools.run(command, own / _tools.PREFIX, env)
 
 
-@pytest.fixture(scope="session")
-def importer() -> Path:
-    """Return the folder of Galaxy's importer, whose requirements agree with no other tool's."""
-    return _tools.virtual_environment("importer")
-
-
-def test_galaxy_importer(artifact: Path, importer: Path, tmp_path: Path) -> None:
-    (tmp_path / "importer.cfg").write_text(IMPORTER)
-    env = _tools.environment(
-        importer,
-        GALAXY_IMPORTER_CONFIG=str(tmp_path / "importer.cfg"),
-        TMPDIR=str(tmp_path),
-    )
-    printed = _tools.run(
-        [importer / "python", "-m", "galaxy_importer.main", artifact], tmp_path, env
-    )
-    complaints = [line for line in printed.splitlines() if line.startswith(("WARNING", "ERROR"))]
-    assert not complaints, "\n".join(complaints)
+def test_galaxy_importer(artifact: Path, tmp_path: Path) -> None:
+    """Without ansible-lint, which is a test of its own here; ``make release`` has it too."""
+    release.imported(artifact, tmp_path, lint=False)
     result = json.loads((tmp_path / "importer_result.json").read_text())
     names = {content["name"] for content in result["contents"]}
     assert {"virt_host_info", "virt_query"} <= names

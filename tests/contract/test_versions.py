@@ -183,6 +183,28 @@ def test_they_pass(version: Version, request: pytest.FixtureRequest) -> None:
     assert re.fullmatch(r"[1-9][0-9]* passed, 0 failed, 0 skipped", last), last
 
 
+@pytest.mark.parametrize("version", VERSIONS, ids=lambda it: f"{it.core}-python{it.python}")
+def test_release_is_installed_and_its_playbooks_are_read(
+    version: Version, artifact: Path, settings: Path
+) -> None:
+    """The file that is released, by that version's own programs and without a network."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting the root trees of other Debians needs root")
+    root = root_tree(version.suite)
+    venv = environment_for(version, root, settings)
+    shutil.copy(artifact, settings / "release.tar.gz")
+    names = sorted(path.stem for path in (_tools.CHECKOUT / "playbooks").glob("*.yml"))
+    script = (
+        "export ANSIBLE_COLLECTIONS_PATH=/tmp/collections && ansible-galaxy collection install"
+        " --offline /settings/release.tar.gz -p /tmp/collections"
+        " && ansible-galaxy collection verify --offline fleet.virt && cd /tmp"
+        f" && ansible-playbook --syntax-check {' '.join(f'fleet.virt.{name}' for name in names)}"
+    )
+    told = inside(root, settings, venv, "sh", "-c", script)
+    read = re.findall(r"^playbook: /tmp/collections/.*/([^/]+)\.yml$", told, re.MULTILINE)
+    assert read == names, told
+
+
 def processes_naming(path: Path) -> list[str]:
     """Return the command lines of all processes that were started with ``path``."""
     found = []
