@@ -24,6 +24,9 @@ from ansible_collections.fleet.virt.tests.contract import documentation, test_do
 from ansible_collections.fleet.virt.tests.contract.controller.test_backups import (
     COMMANDS as OF_BACKUPS,
 )
+from ansible_collections.fleet.virt.tests.integration.backup.test_backup import (
+    COMMANDS as OF_SAVING,
+)
 from ansible_collections.fleet.virt.tests.integration.keys.test_documented import (
     COMMANDS as OF_KEYS,
 )
@@ -317,6 +320,7 @@ def _replaced(value: Any, words: Mapping[str, str]) -> Any:
 # pool (test_image_users.py), VMs that other tests have as well (test_purge.py, test_state.py,
 # test_wait.py)
 _ELSEWHERE = {
+    "virt_backup",
     "virt_backup_info",
     "virt_backup_key",
     "virt_backup_prune",
@@ -460,6 +464,7 @@ def test_every_command_shown_is_run() -> None:
         *OF_CONSOLES,
         *OF_MOVED_DISKS,
         *OF_SNAPSHOTS,
+        *OF_BACKUPS,
         *OF_COPIES,
         *OF_IMAGES,
         OF_PEERS,
@@ -468,7 +473,7 @@ def test_every_command_shown_is_run() -> None:
         *OF_MAINTENANCE,
         *OF_RESTARTS,
         *OF_FORESIGHT,
-        *OF_BACKUPS,
+        *OF_SAVING,
         *OF_MIGRATION,
         *OF_PLAN,
         *OF_PREFLIGHT,

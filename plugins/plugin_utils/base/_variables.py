@@ -131,6 +131,8 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "prune_backups": _OUTPUT | _CHOSEN | {"virt_keep_proven", "virt_prune_accept"},
     "adopt": _CHOSEN | {"virt_output_file", "vm_adopt_disks", "vm_host"},
     "capacity": _OUTPUT | {"virt_loss", "virt_require"},
+    "backup": _CHOSEN_OR_GROUPED
+    | {"virt_backup_host_key", "virt_backup_scratch", "virt_backup_scratch_mib", "virt_quiesce"},
     "console": frozenset({"vm_name", "virt_console", "virt_console_minutes"}),
     "clone": _OUTPUT
     | {"virt_clone_mode", "virt_clone_of", "virt_identity", "virt_quiesce"}

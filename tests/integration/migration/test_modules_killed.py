@@ -28,6 +28,7 @@ _THERE, _OTHER, _NEW, _FOREIGN = "there", "other", "new", "foreign"
 _HOST = {"virt_host": "hv1"}
 _RUNNING = {"vm_state": "running"}
 _RENAMED = {"vm_name": _THERE, "vm_new_name": _NEW}
+_SAVED = {"virt_backup_to": "/mnt/backup", "virt_backup_passphrase": "marker"}
 _TAKEN = {"virt_snapshot": "a"}
 _MOVED = {"virt_disk": "system", "virt_to_pool": "base2"}
 _TEMPLATE = {"vm_name": _NEW, "virt_template": "killed", "virt_identity": "keep"}
@@ -106,6 +107,7 @@ NOTHING_CHANGES = [
         "move_disk", "virt_move_disk.2.before", {"vm_name": _THERE, **_MOVED}, [_THERE], alone=True
     ),
     Kill("snapshots", "virt_snapshot.1.before", {"vm_name": _THERE}, [_THERE]),
+    Kill("backup", "virt_backup.1.before", {"vm_name": _NEW, **_SAVED}, [_NEW]),
     Kill("template", "virt_template.1.before", _TEMPLATE, [_NEW]),
     Kill(
         "template", "virt_template.2.before", _TEMPLATE | {"vm_name": _THERE}, [_THERE], alone=True

@@ -67,6 +67,7 @@ RUNS = {
     "snapshot -e vm_name=nobody -e virt_snapshot=new1": _SHAPELESS,
     "move_disk -e vm_name=nobody -e virt_disk=vda -e virt_to_pool=fast": _SHAPELESS,
     "snapshots": _SHAPELESS,
+    "backup -e vm_name=nobody -e virt_backup_to=/mnt/backup": _SHAPELESS,
     "console -e vm_name=nobody": _SHAPELESS,
     "console_log -e vm_name=nobody": _SHAPELESS,
     "screenshot": _SHAPELESS,

@@ -23,6 +23,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption import 
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption import (
     facts as adoption_facts,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import (
+    decide as backup_decision,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import facts as backup_facts
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
     answers,
     json_values,
@@ -577,6 +581,24 @@ GOOD: dict[str, Answer] = {
             }
         ]
     },
+    "backup_look": {"vms": [{"name": "web1", "uuid": "0000", "phase": None, "groups": ["web"]}]},
+    "backup": {
+        "vms": [
+            {
+                "name": "web1",
+                "uuid": "0000",
+                "changed": True,
+                "failed": False,
+                "not_tried": False,
+                "msg": None,
+                "steps": ["x"],
+                "archive": "2026-11-28T06:51:18Z",
+                "consistency": "frozen",
+                "size": 1,
+                "added": 1,
+            }
+        ]
+    },
     "disk_look": {"vms": [{"name": "web1", "uuid": "0000", "phase": None, "groups": ["web"]}]},
     "disk_moved": {
         "vms": [
@@ -896,6 +918,11 @@ def read_disk_look(answer: Answer) -> None:
     assert disk_decision.decide(["web1"], seen).shares == {"hv2": ["web1"]}
 
 
+def read_backup_look(answer: Answer) -> None:
+    seen = backup_decision.fleet({"hv1": {"vms": []}, "hv2": answer}, None, [])
+    assert backup_decision.decide(["web1"], seen).shares == {"hv2": ["web1"]}
+
+
 def read_state_look(answer: Answer) -> None:
     first = {"vms": []}
     seen = state_decision.fleet({"hv1": first, "hv2": answer}, None, [])
@@ -980,6 +1007,10 @@ READERS: dict[str, t.Callable[[Answer], t.Any]] = {
     ),
     "renamed": lambda answer: rename_decision.report(
         "web1", "web2", "hv2", {"hv2": answer}, "", check=False
+    ),
+    "backup_look": read_backup_look,
+    "backup": lambda answer: backup_decision.report(
+        {"hv1": ["web1"]}, {"hv1": answer}, check=False
     ),
     "snapshot_look": read_snapshot_look,
     "disk_look": read_disk_look,
@@ -1068,6 +1099,8 @@ TYPES: dict[str, type[Answer]] = {
     "restarted": restart_facts.Restarted,
     "rename_look": rename_facts.RenameLook,
     "renamed": rename_facts.Renamed,
+    "backup_look": backup_facts.BackupLook,
+    "backup": backup_facts.BackedUp,
     "snapshot_look": snapshot_facts.SnapshotLook,
     "disk_look": disk_facts.DiskLook,
     "disk_moved": disk_facts.DiskMoved,

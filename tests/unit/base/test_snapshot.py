@@ -14,6 +14,7 @@ import yaml
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption import (
     facts as adoption_facts,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import facts as backup_facts
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import answers, snapshot
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.console import (
     facts as console_facts,
@@ -39,6 +40,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.template import 
 )
 from ansible_collections.fleet.virt.plugins.modules import (
     virt_adopt,
+    virt_backup,
     virt_clone,
     virt_console,
     virt_console_log,
@@ -120,6 +122,7 @@ def compared(kind: t.Any, documented: Documented) -> t.Iterator[tuple[str, objec
         (seeding_facts.WaitingVm, virt_wait, "vms"),
         (console_facts.SavedScreen, virt_screenshot, "screens"),
         (snapshot_facts.SnapshottedVm, virt_snapshot, "vms"),
+        (backup_facts.BackedUpVm, virt_backup, "vms"),
         (state_facts.BroughtVm, virt_state, "vms"),
         (template_facts.TemplatedVm, virt_template, "vms"),
         (template_facts.CopiedImage, virt_template, "image"),

@@ -29,6 +29,7 @@ from ..base.effects_lookup import find_domain, read_metadata
 from ..base.metadata import Metadata, Owner
 from ..base.results import GENERATED
 from ..cards.effects_keep import repair as repair_cards
+from ..engine import effects_backups as backups
 from ..engine import effects_lease as lease
 from ..engine import effects_lease_holder as owners
 from ..engine import effects_verb as verb
@@ -195,6 +196,7 @@ class _Mover:
         if self.check:
             self._predict(source, plan, steps)
             return
+        backups.give_way(source.uuid)
         Moving(
             *(remote, dom, source, target, plan, self.settings, self.settler, self.run),
             read=lambda: self._source(dom, None),

@@ -28,6 +28,7 @@ from ..base.effects_connection import Connection
 from ..base.effects_lookup import checkpoints
 from ..base.metadata import Metadata, OwnVolume
 from ..base.states import state_name
+from ..engine import effects_backups as backups
 from ..engine import effects_lease_holder as owners
 from ..hosts import domain_info, host_info, network_info
 from ..hosts import read_nwfilters as nwfilters
@@ -122,7 +123,7 @@ def read_source(connection: Connection, dom: VirDomain, host: str) -> Source:
         record_bytes=record_bytes,
         state_files=_has_state_files(live),
         checkpoints=checkpoints(connection, dom),
-        job=job_of(connection, dom) if facts["active"] else None,
+        job=_job_in_the_way(connection, dom) if facts["active"] else None,
         holder=owners.holder(stored.owner) if stored is not None else None,
         host_uuid=str(capabilities["uuid"]),
         qemu=int(connection.call("read the version", connection.conn.getVersion)),
@@ -149,6 +150,13 @@ def job_of(connection: Connection, dom: VirDomain) -> str | None:
             raise
         return None
     return _JOBS.get(int(kind))
+
+
+def _job_in_the_way(connection: Connection, dom: VirDomain) -> str | None:
+    """A backup of ours is not: a move ends it."""
+    job = job_of(connection, dom)
+    own = job is not None and connection.local and backups.is_at_work(str(dom.UUIDString()))
+    return None if own else job
 
 
 def _parse(connection: Connection, dom: VirDomain, flags: int) -> Element:

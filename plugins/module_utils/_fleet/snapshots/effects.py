@@ -23,6 +23,7 @@ from ..base import effects_definitions as domains
 from ..base.effects_connection import Connection
 from ..base.effects_lookup import require_domains, selected_domains
 from ..base.selected import Selected
+from ..engine import effects_backups as backups
 from ..engine import effects_lease as lease
 from ..engine import effects_lease_holder as owners
 from ..engine import effects_verb as verb
@@ -193,6 +194,8 @@ def _carry_out(job: _SnapshotJob) -> None:
             job.problem = current.problem
             if job.problem:
                 return
+            if job.connection.local and job.has_work:
+                backups.give_way(job.facts.uuid)
             _ACTIONS.carry_out([job])
     except PlanRefused as error:  # the lock
         job.problem = str(error)

@@ -1,0 +1,236 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Backing VMs up: each in a systemd unit of its own, which ends with the run that asked for it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import select
+import sys
+import typing as t
+
+from ..._errors import PlanRefused
+from ..._libvirt import DOMAIN_XML_INACTIVE
+from ..._records import dataclass, field
+from ..base import answers
+from ..base import effects_programs as programs
+from ..base import effects_systemd as systemd
+from ..base import read_caller as company
+from ..base.effects_connection import Connection
+from ..base.effects_lookup import require_domains, selected_domains
+from ..base.json_values import as_mapping, as_text
+from ..base.selected import Selected
+from ..engine import effects_backups as units
+from ..engine import effects_lease_holder as owners
+from ..engine import effects_verb as verb
+from . import definition, effects_unit, read
+from . import plan as plans
+from .facts import BackupFacts, BackupLook, BackupRequest, Clear, Save
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+
+_LOCK_SECONDS = 5.0
+_END_SECONDS = 60.0
+_MOST_ANSWER = 1024 * 1024
+# The module's own imports, also where they are in Ansible's archive
+_START = (
+    "import json, sys; sys.path[:0] = json.loads(sys.argv[1]);"
+    " from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import effects_unit;"
+    " effects_unit.main()"
+)
+# However the unit ended: the job first, for the guest's sake. A job that a killed process was just
+# beginning appears a moment later.
+_END = """
+for _try in 1 2 3 4 5 6; do
+  if timeout 60 virsh -q -c "$1" backup-dumpxml "$2" 2>/dev/null | grep -q "/$3'"; then
+    timeout 60 virsh -q -c "$1" domjobabort "$2"
+  fi
+  [ "$SERVICE_RESULT" = success ] && break
+  sleep 0.5
+done
+for file in "$4"/disks/*; do
+  ! mountpoint -q "$file" || umount -l "$file"
+done
+rm -rf --one-file-system "$4"
+rm -f "$5"/"$2"-*.qcow2
+exit 0
+"""
+
+
+@dataclass
+class _BackupJob(verb.Job[BackupFacts]):
+    """One domain and what came of its backup."""
+
+    dom: VirDomain
+    wanted: BackupRequest
+    made: t.Mapping[str, object] = field(default_factory=dict, init=False)
+
+    def keep_cards(self) -> None:
+        """Nothing of the VM is changed."""
+
+    def step_is_done(self) -> None:
+        super().step_is_done()
+        self.after = self.step.effect(self.after)
+
+    def entry(self) -> verb.Shown:
+        size, added = self.made.get("size"), self.made.get("added")
+        return {
+            "steps": self.steps,
+            "archive": as_text(self.made.get("archive")),
+            "consistency": as_text(self.made.get("consistency")),
+            "size": size if isinstance(size, int) else None,
+            "added": added if isinstance(added, int) else None,
+            "not_tried": self.not_tried,
+        }
+
+    def shown(self) -> tuple[verb.Shown, verb.Shown]:
+        return {"new backups": 0}, {"new backups": self.after.saved}
+
+
+def look(
+    connection: Connection, names: t.Sequence[str], groups: t.Sequence[str] = ()
+) -> BackupLook:
+    """The VMs of ``names``, names or patterns, and of ``groups`` that are here."""
+    vms: list[answers.GroupedVm] = []
+    for dom, stored in selected_domains(connection, Selected.of(names, groups)):
+        vms.append(
+            {
+                "name": str(dom.name()),
+                "uuid": str(dom.UUIDString()),
+                "phase": stored.phase if stored is not None else None,
+                "groups": [str(group) for group in stored.groups] if stored is not None else [],
+            }
+        )
+    return {"changed": False, "vms": sorted(vms, key=lambda vm: str(vm["name"]))}
+
+
+def run(
+    connection: Connection, names: t.Sequence[str], wanted: BackupRequest, *, check: bool
+) -> dict[str, object]:
+    """Save each domain, one after the other; the module's result. One that fails stops no other."""
+    verb.require_local(connection, "its files are read there")
+    domains = require_domains(connection, names).values()
+
+    def planned() -> list[_BackupJob]:
+        return [_planned(connection, dom, wanted) for dom in domains]
+
+    def work(jobs: t.Iterable[_BackupJob]) -> None:
+        for job in jobs:
+            _carry_out(job)
+
+    return verb.run(connection, names, planned, work, check=check, together=False)
+
+
+def _planned(connection: Connection, dom: VirDomain, wanted: BackupRequest) -> _BackupJob:
+    facts = read.facts(connection, dom, wanted)
+    plan = plans.plan(facts, wanted)
+    return _BackupJob(connection, facts.name, facts.uuid, facts, plan, dom, wanted)
+
+
+def _carry_out(job: _BackupJob) -> None:
+    """Do the steps under the VM's lock, after planning them again."""
+    try:
+        with owners.host_lock(_LOCK_SECONDS, f"backup-{job.facts.uuid}"):
+            current = _planned(job.connection, job.dom, job.wanted)
+            job.facts, job.after, job.plan = current.facts, current.after, current.plan
+            job.problem = current.problem
+            if not job.problem:
+                _ACTIONS.carry_out([job])
+    except PlanRefused as error:  # the lock
+        job.problem = str(error)
+
+
+def _clear(job: _BackupJob) -> None:
+    """Do what the unit's end does: its hypervisor was lost meanwhile."""
+    programs.run(["sh", "-c", _END, *_end_words(job)], seconds=_END_SECONDS)
+
+
+def _end_words(job: _BackupJob) -> list[str]:
+    uuid = job.facts.uuid
+    folder = str(read.folder(uuid))
+    return ["end", job.connection.uri, uuid, read.SOCKET, folder, job.wanted.scratch]
+
+
+def _save(job: _BackupJob) -> None:
+    order = json.dumps(dataclasses.asdict(_order(job))) + "\n"
+    unit = units.unit_of(job.facts.uuid)
+    systemd.clear(unit)
+    end = " ".join(_quoted(word) for word in ["/bin/sh", "-c", _END, *_end_words(job)])
+    properties = (f"ExecStopPost={end}", "TimeoutStopSec=90", "KillMode=control-group", "Nice=10")
+    words = systemd.own_unit(
+        unit, [sys.executable, "-c", _START, json.dumps(sys.path)], properties=properties
+    )
+    words[1:1] = ["--pipe", "--wait", "--collect"]
+    process = programs.beside(words)
+    source, stream = programs.piped(process.stdin), programs.piped(process.stdout)
+    try:
+        source.write(order.encode())
+        source.flush()
+        answer = _answer(stream)
+    finally:
+        # Its input ends, so it ends, whatever it is doing
+        with contextlib.suppress(OSError):
+            source.close()
+        programs.end(process, _END_SECONDS)
+        units.give_way(job.facts.uuid)
+    if "archive" not in answer:
+        why = as_text(answer.get("error")) or (
+            f"its unit ended without a result; see journalctl -u {unit} on its hypervisor"
+        )
+        raise PlanRefused(f"the backup of {job.name!r} was abandoned, and it is as before: {why}")
+    job.made = answer
+
+
+def _quoted(word: str) -> str:
+    """A word of a unit's command line: specifiers and variables are nothing to systemd."""
+    text = word.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return '"' + text.replace("%", "%%").replace("$", "$$") + '"'
+
+
+def _answer(stream: t.IO[bytes]) -> t.Mapping[str, object]:
+    """The line that the unit prints; empty if it ends without one."""
+    waiting = select.poll()
+    waiting.register(stream, select.POLLIN)
+    text = b""
+    while b"\n" not in text and len(text) < _MOST_ANSWER:
+        company.require()
+        if waiting.poll(250):
+            block = os.read(stream.fileno(), 65536)
+            if not block:
+                break
+            text += block
+    try:
+        return as_mapping(json.loads(text))
+    except ValueError:
+        return {}
+
+
+def _order(job: _BackupJob) -> effects_unit.UnitOrder:
+    facts, wanted, connection = job.facts, job.wanted, job.connection
+    text = connection.call(f"read {facts.name}", job.dom.XMLDesc, DOMAIN_XML_INACTIVE)
+    return effects_unit.UnitOrder(
+        uri=connection.uri,
+        timeout=connection.timeout,
+        name=facts.name,
+        uuid=facts.uuid,
+        host=company.host() or os.uname().nodename,
+        active=facts.active,
+        quiesce=wanted.quiesce,
+        to=wanted.to,
+        passphrase=wanted.passphrase,
+        ssh_key=wanted.ssh_key,
+        scratch=wanted.scratch,
+        scratch_mib=facts.scratch_mib,
+        domain=definition.saved(text, facts.name),
+        seed=facts.stored.seed if facts.stored is not None else None,
+        disks=[dataclasses.asdict(disk) for disk in facts.disks],
+    )
+
+
+_ACTIONS = verb.Actions[_BackupJob]().simply(Clear, _clear).simply(Save, _save)

@@ -1,0 +1,447 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What runs in the unit of a backup: libvirt's job, its reader, borg, and a watch over them.
+
+QEMU copies what the guest overwrites into scratch files first, and lets the *guest's* write fail
+where that fails. So the watch ends the job long before, when the caller is gone, when the reader
+has ended, or when libvirt has ended the job; and however this process ends, the unit's last command
+ends the job and removes what is left.
+
+borg asks a command for the paths that it saves, and commits the archive only if that succeeds. It
+is told the disks at once, and the rest when all digests are known. It asks for more than the pipes
+hold only once it has read the disks; and only if they are of one moment does it get the manifest,
+and the command succeed. What goes wrong until then, also the death of this process, leaves no
+archive.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import select
+import shutil
+import signal
+import sys
+import tarfile
+import threading
+import time
+import typing as t
+from datetime import datetime, timezone
+from pathlib import Path
+
+from ... import _lxml
+from ..._errors import FleetVirtError, PlanRefused
+from ..._records import dataclass, field
+from ..base import durations, read_sparse
+from ..base import effects_programs as programs
+from ..base.effects_connection import Connection, connect
+from ..base.json_values import as_mapping
+from ..snapshots import effects_quiesce as quiesce_guest
+from . import archives, places, read
+from . import effects_borg as borg
+from .facts import BackupDisk
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+
+_POLL = 0.1
+_LOOK_SECONDS = 0.5
+_BEGIN_SECONDS = 120.0
+_MOUNT_SECONDS = 30.0
+_FULL = 0.8  # of the scratch's room; then the guest comes first
+_MIB = 1024**2
+_CACHE = "/var/cache/fleet-virt/borg"
+_TPM = "/var/lib/libvirt/swtpm"
+_CREATE = (
+    *("create", "--json", "--sparse", "--numeric-ids", "--paths-from-command"),
+    *("--chunker-params", "fixed,262144", "--files-cache=disabled", "--compression", "lz4"),
+)
+_PATHS, _VERDICT, _GO = "paths", "verdict", b"go"
+_COMMAND = ("sh", "-c", f'cat {_PATHS} && exec >&- && test "$(cat {_VERDICT})" = go')
+_GIVES_WAY = "it is moved, or a snapshot of it is taken, which wins; try again"
+_BLOCK = 4096  # characters that borg reads of paths before it begins with the first
+_PIPES = 1 << 20  # more than what is between the writer of paths and borg can hold
+_CHANGED = "{}: file changed while we backed it up"  # FUSE has no other time of change than now
+
+
+@dataclass(frozen=True)
+class UnitOrder:
+    """What a unit is told, through a pipe: there is a passphrase in it."""
+
+    uri: str
+    timeout: float
+    name: str
+    uuid: str
+    host: str
+    active: bool
+    quiesce: str
+    to: str
+    passphrase: str = field(repr=False)
+    ssh_key: str | None
+    scratch: str
+    scratch_mib: int
+    domain: str
+    seed: str | None
+    disks: list[dict[str, object]]
+
+    @property
+    def saved_disks(self) -> list[BackupDisk]:
+        """The disks."""
+        return [
+            BackupDisk(
+                str(disk["target"]),
+                str(disk["source"]),
+                str(disk["format"]),
+                t.cast("int", disk["size"]),
+                bool(disk["block"]),
+            )
+            for disk in self.disks
+        ]
+
+
+def main() -> t.NoReturn:
+    """Back up the VM of the order on standard input; print what came of it, as JSON."""
+    line = sys.stdin.buffer.readline()
+    work = _Backup(UnitOrder(**json.loads(line)))
+    signal.signal(signal.SIGTERM, work.end_early)
+    answer = work.run()
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
+    # The unit ends what is left: threads, the reader, borg
+    os._exit(1 if "error" in answer else 0)
+
+
+class _Backup:
+    """One backup: a thread does it, this one watches."""
+
+    def __init__(self, order: UnitOrder) -> None:
+        self.order = order
+        self.folder = read.folder(order.uuid)
+        self.disks = order.saved_disks
+        self.begun = False
+        self.gives_way = threading.Event()
+        self.answer: dict[str, object] | None = None
+        self.reader: programs.Running | None = None
+        self.at = ""
+        self.consistency = archives.SHUT_OFF
+        self._before = [_identity(disk) for disk in self.disks]
+
+    def run(self) -> dict[str, object]:
+        """Do it, and watch; what came of it."""
+        worker = threading.Thread(target=self._work, daemon=True)
+        with connect(self.order.uri, self.order.timeout) as connection:
+            dom = connection.call(
+                f"find {self.order.name}", connection.conn.lookupByUUIDString, self.order.uuid
+            )
+            worker.start()
+            why = self._watch(connection, dom)
+            if self.order.active:
+                end_job(connection, dom)
+        return {"error": why} if why else self.answer or {"error": "it ended without a result"}
+
+    def end_early(self, *_signal: object) -> None:
+        """End it: something else is to be done with the VM."""
+        self.gives_way.set()
+
+    def _watch(self, connection: Connection, dom: VirDomain) -> str | None:
+        """Wait for the end; why it was ended early."""
+        caller = select.poll()
+        caller.register(0, select.POLLIN | select.POLLHUP)
+        looked = time.monotonic()
+        while self.answer is None:
+            if self.gives_way.is_set():
+                return _GIVES_WAY
+            if caller.poll(_POLL * 1000):  # nothing more is ever sent: the other end is closed
+                return "the run that had asked for it is gone"
+            if self.order.active and self._scratch_bytes() > self._most_scratch():
+                return (
+                    f"the guest overwrote so much meanwhile that {_FULL:.0%} of the"
+                    f" {self.order.scratch_mib} MiB for that in {self.order.scratch} are used, and"
+                    " it must not be stopped by them; make more space, set virt_backup_scratch to"
+                    " another folder, or save the VM at another time"
+                )
+            if not self.begun:
+                continue
+            if self.reader is not None and self.reader.poll() is not None:
+                time.sleep(_POLL)  # both are told to end at the same time
+                if self.gives_way.is_set():
+                    return _GIVES_WAY
+                return "qemu-storage-daemon ended, which reads the disks; try again"
+            if time.monotonic() - looked >= _LOOK_SECONDS:
+                looked = time.monotonic()
+                with contextlib.suppress(FleetVirtError):  # libvirt is being restarted
+                    why = self._lost(connection, dom)
+                    if why:
+                        return why
+        return None
+
+    def _lost(self, connection: Connection, dom: VirDomain) -> str | None:
+        """Why the disks are no longer those of one moment."""
+        if not self.order.active:
+            started = connection.call(f"read the state of {self.order.name}", dom.isActive)
+            if started or [_identity(disk) for disk in self.disks] != self._before:
+                return "it was started meanwhile, and a start wins; try again"
+        else:
+            connection.call("ask libvirt", connection.conn.getLibVersion)
+            if not read.has_own_job(connection, dom):
+                connection.call("ask libvirt", connection.conn.getLibVersion)
+                return (
+                    "it was shut off meanwhile, or moved, or libvirt ended the job for something"
+                    " else, all of which win; try again"
+                )
+        return None
+
+    def _scratch_bytes(self) -> int:
+        used = 0
+        for disk in self.disks:
+            path = read.scratch_file(self.order.scratch, self.order.uuid, disk.target)
+            with contextlib.suppress(FileNotFoundError):
+                used += os.stat(path).st_blocks * 512
+        return used
+
+    def _most_scratch(self) -> float:
+        return self.order.scratch_mib * _MIB * _FULL
+
+    def _work(self) -> None:
+        try:
+            answer = self._saved()
+        except FleetVirtError as error:
+            answer = {"error": str(error)}
+        except Exception as error:  # the watch has to know
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        self.answer = self.answer or answer
+
+    def _saved(self) -> dict[str, object]:
+        self._prepare()
+        with connect(self.order.uri, self.order.timeout) as connection:
+            dom = connection.call(
+                f"find {self.order.name}", connection.conn.lookupByUUIDString, self.order.uuid
+            )
+            socket = self._begin(connection, dom) if self.order.active else None
+            self.at = archives.moment(datetime.now(timezone.utc))
+            self._copy_files(connection, dom)
+            self.begun = True
+            self._show_disks(socket)
+            return self._borg(connection, dom)
+
+    def _prepare(self) -> None:
+        os.makedirs(self.folder / "disks", mode=0o700)
+        os.makedirs(self.order.scratch, mode=0o711, exist_ok=True)
+        for disk in self.disks:
+            (self.folder / archives.disk_path(disk.target)).touch(mode=0o600)
+        for pipe in (_PATHS, _VERDICT):
+            os.mkfifo(self.folder / pipe, 0o600)
+        (self.folder / archives.DOMAIN).write_text(self.order.domain, encoding="utf-8")
+        if self.order.seed is not None:
+            (self.folder / archives.SEED).write_text(self.order.seed, encoding="utf-8")
+
+    def _begin(self, connection: Connection, dom: VirDomain) -> str:
+        """Begin libvirt's job, with the guest's file systems frozen if possible; its socket."""
+        xml = connection.call(f"read {self.order.name}", dom.XMLDesc, 0)
+        number = _lxml.parse(xml, f"domain {self.order.name}").get("id")
+        socket = f"{read.private_folder(number)}/{read.SOCKET}"
+        text = _lxml.tostring(_request(self.order, self.disks, socket))
+
+        def begin() -> None:
+            connection.call(
+                f"begin the backup of {self.order.name}",
+                dom.backupBegin,
+                text,
+                None,
+                0,
+                seconds=_BEGIN_SECONDS,
+            )
+
+        frozen = quiesce_guest.around(connection, dom, begin, self.order.quiesce)
+        self.consistency = archives.FROZEN if frozen else archives.CRASH_CONSISTENT
+        return socket
+
+    def _copy_files(self, connection: Connection, dom: VirDomain) -> None:
+        """Copy the state of its firmware and of its TPM."""
+        text = connection.call(f"read {self.order.name}", dom.XMLDesc, 0)
+        root = _lxml.parse(text, f"domain {self.order.name}")
+        nvram = root.find("os/nvram")
+        path = nvram.text if nvram is not None else None
+        if path and os.path.exists(path):  # none before its first start
+            shutil.copyfile(path, self.folder / archives.NVRAM)
+        tpm = Path(_TPM, self.order.uuid)
+        if root.find("devices/tpm/backend[@type='emulator']") is not None and tpm.is_dir():
+            with tarfile.open(self.folder / archives.TPM, "w") as archive:
+                archive.add(tpm, arcname=".", filter=_without_lock)
+
+    def _show_disks(self, socket: str | None) -> None:
+        """Have each disk shown as a raw file (FUSE)."""
+        argv = [programs.find("qemu-storage-daemon") or "qemu-storage-daemon"]
+        for disk in self.disks:
+            path = self.folder / archives.disk_path(disk.target)
+            argv += ["--blockdev", json.dumps(_node(disk, socket))]
+            export = {"type": "fuse", "id": f"show-{disk.target}", "node-name": disk.target}
+            argv += ["--export", json.dumps({**export, "mountpoint": str(path)})]
+        self.reader = programs.beside(argv, talks=False)
+        limit = time.monotonic() + _MOUNT_SECONDS
+        for disk in self.disks:
+            path = self.folder / archives.disk_path(disk.target)
+            while not os.path.ismount(path):
+                if self.reader.poll() is not None or time.monotonic() > limit:
+                    raise PlanRefused(
+                        "qemu-storage-daemon did not show the disks; its messages are in the"
+                        f" journal of {self.order.uuid}'s unit on the hypervisor"
+                    )
+                time.sleep(0.02)
+            if os.stat(path).st_size != disk.size:
+                raise PlanRefused(
+                    f"disk {disk.target} is {os.stat(path).st_size} bytes and was {disk.size}; try"
+                    " again"
+                )
+
+    def _borg(self, connection: Connection, dom: VirDomain) -> dict[str, object]:
+        """Save what is in the folder; borg commits the archive after the manifest."""
+        order = self.order
+        backup = archives.Backup(
+            order.name,
+            order.uuid,
+            order.host,
+            self.at,
+            self.consistency,
+            tuple(archives.SavedDisk(disk.target, disk.size, disk.format) for disk in self.disks),
+        )
+        repository = places.parse(order.to).repository(order.uuid)
+        access = borg.Access(order.passphrase, _CACHE, order.ssh_key)
+        self._require_repository(access, repository)
+        gate = threading.Thread(target=self._gate, args=(connection, dom, backup), daemon=True)
+        gate.start()
+        comment = borg.placeholders_escaped(archives.comment(backup))
+        words = [*_CREATE, "--comment", comment, f"{repository}::{backup.archive}", "--"]
+        limit = float(durations.transfer(sum(disk.size for disk in self.disks)))
+        ended = borg.run(access, [*words, *_COMMAND], seconds=limit, folder=str(self.folder))
+        expected = {_CHANGED.format(disk.path) for disk in backup.disks}
+        warnings = [text for text in borg.warnings(ended) if text not in expected]
+        if warnings:
+            borg.run(access, ["delete", f"{repository}::{backup.archive}"])
+            raise PlanRefused(f"borg warned: {'; '.join(warnings)[:500]}; try again")
+        stats = as_mapping(
+            as_mapping(as_mapping(json.loads(ended.out)).get("archive")).get("stats")
+        )
+        return {
+            "archive": backup.archive,
+            "consistency": backup.consistency,
+            "size": sum(disk.size for disk in self.disks),
+            "added": stats.get("deduplicated_size"),
+        }
+
+    def _require_repository(self, access: borg.Access, repository: str) -> None:
+        try:
+            borg.run(access, ["info", "--json", repository])
+        except borg.NoRepository:
+            borg.run(access, ["init", "--encryption", "repokey-blake2", repository])
+
+    def _gate(self, connection: Connection, dom: VirDomain, backup: archives.Backup) -> None:
+        """Tell borg what to save, and in the end whether to commit it."""
+        try:
+            why = self._passed(connection, dom, backup)
+        except Exception as error:  # the watch has to know
+            why = f"{type(error).__name__}: {error}"
+        if why:
+            self.answer = {"error": why}  # and borg waits until the unit has ended
+            return
+        with os.fdopen(_opened(self.folder / _VERDICT), "wb") as verdict:
+            verdict.write(_GO)
+
+    def _passed(
+        self, connection: Connection, dom: VirDomain, backup: archives.Backup
+    ) -> str | None:
+        disks = [disk.path for disk in backup.disks]
+        small = [archives.DOMAIN, archives.NVRAM, archives.TPM, archives.SEED]
+        small = [path for path in small if (self.folder / path).exists()]
+        with os.fdopen(_opened(self.folder / _PATHS), "wb") as paths:
+            paths.write(_padded(disks, _BLOCK))
+            paths.flush()
+            files = tuple(_digested(self.folder, path) for path in [*disks, *small])
+            text = archives.manifest(archives.Manifest(backup, files))
+            (self.folder / archives.MANIFEST).write_text(text, encoding="utf-8")
+            os.set_blocking(paths.fileno(), True)
+            paths.write(_padded(small, _PIPES))
+            paths.flush()
+            why = self._lost(connection, dom)
+            if why is None:
+                paths.write(f"{archives.MANIFEST}\n".encode())
+        return why
+
+
+def end_job(connection: Connection, dom: VirDomain) -> None:
+    """End the backup job of this collection; there may be none, or the VM is gone."""
+    with contextlib.suppress(FleetVirtError):
+        if read.has_own_job(connection, dom):
+            connection.call("end the backup job", dom.abortJob, seconds=_BEGIN_SECONDS)
+
+
+def _request(order: UnitOrder, disks: t.Sequence[BackupDisk], socket: str) -> _lxml.Element:
+    """The job's XML; disks that it does not name are not saved."""
+    root = _lxml.new("domainbackup", {"mode": "pull"})
+    _lxml.add(root, "server", {"transport": "unix", "socket": socket})
+    parts = _lxml.add(root, "disks")
+    for disk in disks:
+        names = {"name": disk.target, "exportname": disk.target}
+        element = _lxml.add(parts, "disk", {**names, "backup": "yes", "type": "file"})
+        path = read.scratch_file(order.scratch, order.uuid, disk.target)
+        _lxml.add(element, "scratch", {"file": path})
+    return root
+
+
+def _node(disk: BackupDisk, socket: str | None) -> dict[str, object]:
+    """How QEMU opens a disk: from the job, or from its file, which a start may use meanwhile."""
+    common: dict[str, object] = {"node-name": disk.target, "read-only": True}
+    if socket is not None:
+        server = {"type": "unix", "path": socket}
+        return {**common, "driver": "nbd", "server": server, "export": disk.target}
+    driver = "host_device" if disk.block else "file"
+    file = {"driver": driver, "filename": disk.source}
+    return {**common, "driver": disk.format, "force-share": True, "file": file}
+
+
+def _identity(disk: BackupDisk) -> tuple[int, int, int] | None:
+    """What of a disk's file is different once a VM has written to it."""
+    if disk.block:
+        return None
+    with contextlib.suppress(FileNotFoundError):
+        status = os.stat(disk.source)
+        return status.st_ino, status.st_size, status.st_mtime_ns
+    return None
+
+
+def _digested(folder: Path, path: str) -> archives.SavedFile:
+    digest, size = hashlib.sha256(), 0
+    with open(folder / path, "rb", buffering=0) as file:
+        for block in read_sparse.blocks(file.fileno()):
+            digest.update(block)
+            size += len(block)
+    return archives.SavedFile(path, size, digest.hexdigest())
+
+
+def _padded(paths: t.Sequence[str], block: int) -> bytes:
+    """Paths as whole blocks: borg takes the dots away, and begins once it has a block."""
+    text = "".join(f"{path}\n" for path in paths)
+    missing = block - len(text) % block
+    if missing == 1:
+        missing += block
+    return ("./" * (missing // 2) + "/" * (missing % 2) + text).encode()
+
+
+def _opened(pipe: Path) -> int:
+    """The pipe, once it has a reader."""
+    while True:
+        try:
+            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+        time.sleep(0.02)
+
+
+def _without_lock(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    return None if os.path.basename(member.name) == ".lock" else member

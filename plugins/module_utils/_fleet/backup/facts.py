@@ -1,0 +1,104 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The facts about a VM that is to be backed up, the request, and what a hypervisor answers."""
+
+from __future__ import annotations
+
+from ..._records import dataclass, field
+from ..base import answers
+from ..base.metadata import Metadata
+from ..engine.leases import Holder
+from ..engine.steps import Action
+from ..snapshots.facts import AUTO
+
+# What a run that was killed may leave of its backup on the hypervisor
+JOB, FILES = "job", "files"
+
+
+@dataclass(frozen=True)
+class BackupRequest:
+    """Where to, and how. ``scratch`` is the folder for what the guest overwrites meanwhile,
+    ``scratch_mib`` the most that may be in it."""
+
+    to: str
+    passphrase: str = field(default="", repr=False)
+    ssh_key: str | None = None
+    quiesce: str = AUTO
+    scratch: str = ""
+    scratch_mib: int | None = None
+
+
+@dataclass(frozen=True)
+class BackupDisk:
+    """A disk that is saved; ``source`` is its file or block device, ``size`` what the guest sees
+    in bytes."""
+
+    target: str
+    source: str
+    format: str
+    size: int
+    block: bool = False
+
+
+@dataclass(frozen=True)
+class BackupFacts:
+    """The VM, and what its backup needs.
+
+    ``blockers`` are parts of it that cannot be saved, or that are missing here, with the remedy.
+    ``job`` is what libvirt is doing with it, ``own_unit``: a backup of it is at work. ``left`` is
+    what a backup that was killed has left. ``scratch_mib`` is the room for what the guest
+    overwrites meanwhile. ``saved``: how many backups this run has made; only in predictions.
+    """
+
+    name: str
+    uuid: str
+    state: str = "shutoff"
+    active: bool = False
+    persistent: bool = True
+    managed_save: bool = False
+    agent: bool = False
+    disks: tuple[BackupDisk, ...] = ()
+    blockers: tuple[str, ...] = ()
+    job: str | None = None
+    own_unit: bool = False
+    left: frozenset[str] = frozenset()
+    scratch_mib: int = 0
+    stored: Metadata | None = None
+    holder: Holder | None = None
+    saved: int = 0
+
+
+@dataclass(frozen=True)
+class Clear(Action):
+    """Remove what a backup that was killed has left."""
+
+
+@dataclass(frozen=True)
+class Save(Action):
+    """Save the VM."""
+
+
+class BackupLook(answers.Result, total=False):
+    """Those of the VMs that were asked for that a hypervisor has."""
+
+    vms: list[answers.GroupedVm] | None
+
+
+class BackedUpVm(answers.TriedVm):
+    """What came of it for a VM: the archive, if one was made, how consistent it is, the size of
+    what was saved and how much of it was new, in bytes."""
+
+    uuid: str | None
+    steps: list[str]
+    archive: str | None
+    consistency: str | None
+    size: int | None
+    added: int | None
+
+
+class BackedUp(answers.Result, total=False):
+    """The result for the VMs of a hypervisor."""
+
+    vms: list[BackedUpVm] | None

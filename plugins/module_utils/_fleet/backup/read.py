@@ -1,0 +1,224 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reading a VM that is to be backed up from libvirt, and what this hypervisor has for it."""
+
+from __future__ import annotations
+
+import glob
+import os
+import typing as t
+from pathlib import Path
+
+from ... import _lxml
+from ..._errors import LibvirtFailure
+from ..._libvirt import DOMAIN_XML_INACTIVE
+from ..base import effects_deadline as deadline
+from ..base import effects_locks as locks
+from ..base import effects_programs as programs
+from ..base import metadata
+from ..base.effects_connection import Connection
+from ..base.states import state_name
+from ..engine import effects_backups as units
+from ..engine import effects_lease_holder as owners
+from ..snapshots import parsed
+from ..storage import encryption
+from ..storage import read_file_systems as file_systems
+from . import places
+from .archives import FORMATS
+from .facts import FILES, JOB, BackupDisk, BackupFacts, BackupRequest
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+    from ..._lxml import Element
+
+SOCKET = "fleet-virt-backup.sock"
+_AGENT = "org.qemu.guest_agent.0"
+_PRIVATE = "/var/lib/libvirt/qemu/domain-{number}-*"
+_MIB = 1024**2
+_NO_JOB = 0
+_PROGRAMS = {"borg": "borgbackup", "qemu-storage-daemon": "qemu-system-common or qemu-utils"}
+
+
+def facts(connection: Connection, dom: VirDomain, wanted: BackupRequest) -> BackupFacts:
+    """Read the current state of the VM."""
+    name, uuid = str(dom.name()), str(dom.UUIDString())
+
+    def ask() -> tuple[bool, bool, str, bool, str, str]:
+        active, persistent = bool(dom.isActive()), bool(dom.isPersistent())
+        stored = dom.XMLDesc(DOMAIN_XML_INACTIVE) if persistent else dom.XMLDesc(0)
+        now = dom.XMLDesc(0) if active else stored
+        saved = bool(dom.hasManagedSaveImage(0))
+        return active, persistent, state_name(dom.state(0)[0]), saved, stored, now
+
+    active, persistent, state, saved, stored, now = connection.call(f"read domain {name}", ask)
+    root = _lxml.parse(now, f"domain {name}")
+    kept = metadata.parse(_lxml.parse(stored, f"domain {name}"))
+    disks, blockers = _disks(connection, dom, name, root)
+    blockers += _missing(wanted, name, active=active, number=root.get("id"))
+    unit = units.is_at_work(uuid)
+    own_job = has_own_job(connection, dom)
+    left = set() if unit or not own_job else {JOB}
+    if not unit and (folder(uuid).exists() or scratch_files(wanted.scratch, uuid)):
+        left.add(FILES)
+    return BackupFacts(
+        name=name,
+        uuid=uuid,
+        state=state,
+        active=active,
+        persistent=persistent,
+        managed_save=saved,
+        agent=active and _has_agent(root),
+        disks=tuple(disks),
+        blockers=tuple(blockers),
+        job="backup" if own_job else _job(connection, dom),
+        own_unit=unit,
+        left=frozenset(left),
+        scratch_mib=scratch_mib(wanted) if active else 0,
+        stored=kept,
+        holder=owners.holder(kept.owner) if kept is not None else None,
+    )
+
+
+def folder(uuid: str) -> Path:
+    """Where the backup of the VM shows its disks to borg; it does not outlive a boot."""
+    return locks.own_folder() / f"backup-{uuid}"
+
+
+def scratch_file(scratch: str, uuid: str, target: str) -> str:
+    """The file for what the guest overwrites on a disk."""
+    return f"{scratch}/{uuid}-{target}.qcow2"
+
+
+def scratch_files(scratch: str, uuid: str) -> list[str]:
+    """The VM's files in the folder ``scratch``."""
+    return sorted(glob.glob(f"{glob.escape(scratch)}/{uuid}-*.qcow2"))
+
+
+def scratch_mib(wanted: BackupRequest) -> int:
+    """How much a guest may overwrite: the free space, and no more than was given."""
+    place = Path(wanted.scratch)
+    while not place.exists():
+        place = place.parent
+    space = os.statvfs(place)
+    free = int(space.f_bavail * space.f_frsize // _MIB)
+    return free if wanted.scratch_mib is None else min(free, wanted.scratch_mib)
+
+
+def private_folder(number: str | None) -> str | None:
+    """The folder of a running domain that its QEMU and root alone may enter."""
+    matches = glob.glob(_PRIVATE.format(number=number)) if number else []
+    return matches[0] if len(matches) == 1 else None
+
+
+def has_own_job(connection: Connection, dom: VirDomain) -> bool:
+    """Whether libvirt has a backup job of this collection for the domain."""
+    try:
+        text = connection.call(f"read the backup of {dom.name()}", dom.backupGetXMLDesc, 0)
+    except LibvirtFailure:
+        return False  # none, or it was shut off
+    server = _lxml.parse(text, f"backup of {dom.name()}").find("server")
+    return server is not None and os.path.basename(server.get("socket") or "") == SOCKET
+
+
+def _job(connection: Connection, dom: VirDomain) -> str | None:
+    try:
+        kind = int(connection.call(f"read the job of {dom.name()}", dom.jobInfo)[0])
+    except LibvirtFailure:
+        return None  # it is shut off
+    return None if kind == _NO_JOB else "see virsh domjobinfo"
+
+
+def _has_agent(root: Element) -> bool:
+    return any(
+        target.get("name") == _AGENT and target.get("state") == "connected"
+        for target in root.iterfind("devices/channel/target")
+    )
+
+
+def _disks(
+    connection: Connection, dom: VirDomain, name: str, root: Element
+) -> tuple[list[BackupDisk], list[str]]:
+    """The disks that are saved, and why some cannot be."""
+    disks, blockers = [], []
+    secrets = {
+        str(target.get("dev"))
+        for disk in root.iterfind("devices/disk")
+        if encryption.secret_of(disk) and (target := disk.find("target")) is not None
+    }
+    shared = {
+        str(target.get("dev"))
+        for disk in root.iterfind("devices/disk")
+        if disk.find("shareable") is not None and (target := disk.find("target")) is not None
+    }
+    for disk in parsed.disks(root):
+        if not disk.taken or disk.target in shared:
+            if disk.target in shared:
+                blockers.append(
+                    f"disk {disk.target} of {name!r} is shareable: other VMs write to it, so no"
+                    " moment of it is this VM's; detach it first"
+                )
+            continue
+        source = disk.source
+        if disk.type == "volume":
+            pool, _slash, volume = source.partition("/")
+            handle = connection.call(
+                f"look for pool {pool}", connection.conn.storagePoolLookupByName, pool
+            )
+            found = connection.call(
+                f"look for volume {volume}", handle.storageVolLookupByName, volume
+            )
+            source = str(connection.call(f"read volume {volume}", found.path))
+        if disk.target in secrets:
+            blockers.append(
+                f"disk {disk.target} of {name!r} is encrypted by QEMU, and would be saved in clear;"
+                " back up from inside the guest"
+            )
+        elif not source.startswith("/") or disk.format not in FORMATS:
+            blockers.append(
+                f"disk {disk.target} of {name!r} is {disk.format or 'of no format'} of type"
+                f" {disk.type}; files and block devices in {' and '.join(FORMATS)} can be saved"
+            )
+        else:
+            size = int(
+                connection.call(f"read disk {disk.target}", dom.blockInfo, disk.target, 0)[0]
+            )
+            block = disk.type == "block" or source.startswith("/dev/")
+            disks.append(BackupDisk(disk.target, source, str(disk.format), size, block))
+    return disks, blockers
+
+
+def _missing(wanted: BackupRequest, name: str, *, active: bool, number: str | None) -> list[str]:
+    """What this hypervisor lacks for it."""
+    problems = [
+        f"{program} is not installed here; install {package}, or set libvirtd_backup: true and run"
+        " ansible-playbook fleet.virt.setup_hypervisors"
+        for program, package in _PROGRAMS.items()
+        if programs.find(program) is None
+    ]
+    if not os.path.exists("/dev/fuse"):
+        problems.append("/dev/fuse does not exist here; load the kernel's module fuse")
+    if active and private_folder(number) is None:
+        problems.append(
+            f"libvirt's own folder of {name!r} was not found ({_PRIVATE.format(number=number)});"
+            " only the system's libvirt (qemu:///system) can be backed up"
+        )
+    place = places.parse(wanted.to)
+    if place.is_folder:
+        problems += deadline.call(
+            lambda: list(_folder_problems(place.folder)),
+            seconds=30.0,
+            what=f"look at {place.folder}",
+        )
+    return problems
+
+
+def _folder_problems(path: str) -> t.Iterator[str]:
+    if not os.path.isdir(path):
+        yield f"{path} does not exist here; mount the place of backups there"
+    elif not file_systems.is_shared(path):
+        yield (
+            f"{path} is on a disk of this hypervisor, and what is lost with it is no backup; mount"
+            " a network file system there, or give a server (ssh://backup@server/srv/backup)"
+        )
