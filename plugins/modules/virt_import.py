@@ -27,7 +27,10 @@ extends_documentation_fragment:
   - fleet.virt._attributes
 attributes:
   check_mode:
-    support: full
+    support: partial
+    details:
+      - Reports a change even where the base images exist, since their content is known only once
+        they are converted.
   diff_mode:
     support: none
   idempotent:
