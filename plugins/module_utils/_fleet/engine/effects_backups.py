@@ -9,6 +9,7 @@ libvirt has one job at a time for a domain, and would refuse a move or a snapsho
 
 from __future__ import annotations
 
+from ..._errors import DependencyMissing
 from ..base import effects_systemd as systemd
 
 _SECONDS = 60.0
@@ -20,9 +21,12 @@ def unit_of(uuid: str) -> str:
 
 
 def is_at_work(uuid: str) -> bool:
-    """Whether a backup of the VM is at work."""
-    state = systemd.properties(unit_of(uuid), "ActiveState").get("ActiveState")
-    return state in ("active", "activating", "deactivating")
+    """Whether a backup of the VM is at work, or ending; false where there is no systemd."""
+    try:
+        shown = systemd.systemctl("show", "--property=ActiveState", unit_of(uuid), may_fail=True)
+    except DependencyMissing:
+        return False
+    return shown.strip().partition("=")[2] in ("active", "activating", "deactivating")
 
 
 def give_way(uuid: str) -> None:
