@@ -159,9 +159,12 @@ def test_words_of_a_server_move_no_cursor() -> None:
     assert "\x1b" not in str(effects_borg.failure("Remote: \x1b[2J\rfine"))
 
 
-def test_borg_that_hangs_is_ended(access: Access, repository: str) -> None:
+def test_borg_that_hangs_is_ended(access: Access, repository: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")  # nobody writes to it
+    words = ["create", "--read-special", f"{repository}::x", str(tmp_path / "pipe")]
     with pytest.raises(DeadlineExceeded):
-        effects_borg.run(access, ["with-lock", repository, "sleep", "60"], seconds=1.5, lock_wait=0)
+        effects_borg.run(access, words, seconds=2)
+    assert effects_borg.run(access, ["list", "--short", repository]).out == f"{AT}\n"
 
 
 def test_missing_borg_names_the_package(access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
