@@ -33,7 +33,7 @@ _TAKEN = {"virt_snapshot": "a"}
 _MOVED = {"virt_disk": "system", "virt_to_pool": "base2"}
 _TEMPLATE = {"vm_name": _NEW, "virt_template": "killed", "virt_identity": "keep"}
 _CLONED = {"vm_name": _NEW, "virt_clone_of": _THERE, "virt_identity": "keep"}
-_IMPORTED = {"vm_name": _NEW, "virt_import": "{{ virt_image_dir }}/tiny.qcow2"}
+_IMPORTED = {"vm_name": _NEW, "vm_host": "hv1", "virt_import": "{{ virt_image_dir }}/tiny.qcow2"}
 _ALONE = ("--limit", "hv1")
 _VM = {"memory": 32, "seed": False, "start": False, "wait": False}
 # One for each hypervisor, so that claiming and creating are steps of their own
