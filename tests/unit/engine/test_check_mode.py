@@ -122,7 +122,7 @@ ELSEWHERE = {
     "template/effects.py": "integration/provisioning/test_copies.py",
     "disk_move/effects.py": "integration/provisioning/test_move_disk.py",
     "backup/effects.py": "integration/backup/test_backup.py",
-    "backup/effects_timer.py": "integration/test_examples.py",
+    "backup/effects_timer.py": "unit/backup/test_units.py",
     "daemon/effects.py": "integration/test_daemon.py",
     "pools/effects.py": "unit/pools/test_effects.py",
     "images/effects.py": "integration/test_image.py",
