@@ -75,6 +75,9 @@ from ansible_collections.fleet.virt.tests.integration.provisioning.test_noted im
 from ansible_collections.fleet.virt.tests.integration.provisioning.test_plan import (
     COMMANDS as OF_PLAN,
 )
+from ansible_collections.fleet.virt.tests.integration.provisioning.test_restore import (
+    COMMANDS as OF_RESTORES,
+)
 from ansible_collections.fleet.virt.tests.integration.provisioning.test_snapshot import (
     COMMANDS as OF_SNAPSHOTS,
 )
@@ -335,6 +338,7 @@ _ELSEWHERE = {
     "virt_preflight",
     "virt_purge",
     "virt_restart",
+    "virt_restore",
     "virt_state",
     "virt_wait",
 }
@@ -474,6 +478,7 @@ def test_every_command_shown_is_run() -> None:
         *OF_RESTARTS,
         *OF_FORESIGHT,
         *OF_SAVING,
+        *OF_RESTORES,
         *OF_MIGRATION,
         *OF_PLAN,
         *OF_PREFLIGHT,

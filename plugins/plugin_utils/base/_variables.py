@@ -167,6 +167,8 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "rename": frozenset({"vm_name", "vm_new_name", "vm_rename_volumes"}),
     "renew_keys": _KEYS,
     "repair_vms": _CHOSEN | {"virt_keep_volumes"},
+    "restore": _CHOSEN
+    | {"virt_archive", "virt_restore_as", "virt_unasked", "vm_host", "vm_new_name"},
     "restart_elsewhere": _CHOSEN
     | {"virt_fenced", "virt_fenced_lease", "virt_host", "virt_wait_timeout"},
     "return_vms": _MOVE | {"virt_host"},

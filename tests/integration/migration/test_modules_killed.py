@@ -209,7 +209,8 @@ def test_each_that_dies_before_it_did_anything(movers: Movers) -> None:
 
 
 def test_every_playbook_is_among_them() -> None:
-    killed = {kill.playbook for kill in NOTHING_CHANGES}
+    # it needs an archive, and is killed everywhere by unit/restore/test_restore_crashes.py
+    killed = {kill.playbook for kill in NOTHING_CHANGES} | {"restore"}
     assert killed == set(PLAYBOOKS) - documentation.WITHOUT_HYPERVISORS
 
 

@@ -181,11 +181,15 @@ class Fleet:
                 f"answers of {', '.join(names)}",
             )
 
+    def sweep_host(self, name: str) -> None:
+        """The same of one hypervisor."""
+        self.lab.ssh(name, _SWEEP)
+
     def sweep(self) -> None:
         """Remove every domain and every file of the disk pool."""
         for host in self.lab.hosts:
             if host.state == "running" and not host.bare:
-                self.lab.ssh(host.name, _SWEEP)
+                self.sweep_host(host.name)
         if self.guests is not None:
             self.guests.forget()
 

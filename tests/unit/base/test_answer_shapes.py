@@ -84,6 +84,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes import note
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes import silent as silent_notes
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes.rule import Standing
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import decide as placement
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import (
     facts as placement_facts,
@@ -118,6 +119,16 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.restart import (
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.restart import (
     report as restart_report,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore import (
+    decide as restore_decision,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore import (
+    facts as restore_facts,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore import (
+    report as restore_report,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore.options import SavedVm
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding import (
     facts as seeding_facts,
 )
@@ -536,6 +547,44 @@ GOOD: dict[str, Answer] = {
             }
         ]
     },
+    "restore_look": {
+        "host": HOST,
+        "entries": [
+            {
+                "name": "web9",
+                "state": "new",
+                "problems": ["it has no such machine type"],
+                "vcpus": 1,
+                "memory_mib": 64,
+                "domain_type": "qemu",
+                "arch": "x86_64",
+                "bridges": ["br0"],
+                "networks": ["default"],
+                "nwfilters": ["clean-traffic"],
+                "vsock": False,
+                "macs": ["52:54:00:00:00:09"],
+                "disks": [{"pool": "default", "path": "/srv/web9_vda.qcow2", "bytes": 1}],
+                "groups": ["web"],
+                "anti_affinity": ["web"],
+                "tags": ["ssd"],
+                "zone": "a",
+            }
+        ],
+        "noted": {"reading.x": "{}"},
+    },
+    "restored": {
+        "vms": [
+            {
+                "name": "web9",
+                "changed": True,
+                "failed": False,
+                "msg": None,
+                "uuid": "0000",
+                "steps": ["define web9 on hv2"],
+                "archive": "0000::2026-11-28T06:51:18Z",
+            }
+        ]
+    },
     "rename_look": {
         "defined": [
             {
@@ -858,6 +907,28 @@ def read_restarted(answer: Answer) -> None:
     )
 
 
+def read_restore_look(answer: Answer) -> None:
+    hosts = placed(answer)
+    policy = placement.Policy(pool_paths={}, base_pool="base")
+    vm = SavedVm(name="web9", uuid="0000", claimer="run")
+    for state, problems in (("new", []), ("begun", []), ("there", []), ("other", ["x"])):
+        entries = [{**entry, "state": state, "problems": problems} for entry in answer["entries"]]
+        for entry in ({}, {"entries": entries}):
+            answers = {"hv2": {**answer, **entry}}
+            with contextlib.suppress(FleetVirtError):
+                restore_decision.decide([vm], None, answers, hosts, policy)
+    for check in (True, False):
+        restore_decision.confirm(
+            [vm], {"hv2": ["web9"]}, {"hv2": answer}, hosts, Standing(), policy, [], check=check
+        )
+
+
+def read_restored(answer: Answer) -> None:
+    restore_report.report(
+        {"hv2": ["web9"]}, {}, {}, {"hv2": answer}, {"hv2": answer}, {}, check=False
+    )
+
+
 def read_migration(answer: Answer) -> None:
     hosts = placed(answer)
     first = {"host": copy.deepcopy(HOST), "vms": [], "expired": []}
@@ -1002,6 +1073,8 @@ READERS: dict[str, t.Callable[[Answer], t.Any]] = {
     "fenced": lambda answer: tables.clean(answer["text"]) + answer["outcome"],
     "restart_look": read_restart_look,
     "restarted": read_restarted,
+    "restore_look": read_restore_look,
+    "restored": read_restored,
     "rename_look": lambda answer: rename_decision.decide(
         "web1", "web2", rename_decision.fleet({"hv1": {"defined": []}, "hv2": answer}, None, [])
     ),
@@ -1097,6 +1170,8 @@ TYPES: dict[str, type[Answer]] = {
     "fenced": fencing_facts.Fenced,
     "restart_look": restart_facts.RestartLook,
     "restarted": restart_facts.Restarted,
+    "restore_look": restore_facts.RestoreLook,
+    "restored": restore_facts.Restored,
     "rename_look": rename_facts.RenameLook,
     "renamed": rename_facts.Renamed,
     "backup_look": backup_facts.BackupLook,

@@ -128,6 +128,7 @@ ELSEWHERE = {
     "images/effects.py": "integration/test_image.py",
     "migration/effects_jobs.py": "unit/migration/test_effects_settle.py",
     "restart/effects.py": "unit/restart/test_restart_crashes.py",
+    "restore/effects.py": "unit/restore/test_restore_crashes.py",
     "seeding/effects.py": "unit/seeding/test_seeding_meanwhile.py",
 }
 

@@ -139,6 +139,7 @@ class Metadata:
     adopted: str | None = None  # "yes" for a VM that was adopted, not created
     renamed_from: str | None = None  # its previous name
     clone_of: str | None = None  # the VM that it was copied from
+    restored_from: str | None = None  # UUID and name of the archive, UUID::NAME
     broken: str | None = None  # why it cannot be relied on, only when read
 
     @property
@@ -203,6 +204,7 @@ _TEXTS = (
     "adopted",
     "renamed_from",
     "clone_of",
+    "restored_from",
 )
 _LONG = ("request", "seed")
 _NUMBERS = ("start_order", "start_delay")

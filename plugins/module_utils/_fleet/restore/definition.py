@@ -1,0 +1,253 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The definition of a VM from its archive, as this hypervisor is to have it.
+
+What the guest sees stays: devices, their order and addresses, the CPU. What lies below it is new:
+each disk is a file of its own, without the images it had, in a pool of this hypervisor.
+"""
+
+from __future__ import annotations
+
+import collections
+import copy
+import dataclasses
+import json
+import posixpath
+import typing as t
+
+from ..._errors import PlanRefused
+from ..._records import dataclass
+from ..backup.archives import SavedDisk
+from ..base import metadata, names
+from ..base.metadata import Metadata, OwnVolume
+from ..rename.plan import LOG_FOLDER, NVRAM_FOLDER
+
+if t.TYPE_CHECKING:
+    from ..._lxml import Element
+
+TPM_FOLDER = "/var/lib/libvirt/swtpm"
+_DRIVES = ("cdrom", "floppy")
+_BELOW = ("backingStore", "mirror", "source", "encryption", "auth")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A disk and the volume that it gets; ``disk`` is what the collection calls the disk."""
+
+    saved: SavedDisk
+    disk: str
+    folder: str
+
+    def volume(self, vm: str, pool: str, folder: str) -> OwnVolume:
+        """Its volume in a pool, with the name that creation would give it."""
+        name = names.volume_name(vm, self.disk, self.saved.format)
+        path = f"{folder}/{name}"
+        return OwnVolume(pool, name, path, self.disk, "disk", metadata.NOT_MADE)
+
+
+def targets(root: Element, disks: t.Sequence[SavedDisk]) -> list[Target]:
+    """The disks of an archive as its definition has them.
+
+    Raises PlanRefused unless each is a disk of the definition, and each of those is saved.
+    """
+    stored = metadata.parse(root) or Metadata()
+    called = {volume.path: volume.target for volume in stored.volumes}
+    found = {}
+    for disk in root.iterfind("devices/disk"):
+        place, source = disk.find("target"), disk.find("source")
+        dev = "" if place is None else place.get("dev", "")
+        if disk.get("device", "disk") in _DRIVES:
+            continue
+        path = "" if source is None else source.get("file") or source.get("dev") or ""
+        found[dev] = (called.get(path, dev), posixpath.dirname(path))
+    problems = [f"no disk {disk.target}" for disk in disks if disk.target not in found]
+    saved = {disk.target for disk in disks}
+    problems += [f"a disk {dev}, which was not saved" for dev in found if dev not in saved]
+    if problems:
+        raise PlanRefused(f"the definition in the archive has {'; '.join(problems)}")
+    return [Target(disk, *found[disk.target]) for disk in disks]
+
+
+def name_of(root: Element) -> str:
+    """The name of the VM that was saved."""
+    return root.findtext("name") or ""
+
+
+def nvram_of(root: Element, name: str) -> str | None:
+    """The file of UEFI variables that a VM of that ``name`` gets, None without any."""
+    element = root.find("os/nvram")
+    if element is None:
+        return None
+    source = element.find("source")
+    old = (element.text or "").strip() or ("" if source is None else source.get("file") or "")
+    suffix = posixpath.splitext(old)[1] or ".fd"
+    return f"{NVRAM_FOLDER}/{name}_VARS{suffix}"
+
+
+def has_tpm(root: Element) -> bool:
+    """Whether a TPM is emulated for it, which has a state."""
+    return root.find("devices/tpm/backend[@type='emulator']") is not None
+
+
+def blockers(root: Element, machine_types: t.Collection[str]) -> list[str]:
+    """Why this hypervisor cannot have it, whatever it is called."""
+    problems = []
+    stored = metadata.parse(root)
+    if stored is not None and stored.broken is not None:
+        problems.append(f"the metadata in the archive cannot be used ({stored.broken})")
+    machine = root.find("os/type")
+    kind = None if machine is None else machine.get("machine")
+    if kind is not None and machine_types and kind not in machine_types:
+        problems.append(f"its QEMU has no machine type {kind!r}")
+    for host in root.iterfind("devices/hostdev"):
+        if host.get("type") != "mdev":
+            problems.append(
+                "its former hypervisor passed a device of its own to it; restore the disk beside"
+                " another VM (vm_disks), or put the same device here and define it by hand"
+            )
+            break
+    return problems
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What the restored VM is: ``copy``: another VM than the one that was saved."""
+
+    name: str
+    uuid: str
+    copy: bool
+
+
+def adapted(
+    root: Element, who: Identity, volumes: t.Mapping[str, OwnVolume], formats: t.Mapping[str, str]
+) -> Element:
+    """The definition with the disks on ``volumes``, by target. What is specific to one VM is new in
+    a copy: UUID, MAC addresses, serial numbers, port of the console, static addresses."""
+    changed = copy.deepcopy(root)
+    old = name_of(root)
+    changed.attrib.pop("id", "")
+    _set(changed, "name", who.name)
+    _set(changed, "uuid", who.uuid)
+    for disk in changed.iterfind("devices/disk"):
+        place = disk.find("target")
+        volume = volumes.get("" if place is None else place.get("dev", ""))
+        if volume is not None:
+            _on_file(disk, volume.path, formats[volume.path])
+    _files(changed, old, who.name)
+    stored = metadata.parse(root)
+    seeds = {volume.path for volume in stored.volumes if volume.role == "seed"} if stored else set()
+    for disk in changed.iterfind("devices/disk"):
+        source = disk.find("source")
+        if source is None or disk.get("device", "disk") not in _DRIVES:
+            continue
+        if source.get("file") in seeds:
+            disk.remove(source)  # its medium was for the first boot, which is over or is repeated
+        else:
+            source.set("startupPolicy", "optional")
+    if who.copy:
+        _as_copy(changed, who.uuid)
+    return changed
+
+
+def missing_devices(wanted: Element, defined: Element) -> list[str]:
+    """The kinds of devices of which libvirt has fewer than were wanted: it left them out."""
+    left = collections.Counter(str(one.tag) for one in wanted.iterfind("devices/*"))
+    left.subtract(str(one.tag) for one in defined.iterfind("devices/*"))
+    return sorted(tag for tag, count in left.items() if count > 0)
+
+
+def _set(root: Element, tag: str, text: str) -> None:
+    element = root.find(tag)
+    if element is None:
+        raise PlanRefused(f"the definition in the archive has no {tag}")
+    element.text = text
+
+
+def _on_file(disk: Element, path: str, volume_format: str) -> None:
+    """Put a disk on a file: nothing of what was below it stays."""
+    for tag in _BELOW:
+        for element in disk.findall(tag):
+            disk.remove(element)
+    disk.set("type", "file")
+    driver = disk.find("driver")
+    if driver is None:
+        driver = disk.makeelement("driver", {"name": "qemu"})
+        disk.insert(0, driver)
+    driver.set("type", volume_format)
+    source = disk.makeelement("source", {"file": path})
+    disk.insert(list(disk).index(driver) + 1, source)
+
+
+def _files(root: Element, old: str, new: str) -> None:
+    """Files that are named after the VM."""
+    path = nvram_of(root, new)
+    nvram = root.find("os/nvram")
+    if nvram is not None and path is not None:
+        source = nvram.find("source")
+        if source is not None and nvram.get("type") == "file":
+            source.set("file", path)
+        else:
+            nvram.text = path
+    for log in root.iterfind("devices/*/log"):
+        if log.get("file") == f"{LOG_FOLDER}/{old}-console.log":
+            log.set("file", f"{LOG_FOLDER}/{new}-console.log")
+
+
+def _as_copy(root: Element, uuid: str) -> None:
+    for number, mac in enumerate(root.iterfind("devices/interface/mac")):
+        mac.set("address", names.mac_address("copy", uuid, str(number)))
+    for disk in root.iterfind("devices/disk"):
+        for tag in ("serial", "wwn"):
+            for element in disk.findall(tag):
+                disk.remove(element)
+    for screen in root.iterfind("devices/graphics"):
+        if screen.get("autoport") == "no":
+            screen.attrib.pop("port", "")
+            screen.attrib.pop("tlsPort", "")
+            screen.set("autoport", "yes")
+    for system in root.iterfind("sysinfo/system/entry[@name='uuid']"):
+        system.text = uuid
+    generation = root.find("genid")
+    if generation is not None:
+        generation.text = None  # libvirt makes another
+
+
+def stored_of(
+    root: Element, who: Identity, volumes: t.Sequence[OwnVolume], source: str, home: str | None
+) -> Metadata:
+    """What the collection stores with the VM in the end; ``source`` is the archive.
+
+    A VM that the collection had not made is not its own afterwards either.
+    """
+    stored = metadata.parse(root) or Metadata()
+    own = stored.made_here
+    return dataclasses.replace(
+        stored,
+        phase=None,
+        owner=None,
+        move=None,
+        home=home,
+        image=None if not own else stored.image,
+        addresses=() if who.copy else stored.addresses,
+        evacuated_from=(),
+        first_boot=None,
+        volumes=tuple(volumes) if own else (),
+        request=_request(stored.request, who.name),
+        restored_from=source,
+        broken=None,
+    )
+
+
+def _request(text: str | None, name: str) -> str | None:
+    """The request in the archive for a VM of that name."""
+    if text is None:
+        return None
+    try:
+        request = json.loads(text)
+    except ValueError:
+        return text
+    if not isinstance(request, dict):
+        return text
+    return json.dumps({**request, "name": name}, sort_keys=True, separators=(",", ":"))

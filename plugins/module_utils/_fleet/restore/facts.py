@@ -1,0 +1,69 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a hypervisor answers when VMs are restored."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..base import answers
+from ..placement.facts import Placing
+
+
+class RestoreDisk(t.TypedDict):
+    """A disk of a VM to restore, as placement asks for it: where it would be, and its size."""
+
+    pool: str
+    path: str
+    bytes: int
+
+
+class RestoreEntry(t.TypedDict):
+    """A VM to restore, as this hypervisor sees it.
+
+    ``state``: nothing is there (``new``), an interrupted run of this request has left something
+    (``begun``), it was restored from this archive before (``there``), or another VM has its name
+    (``other``). ``problems``: why it cannot be restored here.
+    """
+
+    name: answers.VmName
+    state: str
+    problems: list[str]
+    vcpus: int
+    memory_mib: int
+    domain_type: str | None
+    arch: str | None
+    bridges: list[str]
+    networks: list[str]
+    nwfilters: list[str]
+    vsock: bool
+    macs: list[str]
+    disks: list[RestoreDisk]
+    groups: list[str]
+    anti_affinity: list[str]
+    tags: list[str]
+    zone: str | None
+
+
+class RestoreLook(Placing, total=False):
+    """What a hypervisor would have of the VMs; ``noted`` are readings of machines that do not
+    answer, by volume."""
+
+    entries: list[RestoreEntry] | None
+    noted: dict[str, str] | None
+
+
+class RestoredVm(answers.VmResult):
+    """What came of it."""
+
+    uuid: str | None
+    steps: list[str]
+    archive: str
+
+
+class Restored(answers.Result, total=False):
+    """The result of a stage."""
+
+    vms: list[RestoredVm] | None
