@@ -58,10 +58,11 @@ options:
     default: []
   playbooks:
     description:
-      - What is run in this order; one that fails does not keep the next from running.
+      - What is run in this order, playbooks with their own arguments; one that fails does not keep
+        the next from running.
     type: list
     elements: str
-    default: [fleet.virt.backup, fleet.virt.prune_backups]
+    default: ["fleet.virt.backup -e virt_names=*", fleet.virt.prune_backups]
   vault_password_file:
     description:
       - File with the password of the vault, on the controller, which only O(user) should be able to

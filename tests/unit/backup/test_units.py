@@ -26,7 +26,7 @@ SETTINGS = TimerSettings(
     "hosts.yml",
     "/usr/bin/ansible-playbook",
     ("-e", "@backup's.yml"),
-    ("fleet.virt.backup", "fleet.virt.prune_backups"),
+    ("fleet.virt.backup -e 'virt_names=*'", "fleet.virt.prune_backups"),
     "/root/.vault",
     "root",
     "*-*-* 02:00:00",
@@ -69,6 +69,7 @@ def test_units_are_accepted_by_systemd(tmp_path: Path) -> None:
         ({"randomized_delay": "an hour"}, "randomized_delay: "),
         ({"on_failure": "alert"}, "on_failure: "),
         ({"playbooks": ()}, "name at least one"),
+        ({"playbooks": ("backup 'x",)}, "No closing quotation"),
         ({"turn_hours": 0.0}, "turn_hours: "),
     ],
 )
@@ -109,6 +110,8 @@ def test_status_of_script_is_that_of_what_failed(
     assert names == ran
     words = "-i hosts.yml --vault-password-file /root/.vault -e @backup's.yml fleet.virt."
     assert all(line.startswith(words) for line in (project / "words").read_text().splitlines())
+    if len(ran) > 1:
+        assert "fleet.virt.backup -e virt_names=*\n" in (project / "words").read_text()
     if turn.startswith("control2"):
         assert "control2 has the turn" in done.stdout
 

@@ -32,7 +32,7 @@ TIMER: Spec = {
     "playbooks": {
         "type": "list",
         "elements": "str",
-        "default": [COLLECTION + name for name in ("backup", "prune_backups")],
+        "default": [COLLECTION + name for name in ("backup -e virt_names=*", "prune_backups")],
     },
     "vault_password_file": {"type": "path", "no_log": False},
     "user": {"type": "str", "default": "root"},

@@ -68,6 +68,11 @@ def problems(settings: TimerSettings) -> list[Problem]:
         found.append(Problem("project", "project and command are absolute paths"))
     if not settings.playbooks:
         found.append(Problem("playbooks", "name at least one"))
+    for words in settings.playbooks:
+        try:
+            shlex.split(words)
+        except ValueError as error:
+            found.append(Problem("playbooks", f"{show(words)}: {error}"))
     if not 0 < settings.turn_hours <= 24 * 366:
         found.append(Problem("turn_hours", f"{settings.turn_hours:g} is not a number of hours"))
     return found
@@ -134,7 +139,8 @@ def _script(settings: TimerSettings) -> str:
     if settings.vault_password_file:
         words += ["--vault-password-file", settings.vault_password_file]
     words += settings.arguments
-    playbooks = "\n".join(f"play {shlex.quote(playbook)}" for playbook in settings.playbooks)
+    runs = [shlex.join(shlex.split(playbook)) for playbook in settings.playbooks]
+    playbooks = "\n".join(f"play {words}" for words in runs)
     return f"""#!/bin/sh
 {_HEAD}#
 # Exit status: 0 if everything was done or another controller has this turn, else that of the first
