@@ -314,8 +314,9 @@ options:
       pool:
         description:
           - Pool to create the volume in; defaults to the variable C(virt_pool).
-          - Cannot be changed in an existing VM (a disk stays in the pool it is in; move it
-            (ansible-playbook fleet.virt.move_disk), or add another disk).
+          - Cannot be changed in an existing VM (a disk stays in its pool; move it (ansible-playbook
+            fleet.virt.move_disk -e vm_name=NAME -e virt_disk=NAME -e virt_to_pool=NAME), or add
+            another disk).
         type: str
       image:
         description:

@@ -68,6 +68,9 @@ from ansible_collections.fleet.virt.tests.integration.provisioning.test_document
     CREATING_SEVERAL,
     REMOVING_A_GROUP,
 )
+from ansible_collections.fleet.virt.tests.integration.provisioning.test_import import (
+    COMMANDS as OF_IMPORTS,
+)
 from ansible_collections.fleet.virt.tests.integration.provisioning.test_move_disk import (
     COMMANDS as OF_MOVED_DISKS,
 )
@@ -466,6 +469,7 @@ def test_every_command_shown_is_run() -> None:
         OF_RENAMING_VOLUMES,
         *OF_CHANGES,
         *OF_CONSOLES,
+        *OF_IMPORTS,
         *OF_MOVED_DISKS,
         *OF_SNAPSHOTS,
         *OF_BACKUPS,

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -15,7 +17,15 @@ from ansible_collections.fleet.virt.tests.unit.importing import packages
 
 from .conftest import Fleet
 
-_NETWORKS = {"NAT": {"bridge": "br0", "model": "virtio"}}
+_NETWORKS = {"VM Network": {"bridge": "br0"}}
+_IMPORT = "ansible-playbook fleet.virt.import_vm -e virt_import=/srv/exports"
+_NAMED = f"{_IMPORT}/web.ova -e '{json.dumps({'virt_import_networks': _NETWORKS})}' --check"
+_CONVERTED = f"{_IMPORT}/web-sda -e vm_name=web -e vm_os=win2k22"
+# As the guide shows them, with what each must print
+COMMANDS = {
+    _NAMED: r"web +hv1 +- +would be created",
+    _CONVERTED: r"web +hv1 +- +would be created",
+}
 _BASE = "/var/lib/libvirt/base"
 
 
@@ -26,7 +36,7 @@ def _ova(folder: Path) -> Path:
     subprocess.run([*words, str(images.image("tiny")), str(disk)], check=True)
     packages.footed(disk)
     text = packages.virtualbox().replace('"EFI"', '"BIOS"').replace(">1024<", ">96<")
-    return packages.ova(folder / "web.ova", text, disk)
+    return packages.ova(folder / "web.ova", text.replace("NAT", "VM Network"), disk)
 
 
 def _imported(fleet: Fleet) -> list[str]:
@@ -43,6 +53,13 @@ def test_exported_vm_boots_and_second_import_changes_nothing(fleet: Fleet, tmp_p
         "virt_import_bus": "virtio",  # what the laboratory's guest has a driver for
         "vm_vcpus": "1",
     }
+    (tmp_path / "web-sda").symlink_to(images.image("tiny"))
+    for command, printed in COMMANDS.items():
+        program, *words = shlex.split(command.replace("/srv/exports", str(tmp_path)))
+        more = ["-e", json.dumps(fleet.variables), "--check"]
+        run = fleet.ansible.run(program, [*words, *more], limit=120).succeeded()
+        assert re.search(printed, run.stdout), str(run)
+
     predicted = fleet.ansible.playbook("import_vm", variables, check=True).succeeded()
     assert re.search(r"web +hv1 +- +would be created", predicted.stdout)
     assert "  memory: 96" in predicted.stdout
@@ -67,9 +84,7 @@ def test_exported_vm_boots_and_second_import_changes_nothing(fleet: Fleet, tmp_p
     assert not [event for event in again.events if event.result.get("changed")]
 
     convert, show = [example.task for example in documentation.examples("virt_import")]
-    convert["fleet.virt.virt_import"].update(
-        src=variables["virt_import"], networks={"NAT": {"bridge": "br0"}}
-    )
+    convert["fleet.virt.virt_import"].update(src=variables["virt_import"], networks=_NETWORKS)
     done = fleet.ansible.play([convert, show], "hv1", become=True).succeeded()
     result = {key: value for key, value in done.events[0].result.items() if key[0] != "_"}
     assert documentation.undocumented("virt_import", result) == []

@@ -106,4 +106,8 @@ def test_every_module_has_an_action() -> None:
     assert routing.get("action") == routing.get("modules")  # else another name has no action
     for path in (TOP / "plugins" / "action").glob("virt_*.py"):
         text = path.read_text()
-        assert re.search(r"^class ActionModule\((Fleet|StagedAction\[)", text, re.MULTILINE)
+        assert re.search(
+            r"^class ActionModule\((Fleet|StagedAction\[|\w+\.RepositoriesAction\))",
+            text,
+            re.MULTILINE,
+        )

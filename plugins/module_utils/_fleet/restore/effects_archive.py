@@ -29,8 +29,8 @@ class Archive:
     def __init__(self, access: Access, place: str, uuid: str, name: str) -> None:
         if not archives.is_backup(name):
             raise ArchiveError(
-                f"{name!r} is no archive; they are called as 2026-11-28T06:51:18Z, and the playbook"
-                " fleet.virt.backups lists them"
+                f"{name!r} is no archive; they are called as 2026-11-28T06:51:18Z;"
+                " ansible-playbook fleet.virt.backups lists them"
             )
         self.access, self.name = access, name
         self.where = f"{places.parse(place).repository(uuid)}::{name}"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from ..base.names import playbook_command
 from ..base.settings import (
     AT_BOOT,
     LIVE,
@@ -34,6 +35,7 @@ MADE_ONCE = "a disk is created from its image once; create another VM, or anothe
 _ANOTHER = "a disk keeps its kind and format; add another disk"
 _INTERFACE = r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}"
 _INTERFACE_RULE = "a network interface has 1 to 15 letters, digits or '_.:@-'"
+_MOVE_DISK = playbook_command("move_disk", vm_name="NAME", virt_disk="NAME", virt_to_pool="NAME")
 
 
 class DiskSettings:
@@ -104,10 +106,7 @@ class DiskSettings:
         default=None,
         pattern=LABEL,
         rule=LABEL_RULE,
-        change=never(
-            "a disk stays in the pool it is in; move it (ansible-playbook fleet.virt.move_disk), or"
-            " add another disk"
-        ),
+        change=never(f"a disk stays in its pool; move it ({_MOVE_DISK}), or add another disk"),
     )
     image = Value(
         "image",
