@@ -8,9 +8,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
+import re
 import shlex
 import signal
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +51,15 @@ COMMANDS = (RESTART, f"{RESTART} --check", STATED, BOTH)
 _HOSTS = ("hv1", "hv2", "hv3")
 _POOL = {"pools": [{"name": "shared", "path": SHARED_AT, "shared": True}]}
 _DISKS = [{"name": "system", "pool": "shared", "size": 256}]
+_TRIALS = int(os.environ.get("FLEET_VIRT_TRIALS", "1"))
+# Why a controller restarted nothing, where another one did
+_LOST = (
+    r"another run has taken",
+    r"was written by another run meanwhile",
+    r"the card of 'web3' names [^;]*",
+    r"sees no card of 'web3'",
+    r"no card of 'web3' names",
+)
 _SHORT = ("-e", "virt_fenced_lease=1")
 
 
@@ -93,12 +107,15 @@ class Survivors:
         self.movers.make(name, "hv3", disks=_DISKS, overlay=False, **options)
         assert (self.folder / CardName(name, ("hv3",)).file).exists()
 
-    def run(self, command: str, *words: str, agent: bool = True) -> Run:
-        """A command of the guide; ``agent``: the inventory says which agent switches it."""
+    def run(
+        self, command: str, *words: str, agent: bool = True, ansible: Ansible | None = None
+    ) -> Run:
+        """A command of the guide; ``agent``: the inventory says which agent switches hypervisors.
+        ``ansible`` is another controller."""
         program, *shown = shlex.split(command)
         devices = {"virt_fence": self.switch.device("{{ inventory_hostname }}")}
         given = ("-e", json.dumps(devices)) if agent else ()
-        run = self.fleet.ansible.run(program, [*shown, *words, *given], limit=300)
+        run = (ansible or self.fleet.ansible).run(program, [*shown, *words, *given], limit=300)
         assert PASSWORD not in str(run.events), "the password is in no result"
         return run
 
@@ -321,3 +338,80 @@ def test_vm_of_interrupted_move_is_restarted_once_both_hypervisors_are_off(
     assert len(survivors.running("web2")) == 1
     for host in ("hv2", "hv3"):
         survivors.start(host)
+
+
+class _Sampler(threading.Thread):
+    """Counts the QEMUs of a VM from below, until it is left."""
+
+    def __init__(self, survivors: Survivors, name: str) -> None:
+        super().__init__()
+        self.survivors, self.vm = survivors, name
+        self.most = self.samples = 0
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        while not self._over.wait(0.05):
+            self.most = max(self.most, len(self.survivors.running(self.vm)))
+            self.samples += 1
+
+    def __enter__(self) -> _Sampler:
+        self.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._over.set()
+        self.join()
+
+
+@pytest.mark.trials
+def test_two_controllers_at_once_restart_a_vm_once(survivors: Survivors, tmp_path: Path) -> None:
+    """Each sees the dead hypervisor and another one, or both see all. In each trial that dies
+    where the VM came to in the one before."""
+    lab, movers, folder, at = survivors.fleet.lab, survivors.movers, survivors.folder, "hv3"
+    controllers = [Ansible(lab.inventory, tmp_path / f"controller{number}") for number in (1, 2)]
+    for controller in controllers:
+        controller.home.mkdir()
+    survivors.make("web3")
+    movers.count("web3", at)
+    for trial in range(_TRIALS):
+        reached = movers.shown(at, "web3")
+        others = [host for host in _HOSTS if host != at]
+        apart = random.random() < 0.7  # noqa: S311
+        views = [f"{at},{host}" if apart else "hypervisors" for host in others]
+        waits = random.sample([0.0, random.uniform(0, 4)], 2)  # noqa: S311
+        lab.kill(at)
+
+        def restart(number: int) -> Run:
+            time.sleep(waits[number])  # noqa: B023
+            words = ("-e", "vm_name=web3", "-e", f"virt_hosts={views[number]}")  # noqa: B023
+            command = RESTART.replace("hv3", at)  # noqa: B023
+            return survivors.run(command, *words, ansible=controllers[number])
+
+        with _Sampler(survivors, "web3") as sampler, ThreadPoolExecutor(2) as both:
+            runs = list(both.map(restart, range(2)))
+        codes = [run.returncode for run in runs]
+        both_said = f"{runs[0]}\n{runs[1]}"
+        places = [host for host in others if movers.state(host, "web3") == "running"]
+        assert len(places) == 1, (trial, places, both_said)
+        new = places[0]
+        print(
+            f"trial {trial}: {at} to {new}, {views}, apart by {waits[1] - waits[0]:.1f} s: {codes},"
+            f" at most {sampler.most} QEMU in {sampler.samples} samples"
+        )
+        assert sampler.most == len(survivors.running("web3")) == 1, both_said
+        assert 0 in codes, both_said
+        for run in runs:
+            text = str(run)
+            if run.returncode:
+                told = [match[0] for reason in _LOST if (match := re.search(reason, text))]
+                assert told, text
+                print(f"  {told[0]}")
+        cards = [one.name for one in folder.glob("web3@*")]
+        assert cards == [CardName("web3", (new,)).file], both_said
+        disks = [one.name for one in folder.glob("web3*.qcow2")]
+        assert disks == [f"web3_system.r{trial + 1}.qcow2"], both_said
+        movers.guests.wait_agent(new, "web3")
+        assert movers.shown(new, "web3") >= reached
+        movers.guests.execute(new, "web3", "count start")
+        survivors.start(at)
+        at = new
