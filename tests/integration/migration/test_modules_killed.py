@@ -112,7 +112,7 @@ NOTHING_CHANGES = [
     Kill(
         "template", "virt_template.2.before", _TEMPLATE | {"vm_name": _THERE}, [_THERE], alone=True
     ),
-    Kill("clone", "virt_clone.1.before", _CLONED, [_NEW]),
+    Kill("clone", "virt_clone.1.before", _CLONED, [_THERE]),
     # the first only predicts
     Kill("clone", "virt_template.2.before", _CLONED, [_THERE], alone=True),
     Kill("import_vm", "virt_init.1.before", _IMPORTED, [_NEW]),

@@ -135,9 +135,10 @@ def _because(problems: t.Sequence[str], standing: Standing) -> str:
     if not standing.silent:
         return why
     asked = [name for name, silence in standing.silent.items() if silence.asked]
+    have = "has" if len(asked) == 1 else "have"
     unasked = (
-        f"; if it is known that {', '.join(asked)} has no VM of that name, this run need not ask:"
-        f" -e virt_unasked={','.join(asked)}"
+        f"; if it is known that {' and '.join(asked)} {have} no VM of that name, this run need not"
+        f" ask: -e virt_unasked={','.join(asked)}"
         if asked
         else ""
     )
