@@ -391,7 +391,6 @@ def test_two_controllers_at_once_restart_a_vm_once(survivors: Survivors, tmp_pat
             runs = list(both.map(restart, range(2)))
         codes = [run.returncode for run in runs]
         both_said = f"{runs[0]}\n{runs[1]}"
-        print(both_said)
         places = [host for host in others if movers.state(host, "web3") == "running"]
         assert len(places) == 1, f"trial {trial}: {places}\n{both_said}"
         new = places[0]
