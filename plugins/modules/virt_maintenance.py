@@ -66,11 +66,11 @@ maintenance:
   type: bool
 machine:
   description: The UUID of its machine, by which others note that.
-  returned: success
+  returned: in playbooks of this collection
   type: str
 at:
   description: The time of its clock, in milliseconds since 1970.
-  returned: success
+  returned: in playbooks of this collection
   type: int
 """
 
@@ -107,6 +107,7 @@ def main() -> None:
                 params["base_pool"],
                 params["base_path"],
                 check=module.check_mode,
+                noted=work.stage == "act",
             )
 
     run(module, mark)

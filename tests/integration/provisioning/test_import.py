@@ -89,5 +89,7 @@ def test_exported_vm_boots_and_second_import_changes_nothing(fleet: Fleet, tmp_p
     result = {key: value for key, value in done.events[0].result.items() if key[0] != "_"}
     assert documentation.undocumented("virt_import", result) == []
     (entry,) = result["images"]
-    assert entry["volume"].endswith("-web-import-disk1.qcow2")
-    fleet.host("hv1", f"cd {_BASE} && chattr -i {entry['volume']}; rm {entry['volume']}")
+    # unless another test has brought the same content, which is no second image then
+    if not entry["volume"].endswith("-tiny.qcow2"):
+        assert entry["volume"].endswith("-web-import-disk1.qcow2")
+        fleet.host("hv1", f"cd {_BASE} && chattr -i {entry['volume']}; rm {entry['volume']}")

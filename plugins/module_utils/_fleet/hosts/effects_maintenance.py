@@ -25,9 +25,16 @@ from .read_host import MAINTENANCE_VOLUME
 
 
 def mark(
-    connection: Connection, wanted: bool, base_pool: str, base_path: str, *, check: bool
+    connection: Connection,
+    wanted: bool,
+    base_pool: str,
+    base_path: str,
+    *,
+    check: bool,
+    noted: bool = False,
 ) -> dict[str, object]:
-    """Set or remove the mark; the result of ``virt_maintenance``."""
+    """Set or remove the mark; the result of ``virt_maintenance``. ``noted``: others are told of it
+    afterwards."""
     if not base_path.startswith("/"):
         raise PlanRefused(
             f"base_path: {base_path!r} is not an absolute path; give a folder's path that begins"
@@ -46,14 +53,11 @@ def mark(
             connection.call(f"set pool {NOTES} to start at boot", start, 1)
         for pool in marked:
             storage.delete_volume(connection, pool, MAINTENANCE_VOLUME)
-    text = connection.call("read capabilities", connection.conn.getCapabilities)
-    machine = capabilities(text, "capabilities")["uuid"]
-    result: dict[str, object] = {
-        "changed": changed,
-        "maintenance": wanted,
-        "machine": machine,
-        "at": read_notes.now(),
-    }
+    result: dict[str, object] = {"changed": changed, "maintenance": wanted}
+    if noted:
+        text = connection.call("read capabilities", connection.conn.getCapabilities)
+        result["machine"] = capabilities(text, "capabilities")["uuid"]
+        result["at"] = read_notes.now()
     if changed:
         made = "" if own else f"pool {NOTES} at {NOTES_PATH}\n"
         before = "".join(f"volume {pool.name}/{MAINTENANCE_VOLUME}\n" for pool in marked)
