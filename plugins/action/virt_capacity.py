@@ -146,9 +146,9 @@ class _View:
                 dataclasses.replace(request, name=f"{request.name}-{number}")
                 for number in range(wanted)
             ]
-            found = what_if.foresee(answers, self.hosts, (), (), copies, self.policy)
-            problems += found.problems
-            answers = found.answers
+            foreseen = what_if.foresee(answers, self.hosts, (), (), copies, self.policy)
+            problems += foreseen.problems
+            answers = foreseen.answers
         losses = self._losses(answers)
         if wanted is not None and losses:
             problems.append(f"{then}{report.loss_text(self.options['loss'], losses).strip()}")
@@ -163,17 +163,17 @@ class _View:
         wanted = any(one is not None for one in asked)
         requests = self._requests(_batch.requested(self.options, variables)) if wanted else []
         lost = self.options["lose"] or []
-        found = what_if.foresee(self.answers, self.hosts, lost, self.new, requests, self.policy)
-        losses = self._losses(found.answers)
-        rows = report.hosts_rows(self.hosts(found.answers))
+        foreseen = what_if.foresee(self.answers, self.hosts, lost, self.new, requests, self.policy)
+        losses = self._losses(foreseen.answers)
+        rows = report.hosts_rows(self.hosts(foreseen.answers))
         data: Answer = {
-            "steps": [dataclasses.asdict(step) for step in found.steps],
-            "problems": found.problems,
+            "steps": [dataclasses.asdict(step) for step in foreseen.steps],
+            "problems": foreseen.problems,
             "hypervisors": rows,
         }
-        text = report.steps_text(found.steps, rows)
-        text += "".join(f"{problem}\n" for problem in found.problems)
-        problems = list(found.problems)
+        text = report.steps_text(foreseen.steps, rows)
+        text += "".join(f"{problem}\n" for problem in foreseen.problems)
+        problems = list(foreseen.problems)
         if losses:
             problems.append(f"then {report.loss_text(self.options['loss'], losses).strip()}")
         return self._shown(data, text, losses, "then ", problems, required=self.options["strict"])

@@ -131,10 +131,10 @@ class ActionModule(StagedAction[ImportWork]):
         received: dict[str, tuple[str, str]] = {}
         disks: list[TransferredDisk] = []
         try:
-            for index, found in enumerate(source.disks):
-                if found is None:
+            for index, inspected in enumerate(source.disks):
+                if inspected is None:
                     continue
-                file, known = found
+                file, known = inspected
                 if file.path not in received:
                     received[file.path] = self._transferred(file.path, task_vars)
                 path, digest = received[file.path]

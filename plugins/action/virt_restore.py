@@ -90,8 +90,8 @@ class ActionModule(StagedAction[RestoreWork]):
         return self._found().vms
 
     def _found(self) -> RestoreWork:
-        found = self.decision(_FOUND, "find")
-        return envelope.read(RestoreWork, {envelope.OPTION: {"vms": found["vms"]}})
+        archives_found = self.decision(_FOUND, "find")
+        return envelope.read(RestoreWork, {envelope.OPTION: {"vms": archives_found["vms"]}})
 
     def _find(self, options: VirtRestoreOptions) -> Answer:
         variables = self._variables()

@@ -141,7 +141,7 @@ def require_unique(
 def common_machine(answers: Answers) -> str | None:
     """The newest versioned machine type of all responding hypervisors."""
     hosts = [host for answer in answers.values() if (host := answer.get("host")) is not None]
-    lists = [found for host in hosts if (found := host.get("machines"))]
+    lists = [supported for host in hosts if (supported := host.get("machines"))]
     return machines.newest_common(lists, None)
 
 

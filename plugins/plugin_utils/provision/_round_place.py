@@ -80,9 +80,9 @@ class PlaceRound(Round):
         if nowhere:
             raise PlanRefused("\n".join(placement.describe(placed) for placed in nowhere))
         own = own_addresses()
-        found = _placing.require_unique(self.domains, placements, self.answers, own)
+        remarks = _placing.require_unique(self.domains, placements, self.answers, own)
         _output.say(table)  # nothing is said to be chosen where the whole is refused
-        for remark in (*rule.remarks(standing, new), *self._never_built(new), *found):
+        for remark in (*rule.remarks(standing, new), *self._never_built(new), *remarks):
             _output.warn(remark)
         unlike_cpus = unlike.find(self.domains, placements, seen, fleet_cpu=self.has_fleet_cpu)
         for remark in unlike.told(unlike_cpus):

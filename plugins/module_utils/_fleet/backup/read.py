@@ -166,10 +166,10 @@ def _disks(
             handle = connection.call(
                 f"look for pool {pool}", connection.conn.storagePoolLookupByName, pool
             )
-            found = connection.call(
+            in_pool = connection.call(
                 f"look for volume {volume}", handle.storageVolLookupByName, volume
             )
-            source = str(connection.call(f"read volume {volume}", found.path))
+            source = str(connection.call(f"read volume {volume}", in_pool.path))
         if disk.target in secrets:
             blockers.append(
                 f"disk {disk.target} of {name!r} is encrypted by QEMU, and would be saved in clear;"

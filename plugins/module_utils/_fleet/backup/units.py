@@ -59,30 +59,30 @@ def problems(settings: TimerSettings) -> list[Problem]:
         *(("arguments", word, _LINE, "a line of text") for word in settings.arguments),
         *(("playbooks", word, _LINE, "the name of a playbook") for word in settings.playbooks),
     ]
-    found = [
+    faults = [
         Problem(name, f"{show(value)} is not {what}")
         for name, value, shape, what in rules
         if value is not None and not shape.fullmatch(value)
     ]
     if not settings.project.startswith("/") or not settings.command.startswith("/"):
-        found.append(Problem("project", "project and command are absolute paths"))
+        faults.append(Problem("project", "project and command are absolute paths"))
     if not settings.playbooks:
-        found.append(Problem("playbooks", "name at least one"))
+        faults.append(Problem("playbooks", "name at least one"))
     for words in settings.playbooks:
         try:
             shlex.split(words)
         except ValueError as error:
-            found.append(Problem("playbooks", f"{show(words)}: {error}"))
+            faults.append(Problem("playbooks", f"{show(words)}: {error}"))
     if not 0 < settings.turn_hours <= 24 * 366:
-        found.append(Problem("turn_hours", f"{settings.turn_hours:g} is not a number of hours"))
-    return found
+        faults.append(Problem("turn_hours", f"{settings.turn_hours:g} is not a number of hours"))
+    return faults
 
 
 def files(settings: TimerSettings) -> dict[str, str]:
     """The text of each file by path; raises SpecError with every problem."""
-    found = problems(settings)
-    if found:
-        raise SpecError(found)
+    faults = problems(settings)
+    if faults:
+        raise SpecError(faults)
     return {
         f"{FOLDER}/{SERVICE}": _service(settings),
         f"{FOLDER}/{TIMER}": _timer(settings),

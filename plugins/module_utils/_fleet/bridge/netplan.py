@@ -121,9 +121,9 @@ def _without_addressing(network: Definition, ident: str) -> Definition:
     return {
         name: {
             **kind,
-            ident: {key: value for key, value in one.items() if key not in _ADDRESSING},
+            ident: {key: value for key, value in settings.items() if key not in _ADDRESSING},
         }
-        if isinstance(kind, Mapping) and isinstance(one := kind.get(ident), Mapping)
+        if isinstance(kind, Mapping) and isinstance(settings := kind.get(ident), Mapping)
         else kind
         for name, kind in network.items()
     }

@@ -54,6 +54,8 @@ _CALL_SECONDS = 300.0
 _SWITCH_SECONDS = 60.0
 _WHOLE = _libvirt.DOMAIN_XML_SECURE | _libvirt.DOMAIN_XML_INACTIVE
 
+Value = t.TypeVar("Value")
+
 
 @dataclass
 class _DiskJob(verb.Job[DiskMoveFacts]):
@@ -94,7 +96,7 @@ class _DiskJob(verb.Job[DiskMoveFacts]):
         if self.stored is not None:
             self.write(dataclasses.replace(self.stored, volumes=tuple(volumes)))
 
-    def call(self, action: str, function: t.Callable[..., t.Any], *arguments: object) -> t.Any:
+    def call(self, action: str, function: t.Callable[..., Value], *arguments: object) -> Value:
         """Call libvirt, which may take long."""
         what = f"{action} of {self.name}"
         return self.connection.call(what, function, *arguments, seconds=_CALL_SECONDS)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import typing as t
 
@@ -36,28 +37,32 @@ def facts(connection: Connection, dom: VirDomain, wanted: DiskMoveRequest) -> Di
     """Read the current state of the VM's disk and of the pool."""
     name = str(dom.name())
 
-    def ask() -> tuple[str, str | None, dict[str, t.Any]]:
+    def ask() -> tuple[str, str | None, DiskMoveFacts]:
         active, persistent = bool(dom.isActive()), bool(dom.isPersistent())
         inactive = dom.XMLDesc(DOMAIN_XML_INACTIVE if persistent else 0)
-        basics = {
-            "name": name,
-            "uuid": str(dom.UUIDString()),
-            "state": state_name(dom.state(0)[0]),
-            "active": active,
-            "persistent": persistent,
-            "snapshots": tuple(str(one.getName()) for one in dom.listAllSnapshots(0)),
-        }
+        basics = DiskMoveFacts(
+            name=name,
+            uuid=str(dom.UUIDString()),
+            state=state_name(dom.state(0)[0]),
+            active=active,
+            persistent=persistent,
+            stored=None,
+            snapshots=tuple(str(one.getName()) for one in dom.listAllSnapshots(0)),
+        )
         return inactive, dom.XMLDesc(0) if active else None, basics
 
     text, live, basics = connection.call(f"read domain {name}", ask)
     root = _lxml.parse(text, f"domain {name}")
     stored = metadata.parse(root)
-    basics["stored"] = stored
-    basics["holder"] = owners.holder(stored.owner) if stored is not None else None
-    basics["managed_save"] = not basics["active"] and is_saved(connection, dom)
+    basics = dataclasses.replace(
+        basics,
+        stored=stored,
+        holder=owners.holder(stored.owner) if stored is not None else None,
+        managed_save=not basics.active and is_saved(connection, dom),
+    )
     element = _meant(root, stored, wanted.disk)
     if element is None:
-        return DiskMoveFacts(**basics, problem=_unknown(name, root, stored, wanted.disk))
+        return dataclasses.replace(basics, problem=_unknown(name, root, stored, wanted.disk))
     pool = _pool(connection, wanted.pool)
     references = ownership.read(connection)
     runs = _lxml.parse(live, f"domain {name}") if live is not None else None
@@ -68,12 +73,12 @@ def facts(connection: Connection, dom: VirDomain, wanted: DiskMoveRequest) -> Di
     def files() -> frozenset[str]:
         return frozenset(path for path in (*own, there) if os.path.lexists(path))
 
-    return DiskMoveFacts(
-        **basics,
+    return dataclasses.replace(
+        basics,
         disk=disk,
         pool=pool,
         files=deadline.call(files, seconds=connection.timeout, what=f"look at the files of {name}"),
-        blocks=_blocks(disk.path, str(basics["uuid"]), references),
+        blocks=_blocks(disk.path, basics.uuid, references),
     )
 
 

@@ -93,9 +93,9 @@ def losses(
             f"virt_loss: {number} of {len(answers)} hypervisors are {cases} cases, more than"
             f" {MOST_LOSSES}; give a smaller number"
         )
-    found = []
+    losses = []
     for lost in itertools.combinations(sorted(answers), number):
         decision = evacuation.lose(lost, answers, hosts, policy)
         if decision.problems:
-            found.append(Loss(lost, tuple(decision.problems)))
-    return found
+            losses.append(Loss(lost, tuple(decision.problems)))
+    return losses

@@ -103,7 +103,7 @@ def new_hosts(given: t.Iterable[object]) -> list[NewHost]:
 
     Raises SpecError for any other.
     """
-    found: list[NewHost] = []
+    hypervisors: list[NewHost] = []
     problems: list[Problem] = []
     for number, entry in enumerate(given, 1):
         fields = as_mapping(entry) or {"like": entry}
@@ -115,7 +115,7 @@ def new_hosts(given: t.Iterable[object]) -> list[NewHost]:
             continue
         try:
             memory, cpus = fields.get("memory"), fields.get("cpus")
-            found.append(
+            hypervisors.append(
                 NewHost(
                     str(fields.get("name") or f"new{number}"),
                     str(fields["like"]).strip(),
@@ -127,4 +127,4 @@ def new_hosts(given: t.Iterable[object]) -> list[NewHost]:
             problems.append(Problem(path, str(error)))
     if problems:
         raise SpecError(problems)
-    return found
+    return hypervisors

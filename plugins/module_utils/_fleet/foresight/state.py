@@ -153,8 +153,8 @@ def _take(answer: MigrateLook, vm: MovingVm, sign: int) -> None:
     if sign > 0:
         entry = {key: vm[key] for key in ("name", "uuid", "phase", "groups", "anti_affinity")}
         host["vms"].append(t.cast("PlacedEntry", {**entry, "active": vm["active"], "macs": []}))
-        host["vms"].sort(key=lambda one: one["name"])
-        answer["vms"] = sorted([*others, vm], key=lambda one: one["name"])
+        host["vms"].sort(key=lambda vm_entry: vm_entry["name"])
+        answer["vms"] = sorted([*others, vm], key=lambda vm_entry: vm_entry["name"])
 
 
 def _promise(pool: PoolEntry, mib: int) -> None:

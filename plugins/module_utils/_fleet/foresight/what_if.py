@@ -59,39 +59,41 @@ def foresee(
             f" {', '.join(answers)}"
         )
         raise SpecError([Problem("virt_lose", text)])
-    for one in new:
-        answers = state.added(answers, one)
-    found = Foreseen(answers)
+    for hypervisor in new:
+        answers = state.added(answers, hypervisor)
+    foreseen = Foreseen(answers)
     if lost:
-        _lose(found, hosts, lost, policy)
+        _lose(foreseen, hosts, lost, policy)
     if requests:
-        _create(found, hosts, requests, policy)
-    return found
+        _create(foreseen, hosts, requests, policy)
+    return foreseen
 
 
-def _lose(found: Foreseen, hosts: Hosts, lost: t.Sequence[str], policy: placement.Policy) -> None:
-    decision = evacuation.lose(lost, found.answers, hosts(found.answers), policy)
+def _lose(
+    foreseen: Foreseen, hosts: Hosts, lost: t.Sequence[str], policy: placement.Policy
+) -> None:
+    decision = evacuation.lose(lost, foreseen.answers, hosts(foreseen.answers), policy)
     for source, moves in decision.shares.items():
         for name, destination in moves:
             if destination not in lost:
-                found.steps.append(PlannedStep(name, source, destination))
-                found.answers = state.moved(found.answers, name, source, destination)
-    found.problems += decision.problems
-    found.answers = state.without(found.answers, lost)
+                foreseen.steps.append(PlannedStep(name, source, destination))
+                foreseen.answers = state.moved(foreseen.answers, name, source, destination)
+    foreseen.problems += decision.problems
+    foreseen.answers = state.without(foreseen.answers, lost)
 
 
 def _create(
-    found: Foreseen,
+    foreseen: Foreseen,
     hosts: Hosts,
     requests: t.Sequence[placement.Request],
     policy: placement.Policy,
 ) -> None:
     wanted = {request.name: request for request in requests}
-    for placed in placement.place(hosts(found.answers), requests, policy):
+    for placed in placement.place(hosts(foreseen.answers), requests, policy):
         told = placement.describe(placed)
         if placed.host is None:
-            found.problems.append(told)
+            foreseen.problems.append(told)
         else:
-            found.steps.append(PlannedStep(placed.name, None, placed.host, placed.why))
+            foreseen.steps.append(PlannedStep(placed.name, None, placed.host, placed.why))
             request = wanted[placed.name]
-            found.answers = state.created(found.answers, placed.host, request, policy)
+            foreseen.answers = state.created(foreseen.answers, placed.host, request, policy)

@@ -53,7 +53,7 @@ def is_archive(head: bytes) -> bool:
 
 def members(read: Read, size: int) -> list[Member]:
     """The files of an archive of ``size`` bytes; raises PlanRefused for any that is no OVA's."""
-    found: list[Member] = []
+    members: list[Member] = []
     more: dict[str, str] = {}
     place = 0
     while place + BLOCK <= size:
@@ -76,12 +76,12 @@ def members(read: Read, size: int) -> list[Member]:
             more = _extended(kind, read, content, length, more)
         else:
             name = more.get("path") or _name(header)
-            found.append(_member(name, kind, content, length, found))
+            members.append(_member(name, kind, content, length, members))
             more = {}
         place = content + -(-length // BLOCK) * BLOCK
-    if not found:
+    if not members:
         raise PlanRefused(f"the archive has no files; {_REMEDY}")
-    return found
+    return members
 
 
 def _member(name: str, kind: bytes, offset: int, size: int, before: t.Sequence[Member]) -> Member:

@@ -131,17 +131,17 @@ def _convert(disk: TransferredDisk, source: int, target: int, room: int) -> None
     def read(place: int, count: int) -> bytes:
         return os.pread(source, max(0, min(count, size - place)), offset + place)
 
-    found = disk_format.inspect(read, size)
-    if found.problems or found.format != disk["format"]:
-        problems = found.problems or (f"is {found.format}, not {disk['format']}",)
+    inspected = disk_format.inspect(read, size)
+    if inspected.problems or inspected.format != disk["format"]:
+        problems = inspected.problems or (f"is {inspected.format}, not {disk['format']}",)
         raise PlanRefused(f"disk {disk['image']} {'; it '.join(problems)}")
     user = _confined_user(source, target)
-    options = [f"driver={found.format}", *_file(disk, source)]
+    options = [f"driver={inspected.format}", *_file(disk, source)]
     words = ["prlimit", f"--as={_MEMORY}", f"--fsize={room}", "--core=0", "--"]
     words += ["setpriv", "--pdeathsig", "KILL", "qemu-img", "convert", "--image-opts"]
     words += [",".join(options), "-O", "qcow2", f"/proc/self/fd/{target}"]
     confined = programs.Confined((source, target), *user)
-    seconds = durations.transfer(found.virtual_bytes)
+    seconds = durations.transfer(inspected.virtual_bytes)
     try:
         done = programs.execute_confined(words, confined, seconds=seconds, most=_OUTPUT)
     except DeadlineExceeded:

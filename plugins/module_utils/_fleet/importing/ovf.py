@@ -204,17 +204,17 @@ def _configuration(root: Element) -> str | None:
 
 def _items(system: Element, configuration: str | None) -> list[Element]:
     """The devices of the hardware; those of other configurations, and bounds, are none."""
-    found = []
+    items = []
     for section in (*_all(system, "VirtualHardwareSection"), *_sections(system)):
         for item in section:
             if not _local(item).endswith("Item") or _attribute(item, "bound"):
                 continue
             of = (_attribute(item, "configuration") or "").split()
             if not of or configuration in of:
-                found.append(item)
-    if len(found) > 4 * _MOST_DEVICES:
-        raise PlanRefused(f"the descriptor has {len(found)} devices; no VM has that many")
-    return found
+                items.append(item)
+    if len(items) > 4 * _MOST_DEVICES:
+        raise PlanRefused(f"the descriptor has {len(items)} devices; no VM has that many")
+    return items
 
 
 def _sections(system: Element) -> list[Element]:

@@ -52,7 +52,10 @@ class Source:
     def sizes(self) -> list[int]:
         """The sizes of the disks in bytes."""
         pairs = zip(self.vm.disks, self.disks)
-        return [disk.capacity if found is None else found[1].virtual_bytes for disk, found in pairs]
+        return [
+            disk.capacity if inspected is None else inspected[1].virtual_bytes
+            for disk, inspected in pairs
+        ]
 
 
 def source(path: str, *, verify: bool) -> Source:
@@ -174,20 +177,20 @@ def _found(
 
 def _inspected(file: SourceFile, name: str) -> DiskFormat:
     with _opened(file.path, os.O_RDONLY | (os.O_NOFOLLOW if name != file.path else 0)) as whole:
-        found = disk_format.inspect(_inside(whole, file), file.size)
-    if found.problems:
-        raise PlanRefused(f"disk {show(name)} {'; it '.join(found.problems)}")
-    return found
+        inspected = disk_format.inspect(_inside(whole, file), file.size)
+    if inspected.problems:
+        raise PlanRefused(f"disk {show(name)} {'; it '.join(inspected.problems)}")
+    return inspected
 
 
 def _disk(path: str) -> Source:
     """A disk alone, without a description of its VM."""
     file = SourceFile(path, 0, os.stat(path).st_size, True)
-    found = _inspected(file, path)
+    inspected = _inspected(file, path)
     name = os.path.basename(path).partition(".")[0]
-    virtio = found.format in ("qcow2", "raw")
-    vm = OvfVm(name, disks=(OvfDisk(path, found.virtual_bytes, virtio),))
-    return Source(vm, ((file, found),))
+    virtio = inspected.format in ("qcow2", "raw")
+    vm = OvfVm(name, disks=(OvfDisk(path, inspected.virtual_bytes, virtio),))
+    return Source(vm, ((file, inspected),))
 
 
 def _content(file: SourceFile, most: int, where: str) -> bytes:

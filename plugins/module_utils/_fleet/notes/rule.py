@@ -239,10 +239,10 @@ def not_free(
     """Why VMs that no hypervisor which answers has may be on a silent one, by name; the last says
     what to do."""
     problems: dict[str, str] = {}
-    for one in wanted:
-        why = standing.problem or "; ".join(conflicts(one, standing, there))
+    for identity in wanted:
+        why = standing.problem or "; ".join(conflicts(identity, standing, there))
         if why:
-            problems[one.name] = why
+            problems[identity.name] = why
     if problems and not standing.problem:
         problems[list(problems)[-1]] += f". Remedy: {remedies(standing)}"
     return problems

@@ -69,11 +69,11 @@ class Chooser:
         if heap is None:
             heap = self.heaps[shape] = self._heap(request)
         heap.follow(self.log)
-        found = heap.best(request, self.common)
+        ranked_first = heap.best(request, self.common)
         self.left[shape] -= 1
         if self.left[shape] <= 0:
             del self.heaps[shape]
-        return found
+        return ranked_first
 
     def add(self, host: str, request: Request) -> None:
         """Put the VM on ``host``."""
@@ -148,8 +148,8 @@ class _Heap:
         drift = self._drift()
         for name in candidates:
             self._enter(name, drift)
-        for one in self.classes.values():
-            one.hosts.sort()
+        for like in self.classes.values():
+            like.hosts.sort()
 
     def _shares(self, candidates: t.Iterable[str]) -> tuple[float, float, dict[str, float]]:
         """The largest share of a hypervisor that the VM takes, by resource."""
@@ -214,21 +214,21 @@ class _Heap:
             return None
         broken = len(broken_rules(load, self.request))
         signature = self._signature(load, broken)
-        found = self.classes.get(signature)
-        if found is None:
-            found = self.classes[signature] = _Class(signature, broken)
-        found.hosts.append(name)
-        self.member[name] = found
-        if not found.queued:
-            self._queue(found, drift)
-        return found
+        its_class = self.classes.get(signature)
+        if its_class is None:
+            its_class = self.classes[signature] = _Class(signature, broken)
+        its_class.hosts.append(name)
+        self.member[name] = its_class
+        if not its_class.queued:
+            self._queue(its_class, drift)
+        return its_class
 
-    def _queue(self, found: _Class, drift: float) -> None:
-        load = self.fleet.loads[found.hosts[0]]
-        found.key = sum(self.scorer.values(load, self._has_image(load))) + drift
-        found.queued = True
+    def _queue(self, its_class: _Class, drift: float) -> None:
+        load = self.fleet.loads[its_class.hosts[0]]
+        its_class.key = sum(self.scorer.values(load, self._has_image(load))) + drift
+        its_class.queued = True
         self.number += 1
-        heapq.heappush(self.heap, (found.broken, found.key, self.number, found))
+        heapq.heappush(self.heap, (its_class.broken, its_class.key, self.number, its_class))
 
     def follow(self, log: t.Sequence[tuple[str, str | None]]) -> None:
         """Have the hypervisors that got a VM since in the classes where they belong now."""
@@ -253,36 +253,36 @@ class _Heap:
         """The best hypervisors for one VM of this shape."""
         scorer = Scorer(self.fleet, request, self.size)
         near = _Near(request, common)
-        found: list[tuple[tuple[int, float, str], Ranked]] = []
+        best: list[tuple[tuple[int, float, str], Ranked]] = []
         looked: list[_Class] = []
         drift = self._drift()
         while self.heap:
             broken, key, _number, first = self.heap[0]
-            if len(found) == KEPT:
-                last = found[-1][0]
+            if len(best) == KEPT:
+                last = best[-1][0]
                 if (broken, key - drift - _ROUNDING) > last[:2]:
                     break
             heapq.heappop(self.heap)
             first.queued = False
             if first.hosts:
                 looked.append(first)
-                self._look(first, request, scorer, near, found)
+                self._look(first, request, scorer, near, best)
             else:
                 del self.classes[first.signature]
-        for one in looked:
-            self._queue(one, drift)
-        return [ranked for _key, ranked in found]
+        for like in looked:
+            self._queue(like, drift)
+        return [ranked for _key, ranked in best]
 
     def _look(
         self,
-        one: _Class,
+        like: _Class,
         request: Request,
         scorer: Scorer,
         near: _Near,
-        found: list[tuple[tuple[int, float, str], Ranked]],
+        best: list[tuple[tuple[int, float, str], Ranked]],
     ) -> None:
         alike = 0
-        for name in one.hosts:
+        for name in like.hosts:
             load = self.fleet.loads[name]
             special = near.any(load)
             if special and load_rejection(load, request) is not None:
@@ -291,8 +291,8 @@ class _Heap:
             broken = broken_rules(load, request)
             if broken:
                 ranked = ranked._replace(notes=(*ranked.notes, *broken), broken=len(broken))
-            insort(found, ((ranked.broken, ranked.score, name), ranked))
-            del found[KEPT:]
+            insort(best, ((ranked.broken, ranked.score, name), ranked))
+            del best[KEPT:]
             if not special:
                 alike += 1
                 if alike == KEPT:  # the others are as good, and come later by name

@@ -70,8 +70,8 @@ def room_rejection(load: HostLoad, request: Request, policy: Policy) -> Rejectio
     rejection = load_rejection(load, request)
     if rejection is not None:
         return rejection
-    found = (storage_rejection(load, one, policy) for one in load.spaces(request, policy))
-    return next(filter(None, found), None)
+    rejections = (storage_rejection(load, one, policy) for one in load.spaces(request, policy))
+    return next(filter(None, rejections), None)
 
 
 def broken_rules(load: HostLoad, request: Request) -> list[str]:

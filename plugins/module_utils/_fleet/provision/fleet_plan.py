@@ -163,10 +163,10 @@ def _with_image(entry: PlannedVm, problem: str | None) -> PlannedVm:
 def refusals(entries: t.Sequence[PlannedVm]) -> list[str]:
     """Why a run would refuse VMs; those with the same reason are named together."""
     names: dict[str, list[str]] = {}
-    for one in entries:
-        nowhere = one.action == "unknown" and one.hypervisor is None
-        if one.action in ("conflict", "nowhere") or nowhere:
-            names.setdefault("; ".join(one.details), []).append(one.name)
+    for entry in entries:
+        nowhere = entry.action == "unknown" and entry.hypervisor is None
+        if entry.action in ("conflict", "nowhere") or nowhere:
+            names.setdefault("; ".join(entry.details), []).append(entry.name)
     return [f"{', '.join(those)}: {why}" for why, those in names.items()]
 
 

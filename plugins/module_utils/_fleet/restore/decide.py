@@ -224,9 +224,11 @@ def confirm(
             problem = problem or unproven(vm, entries, answers, standing)
             if not problem and not check:
                 held = {
-                    place: rule.Answering(str(one.get("uuid")), one.get("notes") or ())
+                    place: rule.Answering(
+                        str(place_facts.get("uuid")), place_facts.get("notes") or ()
+                    )
                     for place, answer in answers.items()
-                    if (one := answer.get("host")) is not None
+                    if (place_facts := answer.get("host")) is not None
                 }
                 problem = "; ".join(rule.claimed(_wanted(vm, entries), held, vm.claimer, seen))
             if not problem and not check:

@@ -54,20 +54,20 @@ def targets(root: Element, disks: t.Sequence[SavedDisk]) -> list[Target]:
     """
     stored = metadata.parse(root) or Metadata()
     called = {volume.path: volume.target for volume in stored.volumes}
-    found = {}
+    places = {}
     for disk in root.iterfind("devices/disk"):
         place, source = disk.find("target"), disk.find("source")
         dev = "" if place is None else place.get("dev", "")
         if disk.get("device", "disk") in _DRIVES:
             continue
         path = "" if source is None else source.get("file") or source.get("dev") or ""
-        found[dev] = (called.get(path, dev), posixpath.dirname(path))
-    problems = [f"no disk {disk.target}" for disk in disks if disk.target not in found]
+        places[dev] = (called.get(path, dev), posixpath.dirname(path))
+    problems = [f"no disk {disk.target}" for disk in disks if disk.target not in places]
     saved = {disk.target for disk in disks}
-    problems += [f"a disk {dev}, which was not saved" for dev in found if dev not in saved]
+    problems += [f"a disk {dev}, which was not saved" for dev in places if dev not in saved]
     if problems:
         raise PlanRefused(f"the definition in the archive has {'; '.join(problems)}")
-    return [Target(disk, *found[disk.target]) for disk in disks]
+    return [Target(disk, *places[disk.target]) for disk in disks]
 
 
 def name_of(root: Element) -> str:

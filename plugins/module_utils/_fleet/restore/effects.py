@@ -122,11 +122,11 @@ def run(
     def jobs() -> list[_RestoreJob]:
         here, made = read.read_here(connection), []
         for vm in vms:
-            found = read.read(connection, vm, options, here, observed=not check)
-            planned = restore_plan.plan(found.facts, found.wanted)
+            state = read.read(connection, vm, options, here, observed=not check)
+            planned = restore_plan.plan(state.facts, state.wanted)
             archive = Archive(access, options["place"], vm.repository, vm.archive)
             made.append(
-                _RestoreJob(connection, vm.name, vm.uuid, found.facts, planned, found, archive)
+                _RestoreJob(connection, vm.name, vm.uuid, state.facts, planned, state, archive)
             )
         return made
 

@@ -238,8 +238,8 @@ def _stays(connection: Connection, uuid: str, stored: Metadata | None) -> tuple[
     if stored is None or stored.phase != restore_plan.CREATING or not stored.volumes:
         return ()
     references = file_users.read(connection)
-    found = [owned.why_stays(volume, uuid, references) for volume in reversed(stored.volumes)]
-    return tuple(str(one) for one in found if one is not None)
+    stays = [owned.why_stays(volume, uuid, references) for volume in reversed(stored.volumes)]
+    return tuple(str(one) for one in stays if one is not None)
 
 
 def _blockers(
