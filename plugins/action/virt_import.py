@@ -85,7 +85,7 @@ class ActionModule(StagedAction[ImportWork]):
 
     def _read(
         self, *, verify: bool
-    ) -> tuple[read_source.Source, specification.Specification, Answer]:
+    ) -> tuple[read_source.ImportSource, specification.Specification, Answer]:
         """What is imported, its specification, and what variables say instead."""
         options = self.options(VirtImportOptions, ARGUMENTS, INTERNAL)
         source = read_source.source(self._path(options), verify=verify)
@@ -126,7 +126,7 @@ class ActionModule(StagedAction[ImportWork]):
         limits = limits_of({"max_unpacked": options["max_unpacked"]})
         return str(_downloads.file(image, limits, folder / "imports", remember=not self.check))
 
-    def _convert(self, source: read_source.Source, name: str, task_vars: Values) -> Answer:
+    def _convert(self, source: read_source.ImportSource, name: str, task_vars: Values) -> Answer:
         """The module's result, after each file was transferred."""
         received: dict[str, tuple[str, str]] = {}
         disks: list[TransferredDisk] = []

@@ -181,7 +181,7 @@ def main() -> None:
 
     def work() -> dict[str, object]:
         limit = limits_of({"max_unpacked": params["max_unpacked"]}).unpacked
-        place = effects.Place(params["base_pool"], params["base_path"], limit)
+        place = effects.ImportPlace(params["base_pool"], params["base_path"], limit)
         with connect(params["uri"], params["timeout"]) as connection:
             return effects.run(connection, params["_disks"], place)
 

@@ -19,7 +19,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import (
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.effects_borg import Access
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.listing import Repository
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.places import Place
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.places import BackupPlace
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.report import PrunedVm
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
     effects_files,
@@ -44,7 +44,7 @@ class Pruner:
     check: bool
 
     def prune(
-        self, places: t.Sequence[Place], names: t.Sequence[str]
+        self, places: t.Sequence[BackupPlace], names: t.Sequence[str]
     ) -> tuple[list[PrunedVm], list[str]]:
         """What came of each VM, and what concerns none that is there."""
         with self._locked():
@@ -66,7 +66,7 @@ class Pruner:
         return vms, problems
 
     def _repository(
-        self, place: Place, repository: Repository, before: known.Known
+        self, place: BackupPlace, repository: Repository, before: known.Known
     ) -> tuple[PrunedVm, Repository | None]:
         if repository.problem is not None:
             return report.pruned(repository, None, error=repository.problem), None
@@ -90,7 +90,7 @@ class Pruner:
 
     def _gone(
         self,
-        places: t.Sequence[Place],
+        places: t.Sequence[BackupPlace],
         before: known.Known,
         repositories: t.Sequence[Repository],
     ) -> list[str]:
@@ -106,7 +106,7 @@ class Pruner:
         ]
 
     def _forget(
-        self, place: Place, before: known.Known, repositories: t.Sequence[Repository]
+        self, place: BackupPlace, before: known.Known, repositories: t.Sequence[Repository]
     ) -> known.Known:
         """Know no longer of repositories of which the user says that they are gone rightly."""
         there = {each.uuid for each in repositories if each.place == str(place)}

@@ -22,7 +22,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.options i
     RepositoriesWork,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.places import (
-    Place,
+    BackupPlace,
     PlaceError,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output
@@ -85,7 +85,7 @@ class RepositoriesAction(StagedAction[RepositoriesWork]):
         return {**data, "output": text, **written}
 
 
-def parsed(given: t.Sequence[str]) -> list[Place]:
+def parsed(given: t.Sequence[str]) -> list[BackupPlace]:
     """The places, each once; raises FleetVirtError."""
     if not given:
         raise PlaceError(
@@ -94,7 +94,9 @@ def parsed(given: t.Sequence[str]) -> list[Place]:
     return [*{str(place): place for place in map(places.parse, given)}.values()]
 
 
-def read(place: Place, access: Access, names: t.Sequence[str], *, sizes: bool) -> list[Repository]:
+def read(
+    place: BackupPlace, access: Access, names: t.Sequence[str], *, sizes: bool
+) -> list[Repository]:
     """The repositories of a place, of the VMs with these names, if any are given."""
     present = read_repositories.uuids(place, access)
     wanted = [name.lower() for name in names]
@@ -104,7 +106,7 @@ def read(place: Place, access: Access, names: t.Sequence[str], *, sizes: bool) -
 
 
 def read_all(
-    given: t.Sequence[Place], access: Access, names: t.Sequence[str], *, sizes: bool
+    given: t.Sequence[BackupPlace], access: Access, names: t.Sequence[str], *, sizes: bool
 ) -> tuple[list[Repository], list[str]]:
     """The repositories of all places that can be read, and why others, or names, were not."""
     repositories: list[Repository] = []

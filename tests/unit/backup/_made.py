@@ -13,8 +13,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import (
     effects_borg,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.archives import (
+    ArchiveProof,
     Backup,
-    Proof,
     SavedDisk,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.effects_borg import Access
@@ -55,7 +55,9 @@ def make(
     for moment in moments:
         save(repository, access, moment, archives.comment(of(moment, vm, uuid)))
     for moment in proven:
-        proof = Proof(archives.BOOTED, moment, moment.replace(":00:00Z", ":30:00Z"), "login:")
+        proof = ArchiveProof(
+            archives.BOOTED, moment, moment.replace(":00:00Z", ":30:00Z"), "login:"
+        )
         save(repository, access, proof.archive, archives.proof_comment(proof))
     return repository
 

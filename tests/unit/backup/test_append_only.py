@@ -25,7 +25,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import (
     read_repositories,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.effects_borg import Access
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.places import Place
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.places import BackupPlace
 from ansible_collections.fleet.virt.plugins.plugin_utils.backup._prune import Pruner
 from ansible_collections.fleet.virt.tests.unit.backup import _made
 from ansible_collections.fleet.virt.tests.unit.backup._made import UUID, at
@@ -52,7 +52,7 @@ class Server:
     """A server, a hypervisor that backs up there, and the controller."""
 
     folder: Path
-    place: Place
+    place: BackupPlace
     hypervisor: Access
     controller: Access
 

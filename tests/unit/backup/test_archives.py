@@ -13,9 +13,9 @@ import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import archives, places
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.archives import (
     ArchiveError,
+    ArchiveProof,
     Backup,
     Manifest,
-    Proof,
     SavedDisk,
     SavedFile,
 )
@@ -35,7 +35,7 @@ FILES = tuple(
     )
 )
 MANIFEST = Manifest(BACKUP, FILES)
-PROOF = Proof(archives.BOOTED, AT, LATER, "console: web1 login:")
+PROOF = ArchiveProof(archives.BOOTED, AT, LATER, "console: web1 login:")
 
 
 def test_archive_name_is_the_moment_in_utc() -> None:

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import SpecError
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import archives, keep
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.archives import Proof
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.archives import ArchiveProof
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.keep import Policy
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.listing import (
     Repository,
@@ -27,7 +27,7 @@ RULES = {"daily": 7, "weekly": 4, "monthly": 6}
 
 
 def _vm(name: str, *proofs: str) -> SavedVm:
-    found = (Proof(proof, name, name, "login:") for proof in proofs)
+    found = (ArchiveProof(proof, name, name, "login:") for proof in proofs)
     return SavedVm(_made.of(name), tuple(found))
 
 

@@ -16,7 +16,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import (
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.archives import (
     ArchiveError,
-    Proof,
+    ArchiveProof,
 )
 from ansible_collections.fleet.virt.tests.unit.backup._made import OTHER, UUID, at, of
 
@@ -31,7 +31,7 @@ def _read(comments: dict[str, str], informed: str | None = None) -> listing.Repo
 
 
 def _proof(day: int, proof: str, hour: int) -> tuple[str, str]:
-    found = Proof(proof, at(day), at(day, hour), "login:")
+    found = ArchiveProof(proof, at(day), at(day, hour), "login:")
     return found.archive, archives.proof_comment(found)
 
 

@@ -19,7 +19,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import (
     turns,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.effects_borg import Access
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.places import Place
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.places import BackupPlace
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.turns import Turn
 from ansible_collections.fleet.virt.tests.unit.backup import _made
 
@@ -27,7 +27,7 @@ NOW = datetime(2026, 11, 28, 2, 10, tzinfo=timezone.utc)
 LAST = Turn(7, "control1", "2026-11-28T02:00:00Z")
 
 
-def _take(place: Place, access: Access, by: str, now: datetime) -> tuple[bool, Turn]:
+def _take(place: BackupPlace, access: Access, by: str, now: datetime) -> tuple[bool, Turn]:
     return effects_turns.take(place, access, by, now, 12, check=False)
 
 

@@ -28,7 +28,9 @@ MIB = 1 << 20
 BRIDGE = {"bridge": "br0"}
 
 
-def spec(source: read_source.Source, networks: object = None, **given: object) -> dict[str, object]:
+def spec(
+    source: read_source.ImportSource, networks: object = None, **given: object
+) -> dict[str, object]:
     profiles = {"lan": {"eth0": {"network": "lan", "model": "virtio"}}}
     overrides = {key: value for key, value in given.items() if key != "bus"}
     bus = str(given["bus"]) if "bus" in given else None

@@ -198,8 +198,8 @@ def test_claims_of_others_are_passed_on_but_not_to_their_host() -> None:
 
 
 def test_mark_is_news_if_it_is_later_and_says_something_else() -> None:
-    def mark(at: int, *, present: bool = True) -> note.Mark:
-        return note.Mark(A, at, present, "hv-3.example")
+    def mark(at: int, *, present: bool = True) -> note.MaintenanceMark:
+        return note.MaintenanceMark(A, at, present, "hv-3.example")
 
     assert note.parse(mark(5).volume) == mark(5)
     assert note.is_news([], mark(5))

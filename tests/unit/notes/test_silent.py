@@ -53,7 +53,7 @@ def test_vm_that_answers_elsewhere_is_not_shown() -> None:
 
 
 def marked(number: int, at: int, *, present: bool = True, host: str = "hv3") -> str:
-    return note.Mark(IDS[number], at, present, host).volume
+    return note.MaintenanceMark(IDS[number], at, present, host).volume
 
 
 def test_last_mark_of_silent_host_says_since_when_it_is_in_maintenance() -> None:

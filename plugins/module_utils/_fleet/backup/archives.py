@@ -104,7 +104,7 @@ class Manifest:
 
 
 @dataclass(frozen=True)
-class Proof:
+class ArchiveProof:
     """What verifying an archive (``of``) found at a moment."""
 
     proof: str
@@ -184,7 +184,7 @@ def read_comment(text: str) -> Backup:
     return _Document(text, "the comment", MOST_COMMENT).backup()
 
 
-def proof_comment(proof: Proof) -> str:
+def proof_comment(proof: ArchiveProof) -> str:
     """The comment of a proof; raises ArchiveError for one that would not be read back."""
     text = _one_line(
         {_KEY: VERSION, "proof": proof.proof, "of": proof.of, "at": proof.at, "how": proof.how}
@@ -194,10 +194,10 @@ def proof_comment(proof: Proof) -> str:
     return text
 
 
-def read_proof(text: str) -> Proof:
+def read_proof(text: str) -> ArchiveProof:
     """The comment of a proof; raises ArchiveError for anything else."""
     document = _Document(text, "the proof", MOST_COMMENT)
-    return Proof(
+    return ArchiveProof(
         document.choice("proof", PROOFS),
         document.moment("of"),
         document.moment("at"),

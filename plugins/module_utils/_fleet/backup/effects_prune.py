@@ -15,14 +15,14 @@ if t.TYPE_CHECKING:
     from .effects_borg import Access
     from .keep import Pruning
     from .listing import Repository
-    from .places import Place
+    from .places import BackupPlace
 
 # Deleting counts the chunks of all archives, if this controller has not done so before
 SECONDS = 6 * 3600.0
 _AT_ONCE = 100  # archives; each is an argument
 
 
-def prune(place: Place, before: Repository, pruning: Pruning, access: Access) -> Repository:
+def prune(place: BackupPlace, before: Repository, pruning: Pruning, access: Access) -> Repository:
     """Delete what goes, free its space, and return what is there now; raises FleetVirtError."""
     address = place.repository(before.uuid)
     names = pruning.deleted

@@ -15,11 +15,11 @@ from .turns import Turn
 
 if t.TYPE_CHECKING:
     from .effects_borg import Access
-    from .places import Place
+    from .places import BackupPlace
 
 
 def take(
-    place: Place, access: Access, by: str, now: datetime, hours: float, *, check: bool
+    place: BackupPlace, access: Access, by: str, now: datetime, hours: float, *, check: bool
 ) -> tuple[bool, Turn]:
     """Take the next turn; whether that is ours, and whose it is. Raises FleetVirtError.
 

@@ -12,7 +12,7 @@ import typing as t
 from ..._records import dataclass, field
 from ..base.json_values import as_list, as_mapping, as_mappings, as_number, as_text
 from . import archives
-from .archives import ArchiveError, Backup, Proof
+from .archives import ArchiveError, ArchiveProof, Backup
 
 # What may be said of an archive; failed is what its newest proof says
 COMPLETE, READ_BACK, PROVEN, FAILED = "listed and complete", "read back", "proven", "failed"
@@ -27,7 +27,7 @@ class SavedVm:
     """
 
     backup: Backup
-    proofs: tuple[Proof, ...] = ()
+    proofs: tuple[ArchiveProof, ...] = ()
     added: int | None = None
 
     @property
@@ -41,7 +41,7 @@ class SavedVm:
         return sum(disk.size for disk in self.backup.disks)
 
     @property
-    def proof(self) -> Proof | None:
+    def proof(self) -> ArchiveProof | None:
         """The newest proof."""
         return self.proofs[-1] if self.proofs else None
 
@@ -115,8 +115,10 @@ def _require_own(backup: Backup, uuid: str, name: str) -> None:
         raise ArchiveError(f"its comment is that of {backup.archive} of the VM {backup.uuid}")
 
 
-def _proofs(comments: t.Mapping[str, str], unreadable: dict[str, str]) -> dict[str, list[Proof]]:
-    proofs: dict[str, list[Proof]] = {}
+def _proofs(
+    comments: t.Mapping[str, str], unreadable: dict[str, str]
+) -> dict[str, list[ArchiveProof]]:
+    proofs: dict[str, list[ArchiveProof]] = {}
     for name in sorted(comments):
         if archives.parse_proof(name) is None:
             continue

@@ -32,7 +32,7 @@ class PlaceError(FleetVirtError):
 
 
 @dataclass(frozen=True)
-class Place:
+class BackupPlace:
     """A folder of repositories; ``server`` is ``user@host:port`` where SSH leads to it."""
 
     folder: str
@@ -64,7 +64,7 @@ class Place:
         return f"{self}/{uuid}"
 
 
-def parse(value: object) -> Place:
+def parse(value: object) -> BackupPlace:
     """The place that an option says; raises PlaceError."""
     text = value.strip() if isinstance(value, str) else ""
     server = None
@@ -77,4 +77,4 @@ def parse(value: object) -> Place:
         server = text[len(_SSH) : len(text) - len(match["folder"])]
     if not _FOLDER.fullmatch(folder) or "::" in folder:
         raise PlaceError(f"{show(value)} is no place for backups: {_RULE}")
-    return Place(folder, server)
+    return BackupPlace(folder, server)

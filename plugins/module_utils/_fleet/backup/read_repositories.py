@@ -19,14 +19,14 @@ from .effects_borg import Access
 from .listing import Repository
 
 if t.TYPE_CHECKING:
-    from .places import Place
+    from .places import BackupPlace
 
 PARALLEL = 8  # repositories; each is a process of borg, and for a server a connection
 _SECONDS = 60.0
 _LIST = ["list", "--json", "--consider-checkpoints", "--format", "{comment}"]
 
 
-def uuids(place: Place, access: Access) -> list[str]:
+def uuids(place: BackupPlace, access: Access) -> list[str]:
     """The VMs that have a repository at a place; raises FleetVirtError if it cannot be read."""
     if place.is_folder:
         try:
@@ -42,7 +42,7 @@ def uuids(place: Place, access: Access) -> list[str]:
     return sorted(filter(is_uuid, names))
 
 
-def _on_server(place: Place, access: Access) -> list[str]:
+def _on_server(place: BackupPlace, access: Access) -> list[str]:
     """The names in a folder of a server. borg cannot list them, so this user's key needs a shell
     there, which the keys of hypervisors do not have."""
     argv = [
@@ -61,7 +61,7 @@ def _on_server(place: Place, access: Access) -> list[str]:
 
 
 def repositories(
-    place: Place,
+    place: BackupPlace,
     names: t.Sequence[str],
     access: Access,
     *,
@@ -85,12 +85,14 @@ def repositories(
     ]
 
 
-def repository(place: Place, uuid: str, access: Access) -> Repository:
+def repository(place: BackupPlace, uuid: str, access: Access) -> Repository:
     """One repository as it is now; raises FleetVirtError."""
     return _read(place, uuid, access, sizes=False, seconds=effects_borg.SECONDS)
 
 
-def _read(place: Place, uuid: str, access: Access, *, sizes: bool, seconds: float) -> Repository:
+def _read(
+    place: BackupPlace, uuid: str, access: Access, *, sizes: bool, seconds: float
+) -> Repository:
     address = place.repository(uuid)
     listed = _listed(access, address, seconds)
     informed = None

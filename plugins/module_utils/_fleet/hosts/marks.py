@@ -11,7 +11,7 @@ import typing as t
 from ..._records import dataclass, field
 from ..base import answers
 from ..engine.envelope import Work
-from ..notes.note import Mark, parse
+from ..notes.note import MaintenanceMark, parse
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Marked(answers.Result, total=False):
 def volumes(marked: t.Mapping[str, Marked], but: str) -> list[str]:
     """What the hypervisor ``but`` notes of the others; a name that fits no volume is left out."""
     names = [
-        Mark(machine, at, present, host).volume
+        MaintenanceMark(machine, at, present, host).volume
         for host, answer in marked.items()
         if host != but
         if (machine := answer.get("machine")) and (at := answer.get("at")) is not None

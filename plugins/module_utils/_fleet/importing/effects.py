@@ -44,7 +44,7 @@ _PROGRAMS = (
 
 
 @dataclass(frozen=True)
-class Place:
+class ImportPlace:
     """The pool of base images, and how many bytes a disk may take there."""
 
     pool: str
@@ -53,7 +53,7 @@ class Place:
 
 
 def run(
-    connection: Connection, disks: t.Sequence[TransferredDisk], place: Place
+    connection: Connection, disks: t.Sequence[TransferredDisk], place: ImportPlace
 ) -> dict[str, object]:
     """Make the base images; the module's result."""
     images.require_local(connection)
@@ -91,7 +91,7 @@ def _verify(disk: TransferredDisk, checked: set[str]) -> None:
 
 
 def _converted(
-    connection: Connection, disk: TransferredDisk, place: Place
+    connection: Connection, disk: TransferredDisk, place: ImportPlace
 ) -> tuple[BaseImage, bool]:
     """The base image of a disk, and whether it is new."""
     pool = images.ensure_pool(connection, place.pool, place.path)

@@ -42,7 +42,7 @@ class SourceFile:
 
 
 @dataclass(frozen=True)
-class Source:
+class ImportSource:
     """A VM, and of each of its disks where its content is and in which format; None is empty."""
 
     vm: OvfVm
@@ -58,7 +58,7 @@ class Source:
         ]
 
 
-def source(path: str, *, verify: bool) -> Source:
+def source(path: str, *, verify: bool) -> ImportSource:
     """What the file ``path`` is; ``verify`` compares with the manifest, which reads all of it.
 
     Raises PlanRefused for whatever is no VM or disk that can be imported.
@@ -142,7 +142,7 @@ def _beside(path: str) -> dict[str, SourceFile]:
 
 def _package(
     files: t.Mapping[str, SourceFile], where: str, *, verify: bool, descriptor: str = ""
-) -> Source:
+) -> ImportSource:
     names = [name for name in files if name.lower().endswith(".ovf")]
     if descriptor:
         names = [os.path.basename(descriptor)]
@@ -159,7 +159,7 @@ def _package(
         _verify(files, names[0], [disk.file for disk in vm.disks if disk.file], where)
     if not vm.disks:
         raise PlanRefused(f"{where}the VM has no disk; there is nothing to import")
-    return Source(vm, tuple(_found(disk, files, where) for disk in vm.disks))
+    return ImportSource(vm, tuple(_found(disk, files, where) for disk in vm.disks))
 
 
 def _found(
@@ -183,14 +183,14 @@ def _inspected(file: SourceFile, name: str) -> DiskFormat:
     return inspected
 
 
-def _disk(path: str) -> Source:
+def _disk(path: str) -> ImportSource:
     """A disk alone, without a description of its VM."""
     file = SourceFile(path, 0, os.stat(path).st_size, True)
     inspected = _inspected(file, path)
     name = os.path.basename(path).partition(".")[0]
     virtio = inspected.format in ("qcow2", "raw")
     vm = OvfVm(name, disks=(OvfDisk(path, inspected.virtual_bytes, virtio),))
-    return Source(vm, ((file, inspected),))
+    return ImportSource(vm, ((file, inspected),))
 
 
 def _content(file: SourceFile, most: int, where: str) -> bytes:

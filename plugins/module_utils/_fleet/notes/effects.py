@@ -15,7 +15,7 @@ from ..base.effects_connection import Connection
 from ..storage import effects_storage as storage
 from ..storage.read_shared_pools import NOTES, NOTES_PATH
 from . import read
-from .note import Mark, Note, Reading, is_news, notes, opened, parse, superseded
+from .note import MaintenanceMark, Note, Reading, is_news, notes, opened, parse, superseded
 
 _MODE = "0600"  # they name every VM of the fleet
 
@@ -48,11 +48,13 @@ def mark(connection: Connection, marks: t.Iterable[str]) -> None:
     for name in marks:
         there = notes(read.volumes(connection))
         note = parse(name)
-        if not isinstance(note, Mark) or not is_news(there, note):
+        if not isinstance(note, MaintenanceMark) or not is_news(there, note):
             continue
         pool = pool_of(connection)
         _make(connection, pool, name, b"")
-        others = [old for old in there if isinstance(old, Mark) and old.machine == note.machine]
+        others = [
+            old for old in there if isinstance(old, MaintenanceMark) and old.machine == note.machine
+        ]
         _remove(connection, pool, others)
 
 

@@ -106,7 +106,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Mark:
+class MaintenanceMark:
     """Whether a machine is in maintenance; ``host`` is its name in the inventory."""
 
     machine: str
@@ -121,7 +121,7 @@ class Mark:
         return f"{MARK}.{self.machine}.{self.at}.{state}.{self.host}"
 
 
-Note = t.Union[Reading, Claim, Mark]
+Note = t.Union[Reading, Claim, MaintenanceMark]
 
 
 def plain(kind: str, value: str) -> str:
@@ -137,7 +137,7 @@ def parse(volume: str) -> Note | None:
         if match is not None:
             kind, machine, at, *rest = match.groups()
             if kind == MARK:
-                return Mark(machine, int(at), rest[0] == _STATES[0], rest[1])
+                return MaintenanceMark(machine, int(at), rest[0] == _STATES[0], rest[1])
             if len(rest) == 1:
                 return Reading(machine, int(at), rest[0])
             return Claim(machine, int(at), *rest)
@@ -307,16 +307,18 @@ def superseded(held: t.Iterable[Note], added: Reading, vms: t.Iterable[NotedVm])
     ]
 
 
-def last_marks(held: t.Iterable[Note]) -> dict[str, Mark]:
+def last_marks(held: t.Iterable[Note]) -> dict[str, MaintenanceMark]:
     """The last mark of each machine."""
-    last: dict[str, Mark] = {}
+    last: dict[str, MaintenanceMark] = {}
     for note in held:
-        if isinstance(note, Mark) and (note.machine not in last or note.at > last[note.machine].at):
+        if isinstance(note, MaintenanceMark) and (
+            note.machine not in last or note.at > last[note.machine].at
+        ):
             last[note.machine] = note
     return last
 
 
-def is_news(held: t.Iterable[Note], mark: Mark) -> bool:
+def is_news(held: t.Iterable[Note], mark: MaintenanceMark) -> bool:
     """Whether it is later than what is held of its machine, and says something else: what is held
     tells since when."""
     last = last_marks(held).get(mark.machine)

@@ -19,7 +19,7 @@ from ..base.effects_connection import Connection, connect
 from ..hosts import cpu_xml, host_info, read_bridges
 from ..hosts import read_host as host
 from ..notes import read as read_notes
-from ..notes.note import Mark, notes
+from ..notes.note import MaintenanceMark, notes
 from ..storage.read_pools import list_pools, pool_entries
 from . import read_host as preflight_machine
 from . import read_pools
@@ -95,7 +95,7 @@ def read(settings: PreflightRequest) -> PreflightFacts:
             facts["marks"] = [
                 note.volume
                 for note in notes(read_notes.volumes(connection))
-                if isinstance(note, Mark)
+                if isinstance(note, MaintenanceMark)
             ]
             used = checks.made("bridges of VMs", lambda: read_bridges.used(connection))
     except FleetVirtError as error:

@@ -33,7 +33,7 @@ _BELOW = ("backingStore", "mirror", "source", "encryption", "auth")
 
 
 @dataclass(frozen=True)
-class Target:
+class RestoreTarget:
     """A disk and the volume that it gets; ``disk`` is what the collection calls the disk."""
 
     saved: SavedDisk
@@ -47,7 +47,7 @@ class Target:
         return OwnVolume(pool, name, path, self.disk, "disk", metadata.NOT_MADE)
 
 
-def targets(root: Element, disks: t.Sequence[SavedDisk]) -> list[Target]:
+def targets(root: Element, disks: t.Sequence[SavedDisk]) -> list[RestoreTarget]:
     """The disks of an archive as its definition has them.
 
     Raises PlanRefused unless each is a disk of the definition, and each of those is saved.
@@ -67,7 +67,7 @@ def targets(root: Element, disks: t.Sequence[SavedDisk]) -> list[Target]:
     problems += [f"a disk {dev}, which was not saved" for dev in places if dev not in saved]
     if problems:
         raise PlanRefused(f"the definition in the archive has {'; '.join(problems)}")
-    return [Target(disk, *places[disk.target]) for disk in disks]
+    return [RestoreTarget(disk, *places[disk.target]) for disk in disks]
 
 
 def name_of(root: Element) -> str:

@@ -54,7 +54,7 @@ from .plan import (
     PutState,
     RecordFiles,
     RestoreFacts,
-    Take,
+    TakeName,
     UndefineLeft,
 )
 from .read import Restoring
@@ -162,7 +162,7 @@ def _withdraw(connection: Connection, vm: SavedVm) -> bool:
 # --- what an interrupted run left ---
 
 
-def _take(job: _RestoreJob, _step: Take) -> None:
+def _take(job: _RestoreJob, _step: TakeName) -> None:
     before, dom = job.facts.stored, find_domain(job.connection, job.name)
     taken = None
     if dom is not None and before is not None:
@@ -322,7 +322,7 @@ def _define(job: _RestoreJob, _step: DefineFinal) -> None:
 
 _ACTIONS = (
     verb.Actions[_RestoreJob](undo_failed=True)
-    .on(Take, _take)
+    .on(TakeName, _take)
     .on(ClearLeft, _clear)
     .on(UndefineLeft, _undefine_left)
     .on(ClaimName, _claim, _unclaim)

@@ -76,7 +76,7 @@ class RestoreRequest:
 
 
 @dataclass(frozen=True)
-class Take(Action):
+class TakeName(Action):
     """Take over what an interrupted run left."""
 
 
@@ -219,7 +219,7 @@ def _clear(name: str, stored: Metadata) -> tuple[_Step, ...]:
     owned = functools.partial(_owned, run="")
     text = f"remove what an interrupted run restored of {name}"
     return (
-        Step(Take(), f"take over {name} from an interrupted run", owned, (), True, CLEAR),
+        Step(TakeName(), f"take over {name} from an interrupted run", owned, (), True, CLEAR),
         Step(
             ClearLeft(),
             text,

@@ -34,7 +34,7 @@ from ..storage import effects_storage as storage
 from ..storage import read_file_users as file_users
 from . import definition
 from . import plan as restore_plan
-from .definition import Identity, Target
+from .definition import Identity, RestoreTarget
 from .facts import RestoreEntry, RestoreLook
 from .options import RestoreOptions, RestoreWork, SavedVm
 from .plan import EMPTY, RestoreFacts, RestoreRequest
@@ -179,7 +179,9 @@ def read(
     return Restoring(vm, manifest, facts, wanted, root, volumes)
 
 
-def _volume(connection: Connection, vm: str, target: Target, options: RestoreOptions) -> OwnVolume:
+def _volume(
+    connection: Connection, vm: str, target: RestoreTarget, options: RestoreOptions
+) -> OwnVolume:
     """The volume of a disk: where it was, if there is a pool, else in the pool of ``options``,
     which is made where it does not exist."""
     name = storage.pool_at(connection, target.folder)

@@ -15,7 +15,7 @@ from ..backup import archives, places, read_repositories
 from ..backup.archives import ArchiveError, Backup
 from ..backup.effects_borg import Access
 from ..backup.listing import Repository
-from ..backup.places import Place
+from ..backup.places import BackupPlace
 from .effects_archive import Archive
 from .options import COPY, RESTORE, RestoreOptions, SavedVm
 
@@ -56,7 +56,7 @@ def find(access: Access, options: RestoreOptions, run: str) -> list[SavedVm]:
 
 
 def _ambiguous(
-    name: str, those: t.Sequence[Repository], unread: t.Sequence[str], place: Place
+    name: str, those: t.Sequence[Repository], unread: t.Sequence[str], place: BackupPlace
 ) -> str | None:
     if len(those) > 1:
         uuids_of = "; ".join(f"{one.uuid}, last {one.vms[-1].backup.at}" for one in those)
