@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import time
 import typing as t
 from datetime import datetime
 
@@ -16,6 +16,9 @@ from .turns import Turn
 if t.TYPE_CHECKING:
     from .effects_borg import Access
     from .places import BackupPlace
+
+_MAKING = 20.0  # seconds that borg may take to make a repository
+_POLL = 0.5
 
 
 def take(
@@ -55,7 +58,27 @@ def _read(address: str, access: Access, *, make: bool) -> list[Turn]:
     except effects_borg.NoRepository:
         if not make:
             return []
-    # Another controller may make it meanwhile
-    with contextlib.suppress(effects_borg.RepositoryExists):
+    try:
         effects_borg.run(access, ["init", "--encryption", "repokey-blake2", address])
+    except effects_borg.BorgError as error:
+        return _made_by_another(access, words, error)
     return turns.read(effects_borg.run(access, words).out)
+
+
+def _made_by_another(
+    access: Access, words: t.Sequence[str], error: effects_borg.BorgError
+) -> list[Turn]:
+    """The turns in a repository that could not be made since another controller makes it now.
+
+    Raises ``error`` if it cannot be read soon: then it had another reason.
+    """
+    limit = time.monotonic() + _MAKING
+    while True:
+        try:
+            return turns.read(effects_borg.run(access, words).out)
+        except effects_borg.WrongPassphrase:
+            raise
+        except effects_borg.BorgError:
+            if time.monotonic() > limit:
+                raise error from None
+        time.sleep(_POLL)
