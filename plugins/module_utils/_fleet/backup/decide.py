@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._errors import PlanRefused
-from ..._records import dataclass, field
 from ..base.results import word
 from ..base.selected import Selected
 from ..base.tables import table
-from ..engine import located, proofs
+from ..engine import located
 from ..engine.outcomes import outcomes
 from .facts import BackedUp, BackedUpVm, BackupLook
 
@@ -32,31 +30,11 @@ def fleet(
     return located.sort(registered, "vms", expected, lost)
 
 
-@dataclass
-class BackupDecision:
-    """The names of each hypervisor; ``silent`` as in :class:`located.Located`."""
-
-    shares: dict[str, list[str]] = field(default_factory=dict)
-    silent: str = ""
-
-
-def decide(names: t.Sequence[str], seen: Fleet, groups: t.Sequence[str] = ()) -> BackupDecision:
+def decide(names: t.Sequence[str], seen: Fleet, groups: t.Sequence[str] = ()) -> located.Shares:
     """Where each VM of ``names``, names or patterns, and of ``groups`` is; raises PlanRefused with
     everything that is unproven."""
-    vms_by_host = {host: answer.get("vms") or [] for host, answer in seen.answers.items()}
-    where = located.select(Selected.of(names, groups), vms_by_host, seen.silent)
-    problems = where.problems
-    if not proofs.missing("absent", seen.silent):
-        problems += [
-            f"no hypervisor has a VM {name!r}; ansible-playbook fleet.virt.list shows the VMs"
-            for name in where.absent
-        ]
-    if problems:
-        raise PlanRefused("; ".join(problems))
-    decision = BackupDecision(silent=where.silent)
-    for name, (host, _vm) in where.places.items():
-        decision.shares.setdefault(host, []).append(name)
-    return decision
+    vms = {host: answer.get("vms") or [] for host, answer in seen.answers.items()}
+    return located.shares(Selected.of(names, groups), vms, seen.silent)
 
 
 def report(

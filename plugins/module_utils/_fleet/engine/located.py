@@ -134,6 +134,34 @@ def select(
     return located
 
 
+@dataclass
+class Shares:
+    """The names of each hypervisor; ``silent`` as in :class:`Located`."""
+
+    shares: dict[str, list[str]] = field(default_factory=dict)
+    silent: str = ""
+
+
+def shares(
+    selected: Selected, vms_by_host: t.Mapping[str, t.Sequence[Grouped]], silent: Silences
+) -> Shares:
+    """Which hypervisor has which of the VMs that are meant; raises PlanRefused with everything that
+    is unproven."""
+    where = select(selected, vms_by_host, silent)
+    problems = where.problems
+    if not proofs.missing("absent", silent):
+        problems += [
+            f"no hypervisor has a VM {name!r}; ansible-playbook fleet.virt.list shows the VMs"
+            for name in where.absent
+        ]
+    if problems:
+        raise PlanRefused("; ".join(problems))
+    decision = Shares(silent=where.silent)
+    for name, (host, _vm) in where.places.items():
+        decision.shares.setdefault(host, []).append(name)
+    return decision
+
+
 def _only_on(
     host: str, vms_by_host: t.Mapping[str, t.Sequence[Grouped]], silent: Silences
 ) -> dict[str, list[Grouped]]:

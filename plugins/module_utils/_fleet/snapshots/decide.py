@@ -9,8 +9,6 @@ from __future__ import annotations
 import datetime
 import typing as t
 
-from ..._errors import PlanRefused
-from ..._records import dataclass, field
 from ..base.results import word
 from ..base.selected import Selected, expand
 from ..base.tables import clean, table
@@ -48,30 +46,10 @@ def _vms_by_host(seen: Fleet) -> dict[str, list[SnapshotVm]]:
     return {host: answer.get("vms") or [] for host, answer in seen.answers.items()}
 
 
-@dataclass
-class SnapshotDecision:
-    """The names of each hypervisor; ``silent`` as in :class:`located.Located`."""
-
-    shares: dict[str, list[str]] = field(default_factory=dict)
-    silent: str = ""
-
-
-def decide(names: t.Sequence[str], seen: Fleet, groups: t.Sequence[str] = ()) -> SnapshotDecision:
+def decide(names: t.Sequence[str], seen: Fleet, groups: t.Sequence[str] = ()) -> located.Shares:
     """Where each VM of ``names``, names or patterns, and of ``groups`` is; raises PlanRefused with
     everything that is unproven."""
-    where = located.select(Selected.of(names, groups), _vms_by_host(seen), seen.silent)
-    problems = where.problems
-    if not proofs.missing("absent", seen.silent):
-        problems += [
-            f"no hypervisor has a VM {name!r}; ansible-playbook fleet.virt.list shows the VMs"
-            for name in where.absent
-        ]
-    if problems:
-        raise PlanRefused("; ".join(problems))
-    decision = SnapshotDecision(silent=where.silent)
-    for name, (host, _vm) in where.places.items():
-        decision.shares.setdefault(host, []).append(name)
-    return decision
+    return located.shares(Selected.of(names, groups), _vms_by_host(seen), seen.silent)
 
 
 def report(
