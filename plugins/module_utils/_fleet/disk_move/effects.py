@@ -49,6 +49,7 @@ from .facts import (
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
+    from ..storage.read_file_users import References
 
 _CALL_SECONDS = 300.0
 _SWITCH_SECONDS = 60.0
@@ -63,6 +64,7 @@ class _DiskJob(verb.Job[DiskMoveFacts]):
 
     dom: VirDomain
     wanted: DiskMoveRequest
+    references: References
     stored: Metadata | None = field(default=None, init=False)
     source: os.stat_result | None = field(default=None, init=False)
     kept: owned.Stays | None = field(default=None, init=False)
@@ -84,7 +86,7 @@ class _DiskJob(verb.Job[DiskMoveFacts]):
         return _shown(self.facts), _shown(self.after)
 
     def finish(self) -> None:
-        self.after = read.facts(self.connection, self.dom, self.wanted)
+        self.after = self.now()
 
     def write(self, stored: Metadata) -> None:
         """Replace our metadata."""
@@ -108,7 +110,7 @@ class _DiskJob(verb.Job[DiskMoveFacts]):
 
     def now(self) -> DiskMoveFacts:
         """What is there now."""
-        return read.facts(self.connection, self.dom, self.wanted)
+        return read.facts(self.connection, self.dom, self.wanted, self.references)
 
 
 def look(connection: Connection, names: t.Sequence[str], groups: t.Sequence[str] = ()) -> DiskLook:
@@ -138,11 +140,13 @@ def run(
     doms = require_domains(connection, names).values()
 
     def planned() -> list[_DiskJob]:
+        references = ownership.read(connection)
         jobs = []
         for dom in doms:
-            facts = read.facts(connection, dom, wanted)
+            facts = read.facts(connection, dom, wanted, references)
             plan = plans.plan(facts)
-            jobs.append(_DiskJob(connection, facts.name, facts.uuid, facts, plan, dom, wanted))
+            named = (connection, facts.name, facts.uuid)
+            jobs.append(_DiskJob(*named, facts, plan, dom, wanted, references))
         return jobs
 
     def work(jobs: t.Sequence[_DiskJob]) -> None:
@@ -266,11 +270,9 @@ def _copy(job: _DiskJob, step: CopyDisk) -> Turns:
 def _is_mirrored(job: _DiskJob) -> bool:
     """Whether all is copied; raises PlanRefused if the job has ended, as when a pool is full."""
     text = job.connection.call(f"read domain {job.name}", job.dom.XMLDesc, 0)
-    root = _lxml.parse(text, f"domain {job.name}")
-    for disk in root.iterfind("devices/disk"):
-        target, mirror = disk.find("target"), disk.find("mirror")
-        if target is not None and target.get("dev") == job.target and mirror is not None:
-            return mirror.get("ready") == "yes"
+    mirror = read.mirror_of(_lxml.parse(text, f"domain {job.name}"), job.target)
+    if mirror is not None:
+        return mirror.get("ready") == "yes"
     raise PlanRefused(
         f"the copy of disk {job.target} of {job.name!r} has ended early: the pool is full, or it"
         " was shut off; see its log in /var/log/libvirt/qemu; the VM is unchanged"
@@ -305,14 +307,10 @@ def _uncopy(job: _DiskJob, _step: CopyDisk) -> None:
         return
     try:
         job.call(f"end the copy of disk {job.target}", job.dom.blockJobAbort, job.target, 0)
-    except LibvirtFailure:
-        if job.now().disk is not None and _has_job(job):
+    except LibvirtFailure:  # there may be none by now
+        disk = job.now().disk
+        if disk is None or disk.copied is not None:
             raise
-
-
-def _has_job(job: _DiskJob) -> bool:
-    disk = job.now().disk
-    return disk is not None and disk.copied is not None
 
 
 def _switch(job: _DiskJob, step: SwitchDisk) -> Turns:
@@ -323,13 +321,12 @@ def _switch(job: _DiskJob, step: SwitchDisk) -> Turns:
     pivot = _libvirt.DOMAIN_BLOCK_JOB_ABORT_PIVOT
     job.call(f"switch disk {job.target}", job.dom.blockJobAbort, job.target, pivot)
     limit = time.monotonic() + _SWITCH_SECONDS
-    while True:
-        disk = job.now().disk
-        if disk is not None and disk.path == path and disk.runs_on in (path, None):
-            return
+    while (places := read.places(job.connection, job.dom, job.target)) != (path, path):
         if time.monotonic() > limit:
-            where = disk.path if disk is not None else "nowhere"
-            raise PlanRefused(f"disk {job.target} of {job.name!r} is {where}, not {path}")
+            raise PlanRefused(
+                f"disk {job.target} of {job.name!r} is {places[0]}, and it runs with {places[1]},"
+                f" not {path}"
+            )
         yield
 
 

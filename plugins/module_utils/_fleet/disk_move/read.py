@@ -33,8 +33,11 @@ if t.TYPE_CHECKING:
 _AVAILABLE = 3  # of virStoragePoolGetInfo
 
 
-def facts(connection: Connection, dom: VirDomain, wanted: DiskMoveRequest) -> DiskMoveFacts:
-    """Read the current state of the VM's disk and of the pool."""
+def facts(
+    connection: Connection, dom: VirDomain, wanted: DiskMoveRequest, references: References
+) -> DiskMoveFacts:
+    """Read the current state of the VM's disk and of the pool. ``references``, which means reading
+    every image, may be older: what a disk leaves is looked at again before it is removed."""
     name = str(dom.name())
 
     def ask() -> tuple[str, str | None, DiskMoveFacts]:
@@ -64,7 +67,6 @@ def facts(connection: Connection, dom: VirDomain, wanted: DiskMoveRequest) -> Di
     if element is None:
         return dataclasses.replace(basics, problem=_unknown(name, root, stored, wanted.disk))
     pool = _pool(connection, wanted.pool)
-    references = ownership.read(connection)
     runs = _lxml.parse(live, f"domain {name}") if live is not None else None
     disk = _disk(connection, dom, element, runs, references)
     own = [volume.path for volume in stored.volumes] if stored is not None else []
@@ -80,6 +82,23 @@ def facts(connection: Connection, dom: VirDomain, wanted: DiskMoveRequest) -> Di
         files=deadline.call(files, seconds=connection.timeout, what=f"look at the files of {name}"),
         blocks=_blocks(disk.path, basics.uuid, references),
     )
+
+
+def places(connection: Connection, dom: VirDomain, target: str) -> tuple[str, str]:
+    """The file of a disk that runs, by the definition and now."""
+
+    def ask() -> tuple[str, str]:
+        return dom.XMLDesc(DOMAIN_XML_INACTIVE), dom.XMLDesc(0)
+
+    what = f"domain {dom.name()}"
+    defined, live = (_lxml.parse(text, what) for text in connection.call(f"read {what}", ask))
+    return _file(_at(defined, target)), _file(_at(live, target))
+
+
+def mirror_of(live: Element, target: str) -> Element | None:
+    """The copy that a block job writes of the disk, if there is one."""
+    disk = _at(live, target)
+    return disk.find("mirror") if disk is not None else None
 
 
 def _target(element: Element) -> str:
@@ -138,7 +157,7 @@ def _disk(
 ) -> MovedDisk:
     target, path = _target(element), _file(element)
     live = _at(runs, target)
-    mirror = live.find("mirror") if live is not None else None
+    mirror = mirror_of(runs, target) if runs is not None else None
     job = (
         connection.call(f"read the job of {target}", dom.blockJobInfo, target, 0)
         if live is not None
