@@ -2,9 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The systemd unit in which a VM is backed up. What works on the VM itself ends it first.
+"""The systemd unit in which a VM is backed up. A move or a snapshot of the VM ends it first.
 
-libvirt has one job at a time for a domain, and would refuse a move or a snapshot during a backup.
+libvirt has one job at a time for a domain, and would refuse these during a backup. It refuses
+copies as well, for a template or to another pool; these do not end it, and are run again later.
 """
 
 from __future__ import annotations

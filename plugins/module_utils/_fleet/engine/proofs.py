@@ -133,21 +133,21 @@ PROOFS: dict[str, Proof] = {
         ALL,
     ),
     "state": Proof(
-        "``state``, ``console``, ``snapshot``, ``move_disk``",
+        "``state``, ``console``, ``snapshot``, ``move_disk``, ``backup``",
         "the VM is on that hypervisor",
         "that hypervisor",
         CONCERNED,
     ),
     "selection": Proof(
-        "``state``, ``migrate_vm``, ``purge_vm``, ``snapshot``, ``move_disk``, ``adopt`` of a group"
-        " or a pattern, to end without an error",
+        "``state``, ``migrate_vm``, ``purge_vm``, ``snapshot``, ``move_disk``, ``backup``,"
+        " ``adopt`` of a group or a pattern, to end without an error",
         "no other hypervisor has a VM that is meant too",
         "all hypervisors of the play; it is done to VMs of those that answered anyway",
         ALL,
     ),
     "absent": Proof(
         "``migrate_vm``, ``repair_vms``, ``purge_vm``, ``state``, ``console``, ``snapshot``,"
-        " ``move_disk``, ``adopt``, ``clone`` of a VM that is found nowhere",
+        " ``move_disk``, ``backup``, ``adopt``, ``clone`` of a VM that is found nowhere",
         "no hypervisor has the VM",
         "all hypervisors of the fleet",
         ALL,
