@@ -4,8 +4,7 @@
 
 """The systemd unit in which a VM is backed up. A move or a snapshot of the VM ends it first.
 
-libvirt has one job at a time for a domain, and would refuse these during a backup. It refuses
-copies as well, for a template or to another pool; these do not end it, and are run again later.
+libvirt has one job at a time for a domain, and would refuse these during a backup.
 """
 
 from __future__ import annotations
