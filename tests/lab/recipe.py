@@ -51,8 +51,10 @@ _COMMON = (
 _HYPERVISOR = (
     "udev,libvirt-daemon-system,libvirt-clients,qemu-system-x86,qemu-utils,python3-libvirt,"
     "python3-lxml,xorriso,dnsmasq-base,iptables,nftables,bridge-utils,gnutls-bin,kmod,polkitd,"
-    "borgbackup,fuse3,python3-pyfuse3"
+    "borgbackup,fuse3,python3-pyfuse3,corosync,pacemaker,pacemaker-cli-utils,resource-agents"
 )
+# A host of a cell starts them, and no other
+_CELL = ("systemctl", "disable", "--quiet", "corosync.service", "pacemaker.service")
 # Of use inside a newer root: ansible-core releases that want a newer Python than the machine's. And
 # one of two hypervisors can emulate a TPM and has UEFI; on the other, virt-install makes VMs, too.
 _EXTRA = {"trixie": "python3-venv,swtpm,swtpm-tools,ovmf", "bookworm": "virtinst"}
@@ -143,5 +145,10 @@ def recipe_for(suite: str, bare: bool) -> Recipe:
         packages=names,
         files=files,
         append={} if bare else {"etc/libvirt/qemu.conf": QEMU_CONF},
-        commands=((*adduser, *groups, "admin"), _NO_USER_MANAGER, _NO_MESSAGE),
+        commands=(
+            (*adduser, *groups, "admin"),
+            _NO_USER_MANAGER,
+            _NO_MESSAGE,
+            *(() if bare else (_CELL,)),
+        ),
     )

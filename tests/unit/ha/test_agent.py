@@ -1,0 +1,342 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The resource agent on libvirt's test driver, whose domains live as long as a connection."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+import types
+import typing as t
+from pathlib import Path
+from xml.etree import ElementTree
+
+import libvirt
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards import effects_cards
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards.card import Card, CardName
+
+_AGENT = Path(__file__).parents[3] / "roles/ha/files/domain.py"
+UUID = "5f0c1b8e-8a57-4f43-9a39-3a1f9cbe1c11"
+_DISK = "<disk type='file' device='disk'><source file='{}'/><target dev='vda'/></disk>"
+_PHASE = "<metadata><fleet:fleet xmlns:fleet='urn:fleet.virt:1'>{}</fleet:fleet></metadata>"
+
+
+def _load() -> types.ModuleType:
+    specification = importlib.util.spec_from_file_location("fleet_ocf_domain", _AGENT)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+class Cell:
+    """A hypervisor, and the folder that has the card of a VM."""
+
+    def __init__(self, agent: types.ModuleType, folder: Path, connection: t.Any) -> None:
+        self.agent = agent
+        self.folder = folder
+        self.connection = connection
+
+    def xml(self, more: str = "", name: str = "web1", metadata: str = "") -> str:
+        """A definition for the test driver."""
+        disk = _DISK.format(self.folder / f"{name}.qcow2")
+        return (
+            f"<domain type='test'><name>{name}</name><uuid>{UUID}</uuid>{metadata}"
+            f"<memory>65536</memory><os><type>hvm</type></os><devices>{disk}{more}</devices></domain>"
+        )
+
+    def write(self, more: str = "", name: str = "web1", metadata: str = "") -> Path:
+        """Its card, without a host in the file's name."""
+        card = Card(CardName(name, ("hv1",)), UUID, self.xml(more, name, metadata), True)
+        effects_cards.write(str(self.folder), card)
+        written = self.folder / card.at.file
+        return written.rename(self.folder / f"{name}@.fleet.xml")
+
+    def run(self, action: str) -> int:
+        """The action's exit status."""
+        try:
+            return int(self.agent.act(action))
+        except self.agent.Ended as error:
+            self.reason = str(error)
+            return int(error.status)
+
+    def domains(self) -> dict[str, bool]:
+        """The domains here but the driver's own, and whether they run."""
+        return {d.name(): bool(d.isActive()) for d in self.connection.listAllDomains()}
+
+
+@pytest.fixture
+def cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[Cell]:
+    agent = _load()
+    empty = tmp_path / "proc"
+    empty.mkdir()
+    folder = tmp_path / "pool"
+    folder.mkdir()
+    pool = f"<pool type='dir'><name>shared</name><target><path>{folder}</path></target></pool>"
+    (tmp_path / "node.xml").write_text(f"<node>{pool}</node>", encoding="utf-8")
+    uri = f"test://{tmp_path}/node.xml"
+    connection = libvirt.open(uri)
+    # Each connection to the test driver but that of test:///default has domains of its own
+    monkeypatch.setattr(agent.libvirt, "open", lambda _uri: connection)
+    monkeypatch.setattr(agent, "PROC", str(empty))
+    monkeypatch.setenv("OCF_RESKEY_uuid", UUID)
+    monkeypatch.setenv("OCF_RESKEY_cards", str(folder))
+    monkeypatch.setenv("OCF_RESKEY_CRM_meta_timeout", "60000")
+    monkeypatch.setattr(agent.time, "sleep", lambda _seconds: time.monotonic())
+    yield Cell(agent, folder, connection)
+    connection.close()
+
+
+def _qemu(cell: Cell, uuid: str = UUID, pid: int | None = None) -> Path:
+    place = Path(cell.agent.PROC, str(pid or os.getpid()))
+    place.mkdir()
+    words = ["/usr/bin/qemu-system-x86_64", "-name", "guest=web1", "-uuid", uuid]
+    (place / "cmdline").write_bytes("\0".join([*words, ""]).encode())
+    return place
+
+
+def test_vm_is_started_from_card_and_stopped(cell: Cell) -> None:
+    cell.write(metadata=_PHASE.format("<fleet:group>a</fleet:group>"))
+    agent = cell.agent
+    assert cell.run("monitor") == agent.NOT_RUNNING
+    assert cell.run("start") == agent.SUCCESS
+    assert cell.domains() == {"web1": True}
+    domain = cell.connection.lookupByName("web1")
+    assert domain.isPersistent()
+    assert "<fleet:fleet xmlns:fleet=" in domain.XMLDesc(0), "its metadata keep their prefix"
+    assert cell.run("start") == agent.SUCCESS
+    assert cell.run("monitor") == agent.SUCCESS
+    assert cell.run("stop") == agent.SUCCESS
+    assert cell.domains() == {}
+    assert cell.run("stop") == agent.SUCCESS
+    assert cell.run("monitor") == agent.NOT_RUNNING
+
+
+def test_vm_without_card_is_not_installed_here(cell: Cell) -> None:
+    assert cell.run("start") == cell.agent.ERR_INSTALLED
+    assert f"is of the VM {UUID}" in cell.reason
+    (cell.folder / "web1@.fleet.xml").write_text("<card", encoding="utf-8")
+    assert cell.run("start") == cell.agent.ERR_INSTALLED
+    assert "web1@.fleet.xml: " in cell.reason
+    cell.folder.rename(cell.folder.with_name("unmounted"))
+    assert cell.run("start") == cell.agent.ERR_INSTALLED
+    assert "not mounted" in cell.reason
+    assert cell.domains() == {}
+
+
+def test_vm_with_two_cards_is_started_nowhere(cell: Cell) -> None:
+    cell.write()
+    cell.write(name="web2")
+    assert cell.run("start") == cell.agent.ERR_CONFIGURED
+    assert "web1@.fleet.xml and " in cell.reason
+    assert cell.domains() == {}
+
+
+@pytest.mark.parametrize(
+    ("more", "what"),
+    [
+        ("<hostdev mode='subsystem' type='usb'/>", "hostdev"),
+        ("<filesystem type='mount'/>", "filesystem"),
+        ("<tpm><backend type='emulator'/></tpm>", "backend"),
+        (_DISK.format("/etc/shadow").replace("vda", "vdb"), "/etc/shadow"),
+        ("<disk type='block'><source dev='/dev/sda'/><target dev='vdb'/></disk>", "no file"),
+    ],
+)
+def test_card_that_reaches_past_its_disks_is_refused(cell: Cell, more: str, what: str) -> None:
+    cell.write(more)
+    assert cell.run("start") == cell.agent.ERR_CONFIGURED
+    assert what in cell.reason
+    assert cell.domains() == {}
+
+
+def test_medium_outside_of_pools_is_left_out(cell: Cell) -> None:
+    medium = _DISK.format("/etc/shadow").replace("'disk'>", "'cdrom'>").replace("vda", "sda")
+    cell.write(medium)
+    assert cell.run("start") == cell.agent.SUCCESS
+    assert "/etc/shadow" not in cell.connection.lookupByName("web1").XMLDesc(0)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        ('internal error: process exited: Failed to get "write" lock', "ERR_GENERIC"),
+        ("resource busy: Lockspace resource is locked", "ERR_GENERIC"),
+        ("Cannot get interface MTU on 'br5': No such device", "ERR_INSTALLED"),
+        ("cannot set up guest memory 'pc.ram': Cannot allocate memory", "ERR_INSTALLED"),
+    ],
+)
+def test_disk_that_is_locked_is_tried_again(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch, error: str, status: str
+) -> None:
+    cell.write()
+
+    def fail(_domain: object) -> None:
+        raise libvirt.libvirtError(error)
+
+    monkeypatch.setattr(libvirt.virDomain, "create", fail)
+    assert cell.run("start") == getattr(cell.agent, status)
+    assert error in cell.reason
+
+
+def test_probe_removes_leftover_definition_only(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell.write()
+    cell.connection.defineXML(cell.xml())
+    monkeypatch.setenv("OCF_RESKEY_CRM_meta_interval", "10000")
+    assert cell.run("monitor") == cell.agent.NOT_RUNNING
+    assert cell.domains() == {"web1": False}, "that is a monitor, and no probe"
+    monkeypatch.setenv("OCF_RESKEY_CRM_meta_interval", "0")
+    assert cell.run("monitor") == cell.agent.NOT_RUNNING
+    assert cell.domains() == {}
+
+
+@pytest.mark.parametrize("kept", ["no card", "phase", "saved", "runs"])
+def test_definition_that_is_needed_survives_probe(cell: Cell, kept: str) -> None:
+    if kept != "no card":
+        cell.write()
+    phase = _PHASE.format("<fleet:phase>changing</fleet:phase>") if kept == "phase" else ""
+    domain = cell.connection.defineXML(cell.xml(metadata=phase))
+    if kept in ("saved", "runs"):
+        domain.create()
+    if kept == "saved":
+        domain.managedSave()
+    running = kept == "runs"
+    assert cell.run("monitor") == (cell.agent.SUCCESS if running else cell.agent.NOT_RUNNING)
+    assert cell.domains() == {"web1": running}
+
+
+def test_vm_with_saved_memory_is_not_started_here(cell: Cell) -> None:
+    cell.write()
+    domain = cell.connection.defineXML(cell.xml())
+    domain.create()
+    domain.managedSave()
+    assert cell.run("start") == cell.agent.ERR_INSTALLED
+    assert "virsh managedsave-remove web1" in cell.reason
+    assert cell.connection.lookupByName("web1").hasManagedSaveImage(0)
+
+
+def test_definition_under_former_name_is_replaced(cell: Cell) -> None:
+    cell.connection.defineXML(cell.xml(name="old"))
+    cell.write()
+    assert cell.run("start") == cell.agent.SUCCESS
+    assert cell.domains() == {"web1": True}
+
+
+def test_guest_that_does_not_shut_down_is_forced_off(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell.write()
+    assert cell.run("start") == cell.agent.SUCCESS
+    asked: list[float] = []
+    now = [time.monotonic()]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(cell.agent.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(cell.agent.time, "sleep", sleep)
+    monkeypatch.setattr(libvirt.virDomain, "shutdown", lambda _domain: asked.append(now[0]))
+    begin = now[0]
+    assert cell.run("stop") == cell.agent.SUCCESS
+    assert len(asked) == 2, "again after 20 of 30 seconds"
+    assert 30 <= now[0] - begin < 35, "half of the operation's time"
+    assert cell.domains() == {}
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_libvirt_that_does_not_answer_is_replaced_by_processes(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch, runs: bool
+) -> None:
+    agent = cell.agent
+
+    def refuse(_uri: str) -> t.NoReturn:
+        raise libvirt.libvirtError("Failed to connect socket")
+
+    monkeypatch.setattr(agent.libvirt, "open", refuse)
+    cell.write()
+    place = _qemu(cell) if runs else None
+    _qemu(cell, "00000000-0000-4000-8000-000000000000", 1)
+    assert cell.run("monitor") == (agent.SUCCESS if runs else agent.NOT_RUNNING)
+    signals: list[tuple[int, int]] = []
+    now = [time.monotonic()]
+    monkeypatch.setattr(agent.time, "monotonic", lambda: now[0])
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    def kill(pid: int, number: int) -> None:
+        signals.append((pid, number))
+        if place is not None and number == signal.SIGKILL:
+            (place / "cmdline").unlink()
+
+    monkeypatch.setattr(agent.time, "sleep", sleep)
+    monkeypatch.setattr(agent.os, "kill", kill)
+    assert cell.run("stop") == agent.SUCCESS
+    expected = [signal.SIGTERM] * 5 + [signal.SIGKILL] if runs else []
+    assert signals == [(os.getpid(), number) for number in expected]
+    assert cell.run("start") == agent.ERR_INSTALLED
+
+
+def test_stop_does_not_claim_that_process_has_ended(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [time.monotonic()]
+    monkeypatch.setattr(cell.agent.time, "monotonic", lambda: now[0])
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(cell.agent.time, "sleep", sleep)
+    monkeypatch.setattr(cell.agent.os, "kill", lambda _pid, _signal: None)
+    cell.write()
+    _qemu(cell)
+    assert cell.run("monitor") == cell.agent.ERR_GENERIC, "libvirt does not know it"
+    assert cell.run("stop") == cell.agent.ERR_GENERIC
+    assert cell.run("start") == cell.agent.ERR_GENERIC
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("uuid", ""), ("uuid", "web1"), ("cards", ""), ("cards", "srv/shared")],
+)
+def test_parameter_that_is_wrong_is_refused(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(f"OCF_RESKEY_{name}", value)
+    for action in ("start", "stop", "monitor", "validate-all"):
+        assert cell.run(action) == cell.agent.ERR_CONFIGURED
+
+
+def test_agent_has_no_migration_and_says_what_it_has() -> None:
+    done = subprocess.run(
+        [sys.executable, _AGENT, "meta-data"], capture_output=True, text=True, check=True
+    )
+    actions = [one.get("name") for one in ElementTree.fromstring(done.stdout).iter("action")]
+    assert actions == ["start", "stop", "monitor", "validate-all", "meta-data"]
+    done = subprocess.run([sys.executable, _AGENT, "migrate_to"], capture_output=True, check=False)
+    assert done.returncode == 3
+
+
+def test_storage_that_hangs_is_not_waited_for(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+    cell.connection.defineXML(cell.xml())
+    monkeypatch.setattr(cell.agent, "ANSWER", 0.2)
+    os.mkfifo(cell.folder / "answers")
+
+    def hang(_folder: str) -> list[str]:
+        return [(cell.folder / "answers").read_text(encoding="utf-8")]
+
+    monkeypatch.setattr(cell.agent, "find_card", lambda folder, _uuid: hang(folder))
+    assert cell.run("start") == cell.agent.ERR_INSTALLED
+    assert "hangs" in cell.reason
+    assert cell.run("stop") == cell.agent.SUCCESS
+    with open(cell.folder / "answers", "w", encoding="utf-8"):
+        assert cell.domains() == {"web1": False}, "and nothing was removed"
