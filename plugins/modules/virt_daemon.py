@@ -95,6 +95,18 @@ options:
       - How many guests are then shut down at the same time.
     type: int
     default: 10
+  ordered_autostart:
+    description:
+      - Whether guests with autostart are started in the order of their C(start_order) when this
+        machine boots, with their delays, those without an order last. Without it libvirt starts
+        them in no order.
+      - A unit of systemd, C(fleet-virt-autostart.service), does so, which needs no controller, and
+        which no target waits for. A guest that does not start is tried again for two minutes, for
+        storage that appears late; then the next ones are started, and the unit fails. It leaves out
+        guests on which a run was at work, and those that were restarted elsewhere meanwhile.
+      - Nothing is started when this is switched on; it takes effect with the next boot.
+    type: bool
+    default: true
 seealso:
   - module: fleet.virt.virt_pool
     description: Ensures that the storage pools exist.
@@ -148,6 +160,7 @@ def main() -> None:
             "postcopy": {"type": "bool", "default": False},
             "shutdown_timeout": {"type": "int", "default": 300},
             "shutdown_parallel": {"type": "int", "default": 10},
+            "ordered_autostart": {"type": "bool", "default": True},
         }
     )
     params = module.params
@@ -161,6 +174,7 @@ def main() -> None:
         params["postcopy"],
         params["shutdown_timeout"],
         params["shutdown_parallel"],
+        params["ordered_autostart"],
     )
 
     def work() -> daemon.Returned:

@@ -674,15 +674,15 @@ options:
     default: false
   start_order:
     description:
-      - Position in the order in which C(fleet.virt.state) starts VMs in one run. The lowest number
-        starts first, equal numbers together, VMs without a number last. They are shut down in
-        reverse order. From 0 to 9999.
+      - Position in the order in which VMs start, in one run of C(fleet.virt.state) and when their
+        hypervisor boots. The lowest number starts first, equal numbers together, VMs without a
+        number last. C(fleet.virt.state) shuts them down in reverse order. From 0 to 9999.
       - In an existing VM, a change takes effect at once where libvirt supports that.
     type: int
   start_delay:
     description:
-      - Seconds that C(fleet.virt.state) waits after starting this VM before it starts the next
-        ones. From 0 to 3600.
+      - Seconds to wait after starting this VM before the next ones in the order are started. From 0
+        to 3600.
       - In an existing VM, a change takes effect at once where libvirt supports that.
     type: int
   console:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.daemon import autostart
 from ansible_collections.fleet.virt.tests.integration import harness
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
 from ansible_collections.fleet.virt.tests.integration.support.guests import Guests
@@ -352,3 +353,20 @@ def test_post_copy_is_predicted(machine: Machine) -> None:
     """The kernel is that of the machine the laboratory runs on: nothing is set there."""
     done = machine.run(check=True, postcopy=True)
     assert "write /etc/sysctl.d/60-fleet-virt-libvirtd.conf" in done["steps"]
+
+
+def test_start_order_at_boot_is_switched_on_and_off(machine: Machine) -> None:
+    """What the units do at a boot is in test_autostart."""
+    shown = f"systemctl is-enabled {autostart.HOLD} {autostart.START} || true"
+    machine.run()
+    assert machine.verify(ordered_autostart=False)["steps"] == [
+        f"disable {autostart.HOLD} {autostart.START}"
+    ]
+    assert machine.sh(shown).split() == ["disabled", "disabled"]
+    machine.sh(f"echo damaged >> {autostart.PROGRAM}")
+    assert machine.verify()["steps"] == [
+        f"write {autostart.PROGRAM}",
+        f"enable {autostart.HOLD} {autostart.START}",
+    ]
+    assert machine.sh(shown).split() == ["enabled", "enabled"]
+    assert machine.sh(f"systemctl is-active {autostart.START} || true") == "inactive"

@@ -20,6 +20,7 @@ from ..base import effects_systemd as systemd
 from ..base.config_block import Block
 from ..base.effects_connection import connect
 from ..hosts import read_listeners as listeners
+from . import effects_autostart as daemon_autostart
 from . import effects_kernel as daemon_kernel
 from . import files as daemon_files
 from . import plan as daemon_plan
@@ -50,6 +51,7 @@ class DaemonSettings:
     postcopy: bool
     shutdown_timeout: int
     shutdown_parallel: int
+    ordered_autostart: bool = True
 
 
 class Returned(t.TypedDict):
@@ -115,12 +117,14 @@ def configure(settings: DaemonSettings, check: bool) -> Returned:
         result.overruled += config_block.overruled(facts.files.get(block.path, ""), block)
     _require_closed_screens(steps)
     kernel = daemon_kernel.read(settings.postcopy)
-    result.steps = [*(str(step) for step in steps), *kernel.steps]
-    result.diff = _diff(steps, blocks, kernel.steps)
+    at_boot = daemon_autostart.plan(wanted=settings.ordered_autostart)
+    result.steps = [*(str(step) for step in steps), *kernel.steps, *at_boot.steps]
+    result.diff = [*_diff(steps, blocks, kernel.steps), *at_boot.diff]
     if check:
         return result.returned()
-    if result.steps:
+    if steps or kernel.steps:
         _carry_out(steps, kernel, settings, units)
+    at_boot.apply()
     _no_other_port(listen)
     return result.returned()
 

@@ -394,9 +394,9 @@ HYPERVS = Group(
 )
 START_ORDER = Integer(
     "start_order",
-    "Position in the order in which C(fleet.virt.state) starts VMs in one run. The lowest number"
-    " starts first, equal numbers together, VMs without a number last. They are shut down in"
-    " reverse order.",
+    "Position in the order in which VMs start, in one run of C(fleet.virt.state) and when their"
+    " hypervisor boots. The lowest number starts first, equal numbers together, VMs without a"
+    " number last. C(fleet.virt.state) shuts them down in reverse order.",
     default=None,
     low=0,
     high=MAX_ORDER,
@@ -404,7 +404,7 @@ START_ORDER = Integer(
 )
 START_DELAY = Integer(
     "start_delay",
-    "Seconds that C(fleet.virt.state) waits after starting this VM before it starts the next ones.",
+    "Seconds to wait after starting this VM before the next ones in the order are started.",
     default=None,
     low=0,
     high=MAX_DELAY,
