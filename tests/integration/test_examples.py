@@ -60,6 +60,9 @@ from ansible_collections.fleet.virt.tests.integration.provisioning.test_change i
 from ansible_collections.fleet.virt.tests.integration.provisioning.test_copies import (
     COMMANDS as OF_COPIES,
 )
+from ansible_collections.fleet.virt.tests.integration.provisioning.test_doctor import (
+    COMMANDS as OF_DOCTOR,
+)
 from ansible_collections.fleet.virt.tests.integration.provisioning.test_documented import (
     COMMANDS as CHANGING,
 )
@@ -285,6 +288,7 @@ _STAGES: dict[str, Callable[[Props], Stage]] = {
     "virt_adopt": _legacy1,
     "virt_firewall": _nothing,
     "virt_daemon": _daemon,
+    "virt_doctor": _nothing,
     "virt_init": _init,
     "virt_keys": _keys,
     "virt_maintenance": _pool,
@@ -469,6 +473,7 @@ def test_every_command_shown_is_run() -> None:
         OF_RENAMING_VOLUMES,
         *OF_CHANGES,
         *OF_CONSOLES,
+        *OF_DOCTOR,
         *OF_IMPORTS,
         *OF_MOVED_DISKS,
         *OF_SNAPSHOTS,

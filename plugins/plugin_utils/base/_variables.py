@@ -139,6 +139,7 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     | {"virt_converge", "virt_refresh_inventory", "virt_restart", "virt_unasked"}
     | {"virt_wait_timeout"},
     "console_log": _CHOSEN_OR_GROUPED | {"virt_console_follow", "virt_console_lines"},
+    "doctor": _PREFLIGHT | {"virt_strict"},
     "evacuate": _MOVE | {"virt_host", "virt_relax"},
     "host_info": _OUTPUT | {"virt_show_noted"},
     "images": _OUTPUT

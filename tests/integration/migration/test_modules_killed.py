@@ -93,6 +93,7 @@ NOTHING_CHANGES = [
     Kill("purge_vm", "virt_purge.2.after", {"vm_name": _THERE}, [_THERE], check=True),
     Kill("plan", "virt_init.1.before", {"vm_name": _NEW}, [_NEW]),
     Kill("capacity", "virt_migrate.1.before", {"virt_require": "0"}),
+    Kill("doctor", "virt_doctor.1.before", says=f"no answer: {_KILLED}"),
     Kill("what_if", "virt_migrate.1.before", {"virt_strict": "true"}),
     Kill("state", "virt_state.1.before", {"vm_name": _NEW, **_RUNNING}, [_NEW]),
     Kill("state", "virt_state.2.before", {"vm_name": _THERE, **_RUNNING}, [_THERE], alone=True),

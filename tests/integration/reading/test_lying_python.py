@@ -48,6 +48,7 @@ RUNS = {
     "migrate_vm -e virt_group=web": _SHAPELESS,
     "plan -e vm_name=nobody": _SHAPELESS,
     "capacity -e virt_require=0": _SHAPELESS,
+    "doctor": _SHAPELESS,
     "what_if -e virt_lose=hv2": _SHAPELESS,
     "state -e vm_name=nobody -e vm_state=running": _SHAPELESS,
     "provision_vm -e vm_name=new1 -e vm_memory=64MiB": _SHAPELESS,

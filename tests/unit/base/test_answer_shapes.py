@@ -48,6 +48,13 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.disk_move import
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.disk_move import (
     facts as disk_facts,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.doctor import (
+    decide as doctor_decision,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.doctor import facts as doctor_facts
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.doctor import (
+    report as doctor_report,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import located
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.proofs import Silence
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.fencing import (
@@ -358,6 +365,32 @@ MOVING = {
 UNREAD = copy.deepcopy(MOVING)
 UNREAD.update(name="web2", error="its disk cannot be read", disks=[], move=None)
 CLAIM = {"name": "web3", "source": "hv3", "destination": "hv2"}
+CHECKUP = {
+    "arch": "x86_64",
+    "libvirt": "9.0.0",
+    "qemu": "7.2.0",
+    "kernel": "6.1",
+    "cpu": {"vendor": "AMD", "features": ["a", "b"]},
+    "setup": {"/etc/libvirt/qemu.conf": "ab"},
+    "keys": [{"path": "/k", "kind": "cert", "subject": "CN=a", "until": 7, "days": 365.0}],
+    "vms": [
+        {
+            "name": "web1",
+            "uuid": "1111",
+            "phase": "changing",
+            "active": True,
+            "managed": True,
+            "holder": None,
+            "broken": None,
+            "nics": [{"mac": "52:54:00:00:00:01", "type": "bridge", "source": "br0"}],
+        }
+    ],
+    "unused": [
+        {"pool": "p", "name": "a", "path": "/p/a", "mib": 1, "shared": True, "id": "x"},
+    ],
+    "used": ["b"],
+    "errors": {"certificates": "no openssl"},
+}
 MOVED = {
     "name": "web1",
     "failed": True,
@@ -789,6 +822,17 @@ GOOD: dict[str, Answer] = {
         "expired": [],
         "missing_certificates": [],
     },
+    "examined": {
+        "host": {**HOST, "at": 5, "notes": [_READING]},
+        "vms": [{**MOVING, "phase": None, "move": None}],
+        "claims": [CLAIM],
+        "cards": [
+            {"name": "web1", "problem": None, "leftover": ["/vms/a"]},
+            {"name": "web2", "problem": "no", "leftover": None},
+        ],
+        "checkup": CHECKUP,
+        "clock": {"offset": 3.0, "uncertainty": 0.5},
+    },
     "moved": {"vms": [MOVED]},
     "marked": {"maintenance": True, "machine": "a" * 36, "at": 5},
     "based": {"bases": ["/base/a.qcow2"], "needed": {"base": 1}},
@@ -948,6 +992,17 @@ def read_migration(answer: Answer) -> None:
     ):
         with contextlib.suppress(FleetVirtError):  # said in words
             work()
+
+
+def read_examined(answer: Answer) -> None:
+    hosts = placed(answer)
+    other = {"host": copy.deepcopy(HOST), "vms": [], "checkup": copy.deepcopy(CHECKUP)}
+    silent = {"hv3": Silence("it did not answer")}
+    policy = placement.Policy(pool_paths={}, base_pool="base")
+    for mute in ({}, silent):
+        told = {"hv1": other, "hv2": answer}
+        found = doctor_decision.diagnose(told, mute, hosts, policy, Limits())
+        doctor_report.text(found)
 
 
 def read_purge(answer: Answer) -> None:
@@ -1112,6 +1167,7 @@ READERS: dict[str, t.Callable[[Answer], t.Any]] = {
         ["web1"], {"hv2": ["web1"]}, {"hv2": answer}, check=False
     ),
     "migrate_look": read_migration,
+    "examined": read_examined,
     "moved": lambda answer: [
         migration_report.report([], SHARES, {"hv2": answer}, check=check) for check in (False, True)
     ],
@@ -1151,6 +1207,7 @@ TYPES: dict[str, type[Answer]] = {
     "claims": provision_facts.Claims,
     "compared": provision_facts.Compared,
     "migrate_look": migration_facts.MigrateLook,
+    "examined": doctor_facts.Examined,
     "moved": migration_facts.Moved,
     "marked": marks.Marked,
     "based": migration_facts.Based,
@@ -1271,7 +1328,9 @@ def test_there_is_a_reader_for_every_kind() -> None:
     declared = set()
     for path in (TOP / "plugins" / "module_utils" / "_fleet").glob("*/*.py"):
         names = re.findall(
-            r"^class (\w+)\((?:answers\.Result|Placing),", path.read_text(), re.MULTILINE
+            r"^class (\w+)\((?:answers\.Result|Placing|MigrateLook),",
+            path.read_text(),
+            re.MULTILINE,
         )
         declared |= {f"{path.parent.name}.{path.stem}.{name}" for name in names}
     tested = {

@@ -2,7 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The possible findings of preflight: each kind with its stable id, severity and remedy."""
+"""The possible findings of preflight and doctor, each kind with its stable id, severity, remedy.
+
+Of a finding about one VM or volume the remedy is a command of its own (``fix``), which is made
+where the finding is; what stands here says what it does.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +26,59 @@ _MOUNT = (
     " /etc/fstab) for OPTION, virsh pool-start POOL"
 )
 
-# id: severity, remedy
-KINDS: dict[str, tuple[Severity, str]] = {
+# Of doctor alone: of the fleet as it is
+OF_FLEETS: dict[str, tuple[Severity, str]] = {
+    "host_off": ("warning", "switch it on, and take it out of maintenance"),
+    "uuid_duplicate": (
+        "error",
+        "set a different host_uuid in /etc/libvirt/libvirtd.conf (or virtqemud.conf) on all but"
+        " one, and restart the daemon; until then no guest can migrate between them",
+    ),
+    "name_twice": ("error", "rename the one that is wrong while it is shut off"),
+    "uuid_twice": ("error", "remove the definition that is wrong; its disks stay"),
+    "mac_twice": ("error", "give one of the NICs another MAC address"),
+    "address_twice": ("warning", "seed one of the VMs with another address"),
+    "note_differs": (
+        "info",
+        "nothing while it answers: what creates, moves or renames a VM writes the notes anew",
+    ),
+    "machine_unlisted": (
+        "error",
+        "add it to the inventory; only if it is permanently gone, name its machine UUID in"
+        " virt_hypervisors_lost in the group_vars",
+    ),
+    "work_unfinished": ("warning", "run again what was interrupted"),
+    "move_unfinished": ("warning", "run ansible-playbook fleet.virt.repair_vms"),
+    "metadata_unusable": ("error", "remove them, and adopt the VM"),
+    "card_differs": ("warning", "run ansible-playbook fleet.virt.repair_vms"),
+    "card_unusable": ("error", "follow the message"),
+    "definition_left": ("error", "run ansible-playbook fleet.virt.repair_vms"),
+    "volume_unused": ("info", "delete it once you know that nobody needs it"),
+    "memory_overcommitted": ("warning", "move a VM away, or raise virt_memory_ratio"),
+    "vcpus_overcommitted": ("warning", "move a VM away, or raise virt_vcpu_ratio"),
+    "pool_overcommitted": (
+        "warning",
+        "enlarge the pool, move disks or VMs away, or raise virt_disk_ratio",
+    ),
+    "loss_not_survived": ("warning", "add a hypervisor, or make VMs smaller"),
+    "arch_differs": ("info", "guests migrate within one architecture only"),
+    "versions_differ": (
+        "warning",
+        "migrate guests only from older to newer, and upgrade all to the same version soon",
+    ),
+    "machines_apart": (
+        "error",
+        "no guest can migrate between these: install QEMU versions that share a machine type",
+    ),
+    "setup_differs": ("warning", _SET_UP),
+}
+
+# Of preflight: of a hypervisor, and of what it has to do with others
+OF_HOSTS: dict[str, tuple[Severity, str]] = {
     "host_silent": ("error", "check that it is running and that Ansible can reach it as root"),
     "host_not_asked": (
         "info",
-        "run ansible-playbook fleet.virt.preflight without --limit to check all",
+        "run it without --limit to look at all",
     ),
     "libvirt_silent": (
         "error",
@@ -58,11 +109,6 @@ KINDS: dict[str, tuple[Severity, str]] = {
         "needed only to pass host devices through to guests: enable VT-d or AMD-Vi in the firmware"
         " and boot with intel_iommu=on or amd_iommu=on",
     ),
-    "uuid_duplicate": (
-        "error",
-        "set a different host_uuid in /etc/libvirt/libvirtd.conf (or virtqemud.conf) on all but"
-        " one, and restart the daemon; until then no guest can migrate between them",
-    ),
     "clock_differs": ("warning", "synchronise the clocks: systemctl enable --now chrony"),
     "clock_wrong": (
         "error",
@@ -70,22 +116,14 @@ KINDS: dict[str, tuple[Severity, str]] = {
     ),
     "cpu_differs": (
         "info",
-        "set virt_cpu to the line below the findings, so that new VMs can move to all of them",
+        "run ansible-playbook fleet.virt.preflight and set virt_cpu to the line below its findings,"
+        " so that new VMs can move to all of them",
     ),
     "cpu_incompatible": (
         "warning",
         "guests cannot migrate between these: put hosts of the same kind into their own group",
     ),
     "cpu_not_compared": ("error", "run ansible-playbook fleet.virt.preflight again"),
-    "arch_differs": ("info", "guests migrate within one architecture only"),
-    "versions_differ": (
-        "warning",
-        "migrate guests only from older to newer, and upgrade all to the same version soon",
-    ),
-    "machines_apart": (
-        "error",
-        "no guest can migrate between these: install QEMU versions that share a machine type",
-    ),
     "bridge_missing": ("error", f"{_SET_UP}, or name another bridge in virt_nic_profiles"),
     "bridge_unavailable": (
         "warning",
@@ -175,15 +213,24 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "pool_unreadable": ("error", "follow the message"),
     "pool_low": ("warning", "remove what is no longer needed, or enlarge the file system"),
 }
+# Of preflight, and of doctor as well
+_OF_BOTH = (
+    *("host_silent", "host_not_asked", "clock_differs", "clock_wrong", "cpu_differs"),
+    *("key_expired", "key_expires", "crl_expired", "crl_expires", "pool_low"),
+)
+OF_DOCTOR = {**OF_FLEETS, **{kind: OF_HOSTS[kind] for kind in _OF_BOTH}}
+KINDS = {**OF_HOSTS, **OF_FLEETS}
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something an administrator should know; ``hosts`` are the hypervisors concerned."""
+    """Something an administrator should know; ``hosts`` are the hypervisors concerned, ``fix`` the
+    remedy, where it names more than these."""
 
     id: str
     hosts: tuple[str, ...]
     message: str
+    fix: str = ""
 
     @property
     def severity(self) -> Severity:
@@ -192,7 +239,7 @@ class Finding:
     @property
     def remedy(self) -> str:
         names = shlex.quote(",".join(self.hosts))
-        return KINDS[self.id][1].replace("HYPERVISORS", names)
+        return self.fix or KINDS[self.id][1].replace("HYPERVISORS", names)
 
     def as_dict(self) -> dict[str, object]:
         return {
@@ -206,10 +253,11 @@ class Finding:
 
 def merged(findings: t.Iterable[Finding]) -> list[Finding]:
     """Merge findings that several hosts share into one."""
-    hosts: dict[tuple[str, str], dict[str, None]] = {}
+    hosts: dict[tuple[str, str, str], dict[str, None]] = {}
     for finding in findings:
-        hosts.setdefault((finding.id, finding.message), {}).update(dict.fromkeys(finding.hosts))
-    return [Finding(kind, tuple(names), message) for (kind, message), names in hosts.items()]
+        key = (finding.id, finding.message, finding.fix)
+        hosts.setdefault(key, {}).update(dict.fromkeys(finding.hosts))
+    return [Finding(kind, tuple(names), text, fix) for (kind, text, fix), names in hosts.items()]
 
 
 def ordered(findings: t.Iterable[Finding]) -> list[Finding]:

@@ -179,6 +179,13 @@ def playbook_command(name: str, **variables: str) -> str:
     return " ".join([f"ansible-playbook fleet.virt.{name}", *words])
 
 
+def command_on(host: str, *words: str) -> str:
+    """``ansible hv1 -b -a 'virsh pool-start vms'``; for a word that is a template there is
+    ``NAME``: who types the command has Ansible read it."""
+    plain = ["NAME" if _TEMPLATE.search(word) else word for word in words]
+    return shlex.join(["ansible", host, "-b", "-a", shlex.join(plain)])
+
+
 # installs libguestfs, which is large, on hypervisors that were set up without it
 INSTALL_GUEST_TOOLS = playbook_command("setup_hypervisors", libvirtd_guest_tools="true")
 

@@ -34,8 +34,8 @@ class Proof:
 
 PROOFS: dict[str, Proof] = {
     "read": Proof(
-        "``list``, ``query``, ``host_info``, ``screenshot``, ``console_log``, ``snapshots``, the"
-        " inventory",
+        "``list``, ``query``, ``host_info``, ``screenshot``, ``console_log``, ``snapshots``,"
+        " ``doctor``, the inventory",
         "nothing; silent hypervisors are named, and the first three and the inventory show their"
         " VMs as others noted them",
         "at least one",

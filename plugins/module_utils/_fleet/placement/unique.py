@@ -132,14 +132,14 @@ def _wanted(domain: Domain, seen: SeenHost | None) -> t.Iterator[tuple[str, str]
             where = segment(NicPlace(nic.type, nic.source, vlan), bridges)
             if where is not None:
                 for address in config.addresses:
-                    yield _normal(address), where
+                    yield normal_address(address), where
 
 
 def _plain(addresses: t.Collection[str] | None) -> set[str]:
-    return {_normal(address) for address in addresses or ()}
+    return {normal_address(address) for address in addresses or ()}
 
 
-def _normal(address: str) -> str:
+def normal_address(address: str) -> str:
     """An address without its prefix length, in the one form of its kind."""
     text = str(address).partition("/")[0]
     try:

@@ -10,7 +10,6 @@ import re
 import typing as t
 
 from ..._records import dataclass
-from ..base import machine_types as machines
 from ..base.findings import SEVERITIES, Finding, merged, ordered
 from ..notes import silent as silent_notes
 from . import decide_host as preflight_host
@@ -46,12 +45,9 @@ def judge(answers: t.Sequence[Answer], expected: t.Sequence[str], limits: Limits
     silent = asked - set(facts)
     for name, host_facts in facts.items():
         findings += preflight_host.find(name, host_facts, limits, asked, silent)
-    findings += _uuids(facts)
-    findings += _clocks(facts, limits.clock_seconds)
-    findings += _arches(facts)
+    measured = {name: clock for name, one in facts.items() if (clock := one.get("clock"))}
+    findings += clocks(measured, limits.clock_seconds)
     findings += _cpus(facts)
-    findings += _versions(facts)
-    findings += _machines(facts)
     findings += decide_pools.compare(facts)
     return ordered(merged(findings))
 
@@ -100,7 +96,7 @@ def common_cpus(answers: t.Sequence[Answer]) -> list[CommonCpu]:
         baselines = [facts[name].get("baseline") or _NO_BASELINE for name in names]
         if len(names) < 2 or not all(one["runs"] and one["xml"] for one in baselines):
             continue  # a finding says why
-        oldest = min(names, key=lambda name: _numbers(facts[name].get("libvirt_version") or ""))
+        oldest = min(names, key=lambda name: numbers(facts[name].get("libvirt_version") or ""))
         xml = str((facts[oldest].get("baseline") or _NO_BASELINE)["xml"])
         cpu = fleet_cpu.from_libvirt(xml)
         common.append(CommonCpu(tuple(names), cpu, fleet_cpu.line(cpu)))
@@ -112,7 +108,7 @@ def summary(findings: t.Sequence[Finding]) -> dict[str, int]:
     return {word: sum(one.severity == word for one in findings) for word in SEVERITIES}
 
 
-def _groups(values: t.Mapping[str, str | None]) -> dict[str, list[str]]:
+def groups(values: t.Mapping[str, str | None]) -> dict[str, list[str]]:
     """Names of the hypervisors, grouped by value."""
     groups: dict[str, list[str]] = {}
     for name, value in values.items():
@@ -122,27 +118,16 @@ def _groups(values: t.Mapping[str, str | None]) -> dict[str, list[str]]:
 
 
 def _arch(facts: t.Mapping[str, PreflightFacts]) -> dict[str, list[str]]:
-    return _groups({name: one.get("arch") for name, one in facts.items()})
+    return groups({name: one.get("arch") for name, one in facts.items()})
 
 
-def _uuids(facts: t.Mapping[str, PreflightFacts]) -> list[Finding]:
-    return [
-        Finding("uuid_duplicate", tuple(names), f"{' and '.join(names)} have the host UUID {uuid}")
-        for uuid, names in _groups({name: one.get("uuid") for name, one in facts.items()}).items()
-        if len(names) > 1
-    ]
+def clocks(clocks: t.Mapping[str, ClockOffset], limit: float) -> list[Finding]:
+    """Findings about clocks, each a host's time minus the controller's, plus or minus some seconds
+    of uncertainty.
 
-
-def _clocks(facts: t.Mapping[str, PreflightFacts], limit: float) -> list[Finding]:
-    """Findings about clocks.
-
-    ``clock`` is a host's time minus the controller's, plus or minus some seconds of uncertainty.
     Only certain differences count. Hosts that differ from the controller are reported; hosts are
     also compared with each other, because the controller's clock may be the wrong one.
     """
-    clocks = {
-        name: clock for name, host_facts in facts.items() if (clock := host_facts.get("clock"))
-    }
     if not clocks:
         return []
     findings = []
@@ -168,14 +153,6 @@ def _clock_kind(certain: float) -> str:
 
 def _seconds(clock: ClockOffset) -> str:
     return f"{clock['offset']:+.3f} s (+/- {clock['uncertainty']:.3f} s)"
-
-
-def _arches(facts: t.Mapping[str, PreflightFacts]) -> list[Finding]:
-    groups = _arch(facts)
-    if len(groups) < 2:
-        return []
-    listed = "; ".join(f"{arch}: {', '.join(names)}" for arch, names in sorted(groups.items()))
-    return [Finding("arch_differs", tuple(facts), listed)]
 
 
 def _cpus(facts: t.Mapping[str, PreflightFacts]) -> list[Finding]:
@@ -217,37 +194,5 @@ def _cpus(facts: t.Mapping[str, PreflightFacts]) -> list[Finding]:
     return findings
 
 
-def _versions(facts: t.Mapping[str, PreflightFacts]) -> list[Finding]:
-    findings = []
-    libvirt = {name: host_facts.get("libvirt_version") for name, host_facts in facts.items()}
-    qemu = {name: host_facts.get("hypervisor_version") for name, host_facts in facts.items()}
-    for program, versions in (("libvirt", libvirt), ("qemu", qemu)):
-        groups = _groups(versions)
-        if len(groups) > 1:
-            listed = "; ".join(
-                f"{version}: {', '.join(names)}"
-                for version, names in sorted(groups.items(), key=lambda pair: _numbers(pair[0]))
-            )
-            findings.append(
-                Finding("versions_differ", tuple(facts), f"versions of {program}: {listed}")
-            )
-    return findings
-
-
-def _numbers(version: str) -> tuple[int, ...]:
+def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"[0-9]{1,9}", version))
-
-
-def _machines(facts: t.Mapping[str, PreflightFacts]) -> list[Finding]:
-    """Findings about hypervisors of one architecture that share no versioned machine type."""
-    findings = []
-    for names in _arch(facts).values():
-        known = {name: facts[name]["machines"] for name in names if facts[name].get("machines")}
-        if len(known) > 1 and machines.newest_common(list(known.values()), None) is None:
-            newest = [
-                f"{name}: {machines.newest_common([types], None) or 'none'}"
-                for name, types in known.items()
-            ]
-            text = f"no machine type is common to all; the newest of each: {'; '.join(newest)}"
-            findings.append(Finding("machines_apart", tuple(known), text))
-    return findings

@@ -18,7 +18,7 @@ from ..hosts import listeners
 from . import decide_pools
 
 if t.TYPE_CHECKING:
-    from .facts import PreflightFacts
+    from .facts import PreflightFacts, PrivateKey, Validity
 
 _DAY = 86400
 
@@ -52,7 +52,11 @@ def find(
     findings += _tls(name, facts, asked, silent)
     findings += _pools(name, facts, limits)
     findings += decide_pools.find(name, facts)
-    findings += _keys(name, facts, limits)
+    for entry in facts.get("keys") or ():
+        if entry["kind"] == "key":
+            findings += _private_key(name, entry)
+        else:
+            findings += expiry(name, entry, facts["time"], limits)
     return findings
 
 
@@ -171,37 +175,42 @@ def _pools(name: str, facts: PreflightFacts, limits: Limits) -> list[Finding]:
         elif pool["state"] != "running":
             findings.append(Finding("pool_inactive", (name,), f"{label} is {pool['state']}"))
         else:
-            free = pool["available_mib"]
-            if free is not None and free < limits.min_free_mib:
-                text = (
-                    f"{label} has {format_size(free)} free of {format_size(pool['capacity_mib'])}"
-                )
-                text += f", less than {format_size(limits.min_free_mib)}"
-                findings.append(Finding("pool_low", (name,), text))
+            space = (pool["available_mib"], pool["capacity_mib"])
+            findings += pool_low(name, pool["name"], space, limits)
         if pool["autostart"] is False:
             text = f"{label} does not start at boot"
             findings.append(Finding("pool_no_autostart", (name,), text))
     return findings
 
 
-def _keys(name: str, facts: PreflightFacts, limits: Limits) -> list[Finding]:
-    findings = []
-    for entry in facts.get("keys") or ():
-        path = entry["path"]
-        if entry["kind"] == "key":
-            if entry["mode"] & 0o077:
-                text = (
-                    f"{path} has mode {entry['mode']:04o}: users other than its owner can access it"
-                )
-                findings.append(Finding("key_readable", (name,), text))
-            continue
-        word = "crl" if entry["kind"] == "crl" else "key"
-        days = (entry["until"] - facts["time"]) / _DAY
-        if days < 0:
-            text = f"{path} ({entry['subject']}) expired {-days:.0f} days ago"
-            findings.append(Finding(f"{word}_expired", (name,), text))
-        # a CRL is short-lived: a tenth of its own validity is early enough
-        elif days < (limits.expiry_days if word == "key" else entry["days"] / 10):
-            text = f"{path} ({entry['subject']}) expires in {days:.0f} days"
-            findings.append(Finding(f"{word}_expires", (name,), text))
-    return findings
+def pool_low(
+    name: str, pool: str, space: tuple[int | None, int | None], limits: Limits
+) -> list[Finding]:
+    """That a pool is nearly full, if so; ``space`` is what is free, and all of it."""
+    free, total = space
+    if free is None or free >= limits.min_free_mib:
+        return []
+    of = f" of {format_size(total)}" if total is not None else ""
+    text = f"pool {pool} has {format_size(free)} free{of}"
+    return [Finding("pool_low", (name,), f"{text}, less than {format_size(limits.min_free_mib)}")]
+
+
+def _private_key(name: str, entry: PrivateKey) -> list[Finding]:
+    if not entry["mode"] & 0o077:
+        return []
+    path, mode = entry["path"], entry["mode"]
+    text = f"{path} has mode {mode:04o}: users other than its owner can access it"
+    return [Finding("key_readable", (name,), text)]
+
+
+def expiry(name: str, entry: Validity, now: float, limits: Limits) -> list[Finding]:
+    """What is to be said of a certificate or revocation list of a hypervisor at that time."""
+    word = "crl" if entry["kind"] == "crl" else "key"
+    days = (entry["until"] - now) / _DAY
+    what = f"{entry['path']} ({entry['subject']})"
+    if days < 0:
+        return [Finding(f"{word}_expired", (name,), f"{what} expired {-days:.0f} days ago")]
+    # a CRL is short-lived: a tenth of its own validity is early enough
+    if days < (limits.expiry_days if word == "key" else entry["days"] / 10):
+        return [Finding(f"{word}_expires", (name,), f"{what} expires in {days:.0f} days")]
+    return []

@@ -1,0 +1,79 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a hypervisor answers when the doctor looks at it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..base import answers
+from ..base.snapshot import GuestCpuEntry
+from ..migration.facts import MigrateLook
+from ..preflight.facts import ClockOffset
+
+
+class ExaminedNic(t.TypedDict):
+    """A NIC as its definition has it."""
+
+    mac: str | None
+    type: str | None
+    source: str | None
+
+
+class ExaminedVm(answers.VmIdentity):
+    """A VM; ``holder`` is the living process that works on it, ``broken`` why its metadata cannot
+    be used."""
+
+    active: bool
+    managed: bool
+    holder: str | None
+    broken: str | None
+    nics: list[ExaminedNic]
+
+
+class UnusedVolume(t.TypedDict):
+    """A volume that nothing on its hypervisor uses; ``id`` is that of a shared pool."""
+
+    pool: str
+    name: str
+    path: str
+    mib: int
+    shared: bool
+    id: str | None
+
+
+class Expiry(t.TypedDict):
+    """A certificate or revocation list: ``until`` when it is valid, and how many days in all."""
+
+    path: str
+    kind: str
+    subject: str
+    until: int
+    days: float
+
+
+class Checkup(t.TypedDict):
+    """What no other answer says. ``used`` are the names of files that something there refers to,
+    ``setup`` digests of what the set-up wrote, by file, ``errors`` checks that could not be made.
+    """
+
+    arch: str | None
+    libvirt: str | None
+    qemu: str | None
+    kernel: str
+    cpu: GuestCpuEntry | None
+    setup: dict[str, str]
+    keys: list[Expiry]
+    vms: list[ExaminedVm]
+    unused: list[UnusedVolume] | None
+    used: list[str]
+    errors: dict[str, str]
+
+
+class Examined(MigrateLook, total=False):
+    """The answer of a hypervisor; the controller adds ``clock``."""
+
+    checkup: Checkup | None
+    clock: ClockOffset | None

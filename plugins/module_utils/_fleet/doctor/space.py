@@ -1,0 +1,118 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Space: volumes that nothing uses, pools nearly full, what is promised beyond what there is, and
+whether the fleet survives a loss."""
+
+from __future__ import annotations
+
+import typing as t
+from collections import Counter
+
+from ..._units import format_size
+from ..base.findings import Finding
+from ..base.names import command_on, playbook_command
+from ..foresight import capacity
+from ..placement import decide as placement
+from ..preflight import decide_host
+from ..preflight.decide_host import Limits
+
+if t.TYPE_CHECKING:
+    from .facts import Examined, UnusedVolume
+
+_SHOWN = 3  # VMs that have no place
+
+
+def unused(answers: t.Mapping[str, Examined]) -> list[Finding]:
+    """The volumes that no hypervisor uses; to be asked only if all have answered and looked."""
+    used: dict[str, set[str]] = {}
+    entries: dict[tuple[str, ...], list[tuple[str, UnusedVolume]]] = {}
+    for host, answer in answers.items():
+        checkup = answer.get("checkup")
+        if checkup is None:
+            continue
+        used[host] = set(checkup["used"])
+        for volume in checkup["unused"] or ():
+            # storage that several have is one place, whatever the pool is called there
+            shared = (volume["id"] or volume["pool"], volume["name"])
+            key = shared if volume["shared"] else (host, volume["path"])
+            entries.setdefault(key, []).append((host, volume))
+    findings = []
+    for several in entries.values():
+        host, volume = several[0]
+        if volume["shared"] and any(volume["name"] in names for names in used.values()):
+            continue
+        text = (
+            f"no domain, snapshot, image or card refers to {volume['path']} (pool"
+            f" {volume['pool']}, {format_size(volume['mib'])} on disk)"
+        )
+        delete = command_on(host, "virsh", "vol-delete", "--pool", volume["pool"], volume["name"])
+        fix = f"once you know that nobody needs it: {delete}"
+        findings.append(Finding("volume_unused", tuple(name for name, _one in several), text, fix))
+    return findings
+
+
+def space(hosts: t.Iterable[placement.PlacementHost], limits: Limits) -> list[Finding]:
+    """Pools that are nearly full, and promises beyond what there is."""
+    findings = []
+    for host in hosts:
+        if host.problem is not None:
+            continue
+        for pool in host.pools:
+            if pool.problem is not None:
+                continue
+            findings += decide_host.pool_low(
+                host.name, pool.name, (pool.available_mib, None), limits
+            )
+            if pool.promised_mib > pool.limit_mib:
+                text = (
+                    f"pool {pool.name} promises {format_size(pool.promised_mib)} of"
+                    f" {format_size(pool.limit_mib)}, as its disks may grow to"
+                )
+                findings.append(Finding("pool_overcommitted", (host.name,), text))
+        if host.memory_promised_mib > host.memory_limit_mib:
+            text = (
+                f"{host.memory_promised_mib} MiB are promised to VMs, of {host.memory_limit_mib}"
+                f" MiB ({host.memory_total_mib} MiB without what is reserved for itself)"
+            )
+            findings.append(Finding("memory_overcommitted", (host.name,), text))
+        if host.vcpus_promised > host.vcpus_limit:
+            text = f"{host.vcpus_promised} vCPUs are promised to VMs, of {host.vcpus_limit}"
+            findings.append(Finding("vcpus_overcommitted", (host.name,), text))
+    return findings
+
+
+def losses(
+    answers: t.Mapping[str, Examined],
+    hosts: t.Sequence[placement.PlacementHost],
+    policy: placement.Policy,
+) -> list[Finding]:
+    """VMs that have no place once their hypervisor is lost."""
+    if len(hosts) < 2:  # there is no other place in a fleet of one
+        return []
+    findings = []
+    for loss in capacity.losses(_settled(answers), hosts, 1, policy):
+        shown = [*loss.problems[:_SHOWN]]
+        if len(loss.problems) > _SHOWN:
+            shown.append(f"and {len(loss.problems) - _SHOWN} more VMs")
+        (lost,) = loss.lost
+        have = "VM has" if len(loss.problems) == 1 else "VMs have"
+        text = f"without {lost}, {len(loss.problems)} {have} no place: {'; '.join(shown)}"
+        fix = (
+            "add a hypervisor, or make VMs smaller, and try that first:"
+            f" {playbook_command('what_if', virt_lose=lost)}"
+        )
+        findings.append(Finding("loss_not_survived", (lost,), text, fix))
+    return findings
+
+
+def _settled(answers: t.Mapping[str, Examined]) -> dict[str, Examined]:
+    """The answers without VMs that are on several hypervisors or being worked on: what is wrong
+    with those is a finding of its own."""
+    names = Counter(vm["name"] for one in answers.values() for vm in one.get("vms") or ())
+    settled: dict[str, Examined] = {}
+    for host, answer in answers.items():
+        vms = [vm for vm in answer.get("vms") or () if names[vm["name"]] == 1 and not vm["phase"]]
+        settled[host] = {**answer, "vms": vms}
+    return settled

@@ -1,0 +1,119 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What runs left half-done, and where notes and cards differ from what is there."""
+
+from __future__ import annotations
+
+import shlex
+import typing as t
+
+from ..base.findings import Finding
+from ..base.metadata import NAMESPACE
+from ..base.names import CLAIM, command_on, playbook_command
+from ..engine.leases import WORK
+from ..notes import note as notes
+from ..notes import rule
+
+if t.TYPE_CHECKING:
+    from .facts import Examined, ExaminedVm
+
+
+def find(answers: t.Mapping[str, Examined]) -> list[Finding]:
+    """Interrupted work, and cards that are not as they should be."""
+    findings: list[Finding] = []
+    for host, answer in answers.items():
+        checkup = answer.get("checkup")
+        for vm in checkup["vms"] if checkup else ():
+            findings += _work(host, vm)
+        for claim in answer.get("claims") or ():
+            text = (
+                f"{host} keeps a place for {claim['name']!r}, which moves from {claim['source']} to"
+                f" {claim['destination']}, or did when that was interrupted"
+            )
+            repair = playbook_command("repair_vms", vm_name=claim["name"])
+            findings.append(Finding("move_unfinished", (host,), text, repair))
+        for card in answer.get("cards") or ():
+            name, repair = card["name"], playbook_command("repair_vms", vm_name=card["name"])
+            if card["leftover"] is not None:
+                text = (
+                    f"{name!r} was restarted elsewhere, and {host} still has a definition of it;"
+                    f" its disks there stay: {', '.join(card['leftover']) or 'none'}"
+                )
+                findings.append(Finding("definition_left", (host,), text, repair))
+            elif card["problem"] is not None:
+                findings.append(Finding("card_unusable", (host,), card["problem"]))
+            else:
+                text = f"the card of {name!r} on shared storage is not as the VM on {host} is"
+                findings.append(Finding("card_differs", (host,), text, repair))
+    return findings
+
+
+def _work(host: str, vm: ExaminedVm) -> list[Finding]:
+    name, phase = vm["name"], vm["phase"]
+    if name.endswith(CLAIM) and phase == "creating":
+        return []  # of a move, which is named with what its source has
+    if vm["broken"]:
+        remove = ("virsh", "metadata", name, NAMESPACE, "--remove", "--config")
+        live = ("--live",) if vm["active"] else ()
+        fix = f"{command_on(host, *remove, *live)} && {playbook_command('adopt', vm_name=name)}"
+        text = f"the metadata of {name!r} cannot be used: {vm['broken']}"
+        return [Finding("metadata_unusable", (host,), text, fix)]
+    if phase is None or vm["holder"] is not None:  # a run is at work
+        return []
+    work = WORK.get(phase, f"in phase {phase}")
+    text = f"{name!r} is being {work}, or that was interrupted: no process on {host} does it"
+    if phase == "migrating":
+        repair = playbook_command("repair_vms", vm_name=name)
+        return [Finding("move_unfinished", (host,), text, repair)]
+    if phase == "renaming":
+        again = playbook_command("rename", vm_name=name, vm_new_name="NAME")
+        return [Finding("work_unfinished", (host,), text, f"with the name it was to have: {again}")]
+    if phase in ("creating", "purging"):
+        fix = playbook_command("purge_vm", vm_name=name)
+    else:
+        fix = playbook_command("provision_vm", vm_name=name)
+    return [Finding("work_unfinished", (host,), text, fix)]
+
+
+def compare_notes(answers: t.Mapping[str, Examined], silent: t.Collection[str]) -> list[Finding]:
+    """What hypervisors noted of others that answer, and machines that no inventory names."""
+    seen = {name: host for name, one in answers.items() if (host := one.get("host")) is not None}
+    held = {name: notes.notes(host.get("notes") or ()) for name, host in seen.items()}
+    last = {name: notes.latest(those) for name, those in held.items()}
+    findings = []
+    for name, host in seen.items():
+        machine = str(host.get("uuid"))
+        own = notes.digest_of(notes.text_of(name, t.cast("list[dict[str, object]]", host["vms"])))
+        readings = {
+            other: reading
+            for other, known in last.items()
+            if other != name and (reading := known.get(machine)) is not None
+        }
+        if len(seen) < 2 or any(reading.digest == own for reading in readings.values()):
+            continue
+        if readings:
+            newest = max(reading.at for reading in readings.values())
+            what = f"the last note of {name}, of {notes.time_text(newest)}, is not what it has now"
+        else:
+            what = f"no other hypervisor has noted what {name} has"
+        text = f"{what}; if it fell silent now, that note would decide which names are free"
+        findings.append(Finding("note_differs", (name,), text))
+    answering = {
+        name: rule.Answering(str(host.get("uuid")), host.get("notes") or ())
+        for name, host in seen.items()
+    }
+    unlisted = rule.silent_machines(answering)
+    if unlisted and not silent:
+        names = shlex.quote(",".join(unlisted))
+        text = (
+            f"the fleet also has machine {', '.join(unlisted)} by what was noted, which no"
+            " hypervisor of the inventory is: nothing is created until that is decided"
+        )
+        fix = (
+            "add it to the inventory; only if it is permanently gone, for this run -e"
+            f" virt_hypervisors_lost={names}, or that variable in the group_vars"
+        )
+        findings.append(Finding("machine_unlisted", tuple(seen), text, fix))
+    return findings

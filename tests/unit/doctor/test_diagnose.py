@@ -1,0 +1,419 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Every finding of the doctor: what brings it about, its remedy, and what does not."""
+
+from __future__ import annotations
+
+import copy
+import re
+import typing as t
+from pathlib import Path
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import findings
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.doctor import report
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.doctor.decide import (
+    Diagnosis,
+    diagnose,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.proofs import Silence
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes import note
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import decide as placement
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight.decide_host import Limits
+
+Answer = dict[str, t.Any]
+NOW = 1_800_000_000
+DAY = 86400
+MACHINES = {name: f"{name[2:] * 8}-{'-'.join(['0' * 4] * 3)}-{'0' * 12}" for name in ("hv1", "hv2")}
+GONE = f"{'9' * 8}-{'-'.join(['0' * 4] * 3)}-{'0' * 12}"
+
+
+def vm(name: str, **changes: t.Any) -> Answer:
+    """A VM of the collection that runs; what placement, moves and the doctor say of it."""
+    return {
+        "name": name,
+        "uuid": f"uuid of {name}",
+        "phase": None,
+        "active": True,
+        "managed": True,
+        "holder": None,
+        "broken": None,
+        "nics": [{"mac": f"52:54:00:00:00:{len(name):02x}", "type": "bridge", "source": "br0"}],
+        "addresses": [],
+        "segments": ["br0"],
+        "macs": [],
+        "groups": [],
+        "anti_affinity": [],
+        "persistent": True,
+        "error": None,
+        "move": None,
+        "vcpus": 1,
+        "memory_mib": 512,
+        "domain_type": "kvm",
+        "arch": "x86_64",
+        "bridges": [],
+        "networks": [],
+        "tags": [],
+        "zone": None,
+        "evacuated_from": [],
+        "nwfilters": [],
+        "vsock": False,
+        "media": [],
+        "disks": [],
+        **changes,
+    }
+
+
+def answer(name: str, *vms: Answer, checkup: Answer | None = None, **changes: t.Any) -> Answer:
+    """A hypervisor that there is nothing to say about but its VMs."""
+    host: Answer = {
+        "uuid": MACHINES[name],
+        "at": NOW * 1000,
+        "notes": [],
+        "domain_types": ["kvm"],
+        "arch": "x86_64",
+        "machines": ["pc-q35-7.2"],
+        "cpu": {"total": 4, "defined": sum(one["vcpus"] for one in vms)},
+        "memory_mib": {"total": 8192, "defined": sum(one["memory_mib"] for one in vms)},
+        "pools": [
+            {
+                "name": "default",
+                "path": "/images",
+                "state": "running",
+                "capacity_mib": 102400,
+                "available_mib": 51200,
+                "promised_mib": 0,
+            }
+        ],
+        "networks": [],
+        "bridges": [],
+        "maintenance": False,
+        "errors": [],
+        "images": [],
+        "vms": list(vms),
+        **changes.pop("host", {}),
+    }
+    looked = {
+        "arch": "x86_64",
+        "libvirt": "9.0.0",
+        "qemu": "7.2.0",
+        "kernel": "6.1",
+        "cpu": {"vendor": "AMD", "features": ["aes", "avx"]},
+        "setup": {"/etc/libvirt/qemu.conf": "ab"},
+        "keys": [],
+        "vms": list(vms),
+        "unused": [],
+        "used": [],
+        "errors": {},
+        **(checkup or {}),
+    }
+    clock = {"offset": 0.1, "uncertainty": 1.0}
+    rest = {"claims": [], "cards": [], "clock": clock, **changes}
+    return {"host": host, "vms": list(vms), "checkup": looked, **rest}
+
+
+def noting(*answers: Answer) -> None:
+    """Have each hold a note of every other as it is."""
+    readings = {
+        name: note.reading(MACHINES[name], 5, note.text_of(name, one["host"]["vms"])).volume
+        for name, one in zip(("hv1", "hv2"), answers)
+    }
+    for name, one in zip(("hv1", "hv2"), answers):
+        one["host"]["notes"] += [volume for other, volume in readings.items() if other != name]
+
+
+def fleet(first: Answer | None = None, second: Answer | None = None) -> dict[str, Answer]:
+    """Two hypervisors that know of each other."""
+    both = (first or answer("hv1"), second or answer("hv2"))
+    noting(*both)
+    return dict(zip(("hv1", "hv2"), both))
+
+
+def look(answers: dict[str, Answer], silent: t.Mapping[str, Silence] | None = None) -> Diagnosis:
+    hosts = [placement.host_from_info(one["host"], {}, name=name) for name, one in answers.items()]
+    hosts += [placement.silent_host(name, "no answer") for name in silent or {}]
+    policy = placement.Policy(base_pool="base")
+    return diagnose(t.cast("t.Any", copy.deepcopy(answers)), silent or {}, hosts, policy, Limits())
+
+
+def marked(at: int = 5) -> list[str]:
+    return [note.MaintenanceMark(GONE, at, True, "hv3").volume]
+
+
+def key(kind: str, days: int) -> Answer:
+    until = NOW + days * DAY
+    return {"keys": [{"path": "/k", "kind": kind, "subject": "CN=a", "until": until, "days": 30.0}]}
+
+
+VOLUME = {"pool": "p", "name": "old", "path": "/p/old", "mib": 3, "shared": False, "id": None}
+HV1, HV2 = "hv1", "hv2"
+TWIN = vm("web1", uuid="b", active=False, managed=False, nics=[])
+COPY = vm("copy", uuid="uuid of web1", active=False, nics=[])
+SAME_MAC = vm("db", active=False, nics=vm("web1")["nics"])
+AT = {"addresses": ["192.0.2.7/24"]}
+GONE_NOTE = note.reading(GONE, 5, "x").volume
+POOL = answer(HV1)["host"]["pools"][0]
+
+# the id, what two hypervisors are, words of the message, and words of the remedy
+FOUND: list[tuple[str, tuple[Answer | None, Answer | None], str, str]] = [
+    (
+        "name_twice",
+        (answer(HV1, vm("web1")), answer(HV2, TWIN)),
+        "'web1' on hv1 (active, UUID uuid of web1) and 'web1' on hv2 (shut off, UUID b)",
+        "ansible hv2 -b -a 'virsh domrename web1 web1-2'",
+    ),
+    (
+        "uuid_twice",
+        (answer(HV1, vm("web1")), answer(HV2, COPY)),
+        "one UUID, uuid of web1: 'web1' on hv1",
+        "ansible hv2 -b -a 'virsh undefine --keep-nvram copy'",
+    ),
+    (
+        "mac_twice",
+        (answer(HV1, vm("web1"), SAME_MAC), None),
+        "52:54:00:00:00:04",
+        "virsh detach-interface db bridge --mac 52:54:00:00:00:04 --persistent' && ansible hv1",
+    ),
+    (
+        "address_twice",
+        (answer(HV1, vm("web1", **AT)), answer(HV2, vm("db", **AT))),
+        "192.0.2.7",
+        "fleet.virt.state -e vm_name=",
+    ),
+    ("uuid_duplicate", (None, answer(HV2, host={"uuid": MACHINES[HV1]})), "hv1 and hv2", "host_uu"),
+    (
+        "machine_unlisted",
+        (answer(HV1, host={"notes": [GONE_NOTE]}), None),
+        GONE,
+        f"virt_hypervisors_lost={GONE}",
+    ),
+    (
+        "work_unfinished",
+        (answer(HV1, vm("web1", phase="purging")), None),
+        "'web1' is being removed, or that was interrupted",
+        "ansible-playbook fleet.virt.purge_vm -e vm_name=web1",
+    ),
+    (
+        "move_unfinished",
+        (answer(HV1, vm("web1", phase="migrating")), None),
+        "'web1' is being moved",
+        "ansible-playbook fleet.virt.repair_vms -e vm_name=web1",
+    ),
+    (
+        "metadata_unusable",
+        (answer(HV1, vm("web1", phase="unreadable", broken="zone: twice")), None),
+        "zone: twice",
+        "virsh metadata web1 urn:fleet.virt:1 --remove --config --live' && ansible-playbook",
+    ),
+    (
+        "card_differs",
+        (answer(HV1, cards=[{"name": "web1", "problem": None, "leftover": None}]), None),
+        "the card of 'web1'",
+        "ansible-playbook fleet.virt.repair_vms -e vm_name=web1",
+    ),
+    (
+        "card_unusable",
+        (answer(HV1, cards=[{"name": "web1", "problem": "no card", "leftover": None}]), None),
+        "no card",
+        "follow the message",
+    ),
+    (
+        "definition_left",
+        (answer(HV1, cards=[{"name": "web1", "problem": None, "leftover": ["/a"]}]), None),
+        "/a",
+        "ansible-playbook fleet.virt.repair_vms -e vm_name=web1",
+    ),
+    (
+        "volume_unused",
+        (answer(HV1, checkup={"unused": [VOLUME]}), None),
+        "refers to /p/old (pool p, 3.0M on disk)",
+        "ansible hv1 -b -a 'virsh vol-delete --pool p old'",
+    ),
+    (
+        "memory_overcommitted",
+        (answer(HV1, host={"memory_mib": {"total": 8192, "defined": 9000}}), None),
+        "9000 MiB are promised to VMs, of 7680 MiB",
+        "virt_memory_ratio",
+    ),
+    (
+        "vcpus_overcommitted",
+        (answer(HV1, host={"cpu": {"total": 4, "defined": 17}}), None),
+        "17 vCPUs are promised to VMs, of 16",
+        "virt_vcpu_ratio",
+    ),
+    (
+        "pool_overcommitted",
+        (answer(HV1, host={"pools": [{**POOL, "promised_mib": 204800}]}), None),
+        "pool default promises 200.0G of 100.0G",
+        "virt_disk_ratio",
+    ),
+    (
+        "pool_low",
+        (answer(HV1, host={"pools": [{**POOL, "available_mib": 1024}]}), None),
+        "pool default has 1.0G free",
+        "enlarge",
+    ),
+    (
+        "loss_not_survived",
+        (answer(HV1, vm("big", memory_mib=7000)), answer(HV2, vm("other", memory_mib=7000))),
+        "without hv1, 1 VM has no place: big fits nowhere",
+        "ansible-playbook fleet.virt.what_if -e virt_lose=hv1",
+    ),
+    ("arch_differs", (None, answer(HV2, checkup={"arch": "aarch64"})), "aarch64: hv2", "one arch"),
+    ("versions_differ", (None, answer(HV2, checkup={"libvirt": "11.3.0"})), "libvirt: 9.0", ""),
+    ("versions_differ", (None, answer(HV2, checkup={"qemu": "10.0.1"})), "qemu: 7.2.0: hv1", ""),
+    ("versions_differ", (None, answer(HV2, checkup={"kernel": "6.12"})), "kernel: 6.1: hv1", ""),
+    ("machines_apart", (None, answer(HV2, host={"machines": ["pc-q35-9.0"]})), "hv2: pc-q3", ""),
+    (
+        "setup_differs",
+        (None, answer(HV2, checkup={"setup": {"/etc/libvirt/qemu.conf": "cd"}})),
+        "wrote into /etc/libvirt/qemu.conf differs from that on hv1",
+        "ansible-playbook fleet.virt.setup_hypervisors --limit hv2",
+    ),
+    (
+        "cpu_differs",
+        (None, answer(HV2, checkup={"cpu": {"vendor": "AMD", "features": ["aes"]}})),
+        "avx: not hv2",
+        "ansible-playbook fleet.virt.preflight",
+    ),
+    (
+        "cpu_differs",
+        (None, answer(HV2, checkup={"cpu": {"vendor": "Intel", "features": ["aes"]}})),
+        "AMD: hv1; Intel: hv2",
+        "",
+    ),
+    (
+        "clock_differs",
+        (answer(HV1, clock={"offset": 4.0, "uncertainty": 0.5}), None),
+        "its clock differs from the controller's by +4.000 s",
+        "chrony",
+    ),
+    ("clock_wrong", (answer(HV1, clock={"offset": 90.0, "uncertainty": 1.0}), None), "+90", ""),
+    ("key_expired", (answer(HV1, checkup=key("cert", -2)), None), "expired 2 days ago", "renew_k"),
+    ("key_expires", (answer(HV1, checkup=key("cert", 20)), None), "expires in 20 days", "renew_k"),
+    ("crl_expired", (answer(HV1, checkup=key("crl", -2)), None), "expired 2 days ago", "renew_k"),
+    ("crl_expires", (answer(HV1, checkup=key("crl", 2)), None), "expires in 2 days", "renew_k"),
+]
+BY_SILENCE = {"host_silent", "host_not_asked", "host_off", "note_differs"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "both", "words", "remedy"), FOUND, ids=[f"{row[0]}-{row[2]}" for row in FOUND]
+)
+def test_fault_is_reported_with_its_remedy(
+    kind: str, both: tuple[Answer | None, Answer | None], words: str, remedy: str
+) -> None:
+    shown = look(fleet(*copy.deepcopy(both))).findings
+    named = [finding for finding in shown if finding.id == kind and words in finding.message]
+    assert named, shown
+    assert remedy in named[0].remedy
+    assert named[0].severity == findings.KINDS[kind][0]
+
+
+def test_fleet_in_order_has_no_finding() -> None:
+    both = fleet(answer(HV1, vm("web1")), answer(HV2, vm("db")))
+    assert look(both) == Diagnosis((), ())
+
+
+def test_every_finding_is_tested_and_in_the_guide() -> None:
+    assert {row[0] for row in FOUND} | BY_SILENCE == set(findings.OF_DOCTOR)
+    guide = Path(__file__).parents[3] / "docs" / "docsite" / "rst" / "doctor.rst"
+    shown = re.findall(r"^``(\w+)`` +(error|warning|info) ", guide.read_text(), re.MULTILINE)
+    assert shown == [(kind, severity) for kind, (severity, _text) in findings.OF_DOCTOR.items()]
+
+
+def test_silent_hypervisor_is_named_and_stops_nothing() -> None:
+    both = fleet(answer(HV1, checkup={"unused": [VOLUME]}))
+    silent = {"hv3": Silence("it did not answer"), "hv4": Silence("excluded", asked=False)}
+    found = look(both, silent)
+    assert [finding.id for finding in found.findings] == ["host_silent", "host_not_asked"]
+    assert found.unseen == (
+        "hv3: everything (it did not answer)",
+        "hv4: everything (excluded)",
+        "volumes that nothing uses: hv3, hv4 may use any of them, and did not answer",
+    )
+    assert "not looked at:\n  hv3: everything" in report.text(found)
+
+
+def test_hypervisor_in_maintenance_that_is_off_is_a_warning() -> None:
+    found = look(
+        fleet(answer(HV1, host={"notes": marked()})), {"hv3": Silence("it did not answer")}
+    )
+    (finding,) = found.findings
+    assert (finding.id, finding.severity) == ("host_off", "warning")
+    assert "in maintenance since 1970-01-01 00:00:00 UTC" in finding.message
+
+
+def test_note_that_is_no_longer_true_is_named() -> None:
+    both = fleet()
+    assert not look(both).findings
+    both[HV1]["host"]["vms"].append(vm("new"))
+    (finding,) = look(both).findings
+    assert (finding.id, finding.hosts) == ("note_differs", (HV1,))
+    both[HV2]["host"]["notes"] = []
+    (finding,) = look(both).findings
+    assert "no other hypervisor has noted what hv1 has" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"checkup": {"unused": None, "errors": {"volumes": "x"}}}, "hv2 could not look at all"),
+        ({"host": {"notes": [GONE_NOTE]}}, f"has machine {GONE}, which did not answer"),
+    ],
+)
+def test_volumes_are_named_only_if_all_is_known(changes: Answer, why: str) -> None:
+    found = look(fleet(answer(HV1, checkup={"unused": [VOLUME]}), answer(HV2, **changes)))
+    assert "volume_unused" not in {finding.id for finding in found.findings}
+    assert any(why in line for line in found.unseen), found.unseen
+
+
+def test_volume_on_shared_storage_is_unused_only_if_no_other_uses_it() -> None:
+    volume = {**VOLUME, "shared": True, "id": "x"}
+    both = fleet(answer(HV1, checkup={"unused": [volume]}), answer(HV2, checkup={"used": ["old"]}))
+    assert not look(both).findings
+    both[HV2]["checkup"] = {**both[HV2]["checkup"], "used": [], "unused": [volume]}
+    (finding,) = look(both).findings
+    assert (finding.id, finding.hosts) == ("volume_unused", (HV1, HV2))
+    # a file of the same name in a pool of its own is another file
+    both = fleet(answer(HV1, checkup={"unused": [VOLUME]}), answer(HV2, checkup={"used": ["old"]}))
+    assert [finding.id for finding in look(both).findings] == ["volume_unused"]
+
+
+@pytest.mark.parametrize(
+    "both",
+    [
+        (answer(HV1, vm("web1", phase="changing", holder="process 7")), None),
+        (answer(HV1, vm("web1", phase="migrating", holder="process 7")), answer(HV2, vm("web1"))),
+        (answer(HV1, vm("web1", **AT)), answer(HV2, vm("db", **AT, segments=["br1"]))),
+        (answer(HV1, clock={"offset": 4.0, "uncertainty": 3.5}), None),
+        (answer(HV1, checkup={"cpu": None}), None),
+        (answer(HV1, checkup=key("cert", 40)), None),
+    ],
+)
+def test_what_is_no_finding(both: tuple[Answer | None, Answer | None]) -> None:
+    assert not look(fleet(*copy.deepcopy(both))).findings
+
+
+def test_command_has_no_template_that_ansible_would_read() -> None:
+    volume = {**VOLUME, "name": "{{ lookup('pipe', 'id') }}"}
+    (finding,) = look(fleet(answer(HV1, checkup={"unused": [volume]}))).findings
+    assert finding.remedy.endswith("ansible hv1 -b -a 'virsh vol-delete --pool p NAME'")
+
+
+def test_errors_fail_and_warnings_if_strict() -> None:
+    found = look(fleet(answer(HV1, vm("web1", phase="purging")), None))
+    assert report.failures(found, strict=False) == []
+    (failure,) = report.failures(found, strict=True)
+    assert (failure.host, failure.startswith("work_unfinished: ")) == (HV1, True)
+    twins = look(fleet(answer(HV1, vm("web1")), answer(HV2, TWIN)))
+    assert [failure.host for failure in report.failures(twins, strict=False)] == [HV1, HV2]
+
+
+def test_clock_is_measured_by_the_stamp_of_the_answer() -> None:
+    told = {"host": {"at": 105_000}}
+    assert report.clock(told, 99.0, 101.0) == {"offset": 5.0, "uncertainty": 1.0}
+    assert report.clock({"host": {"at": "x"}}, 99.0, 101.0) is None
+    assert report.clock({}, 99.0, 101.0) is None
