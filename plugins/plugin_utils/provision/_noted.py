@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import collections
+import itertools
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
@@ -23,6 +25,8 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import Sta
 
 Answers = t.Mapping[str, Placing]
 UNASKED = "virt_unasked"
+_MOST = 768 * 1024  # bytes of readings that replace others, with one change of the fleet
+_NAMED = 2  # times that each is named
 
 
 def unasked(action: StagedAction[t.Any]) -> list[str]:
@@ -85,24 +89,51 @@ def distribution(answers: Answers) -> Distribution:
     vms = {name: body[1] if body else [] for name, body in opened.items()}
     there = answering(answers)
     missing = Distribution()
+    lacked: dict[str, dict[note.Reading, note.Reading | None]] = {}
     for name, holder in there.items():
         others = {readings[other]: vms[other] for other in readings if other != name}
-        wanted = note.lacking(note.notes(holder.held), others)
-        if wanted:
-            missing.lacks[name] = [reading.volume for reading in wanted]
-            missing.readings.update(
-                {
-                    readings[o].volume: note.packed(texts[o])
-                    for o in readings
-                    if readings[o] in wanted
-                }
-            )
+        known = note.notes(holder.held)
+        last = note.latest(known)
+        lacked[name] = {one: last.get(one.machine) for one in note.lacking(known, others)}
+    packed = {
+        reading: note.packed(texts[name])
+        for name, reading in readings.items()
+        if any(reading in wanted for wanted in lacked.values())
+    }
+    later = _later(lacked, packed)
+    for name, wanted in lacked.items():
+        now = [one for one, before in wanted.items() if before is None or one not in later]
+        if now:
+            missing.lacks[name] = [reading.volume for reading in now]
+            missing.readings.update({reading.volume: packed[reading] for reading in now})
     held = {name: holder.held for name, holder in there.items()}
     machines = {name: holder.machine for name, holder in there.items()}
     for name, claims in note.passed_on(held, machines).items():
         if claims:
             missing.lacks[name] = [*claims, *missing.lacks.get(name, ())]
     return missing
+
+
+def _later(
+    lacked: t.Mapping[str, t.Mapping[note.Reading, note.Reading | None]],
+    packed: t.Mapping[note.Reading, str],
+) -> set[note.Reading]:
+    """The readings that replace older ones and are sent with a later change, so that what one
+    change sends is limited however many VMs came or went since the last.
+
+    What was made by the collection since is claimed, and claims are not put off. The reading goes
+    first that replaces the oldest, by the clock of its hypervisor.
+    """
+    ages: dict[note.Reading, int] = {}
+    sizes: collections.Counter[note.Reading] = collections.Counter()
+    for wanted in lacked.values():
+        for reading, before in wanted.items():
+            if before is not None:
+                ages[reading] = max(ages.get(reading, 0), reading.at - before.at)
+                sizes[reading] += len(packed[reading]) + _NAMED * len(reading.volume)
+    oldest = sorted(ages, key=lambda reading: (-ages[reading], reading.volume))
+    sums = itertools.accumulate(sizes[reading] for reading in oldest)
+    return {reading for reading, sent in zip(oldest, sums) if sent > _MOST and reading != oldest[0]}
 
 
 def claims(claimed: Answers, run: str, but: str = "") -> list[str]:
