@@ -727,6 +727,15 @@ options:
       - In an existing VM, a change takes effect at once where libvirt supports that.
     type: list
     elements: str
+  affinity:
+    description:
+      - Groups of which a VM must be on the VM's hypervisor when it is created or moved; with
+        C(:soft) after its name, as in V(db:soft), it may be on another where none of those can take
+        the VM. A group of which no VM is on a hypervisor in service binds nothing. A VM of that
+        group moves away all the same.
+      - In an existing VM, a change takes effect at once where libvirt supports that.
+    type: list
+    elements: str
   anti_affinity:
     description:
       - Groups whose VMs must not run on the same hypervisor; with C(:soft) after its name, as in
@@ -753,7 +762,7 @@ options:
     type: str
   placement:
     description:
-      - Placement rules in one mapping; the same four options are also accepted at the top level.
+      - Placement rules in one mapping; the same five options are also accepted at the top level.
     type: dict
     suboptions:
       host:
@@ -770,6 +779,15 @@ options:
       tags:
         description:
           - Tags the hypervisor must have.
+          - In an existing VM, a change takes effect at once where libvirt supports that.
+        type: list
+        elements: str
+      affinity:
+        description:
+          - Groups of which a VM must be on the VM's hypervisor when it is created or moved; with
+            C(:soft) after its name, as in V(db:soft), it may be on another where none of those can
+            take the VM. A group of which no VM is on a hypervisor in service binds nothing. A VM of
+            that group moves away all the same.
           - In an existing VM, a change takes effect at once where libvirt supports that.
         type: list
         elements: str

@@ -347,6 +347,10 @@ domains:
           description: Inventory groups.
           type: list
           elements: str
+        affinity:
+          description: Groups of which a VM must share its hypervisor.
+          type: list
+          elements: str
         anti_affinity:
           description: Groups with whose members it must not share a hypervisor.
           type: list

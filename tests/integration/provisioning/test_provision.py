@@ -78,7 +78,8 @@ def test_b08_a_batch_is_placed_where_it_fits_and_check_mode_says_where(fleet: Fl
     vms: list[dict[str, Any]] = [
         {"name": "one", **_BLANK, "groups": ["web"], "anti_affinity": ["web"]},
         {"name": "two", **_BLANK, "groups": ["web"], "anti_affinity": ["web"]},
-        {"name": "three", **_BLANK, "host": "hv1"},
+        {"name": "beside", **_BLANK, "affinity": ["third"]},
+        {"name": "three", **_BLANK, "host": "hv1", "groups": ["third"]},
     ]
     predicted = fleet.provision(check=True, args=("-v",), virt_vms=vms).succeeded()
     assert fleet.domains() == {"hv1": [], "hv2": []}
@@ -86,10 +87,10 @@ def test_b08_a_batch_is_placed_where_it_fits_and_check_mode_says_where(fleet: Fl
     assert "the request names hv1" in predicted.stdout
     real = fleet.provision(virt_vms=vms).succeeded()
     assert _placed(predicted) == _placed(real)
-    assert _placed(real)["three"] == "hv1"
+    assert _placed(real)["three"] == _placed(real)["beside"] == "hv1"
     assert _placed(real)["one"] != _placed(real)["two"]
     found = fleet.domains()
-    assert sorted(found["hv1"] + found["hv2"]) == ["one", "three", "two"]
+    assert sorted(found["hv1"] + found["hv2"]) == ["beside", "one", "three", "two"]
     again = fleet.provision(virt_vms=vms).succeeded()
     assert all(not event.result.get("changed") for event in again.events), str(again)
 

@@ -206,7 +206,8 @@ def test_a_sound_answer_is_shown_and_no_more(liar: Liar) -> None:
     domain["firmware"] = dict.fromkeys(answers.keys(FirmwareEntry))
     domain["metadata"] = {
         **dict.fromkeys(answers.keys(MetadataEntry)),
-        **{key: [] for key in ("groups", "anti_affinity", "tags", "volumes", "addresses")},
+        **{key: [] for key in ("groups", "affinity", "anti_affinity", "tags", "volumes")},
+        "addresses": [],
         **{"managed": False, "evacuated_from": []},
     }
     assert answers.problem({"domains": [domain]}, Domains) is None

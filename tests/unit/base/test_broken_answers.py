@@ -172,7 +172,7 @@ def test_plan_vm_that_was_compared_wrongly_is_unknown() -> None:
 def _moving(name: str, **more: object) -> dict[str, t.Any]:
     texts = dict.fromkeys(("zone", "domain_type", "arch", "move", "error"))
     lists: dict[str, t.Any] = {
-        key: [] for key in ("groups", "anti_affinity", "tags", "evacuated_from")
+        key: [] for key in ("groups", "affinity", "anti_affinity", "tags", "evacuated_from")
     }
     lists.update({key: [] for key in ("bridges", "networks", "nwfilters", "disks", "media")})
     flags = dict.fromkeys(("persistent", "active", "vsock"), True)

@@ -46,6 +46,7 @@ def vm(name: str, memory: int = 512, **changes: t.Any) -> dict[str, t.Any]:
         "bridges": [],
         "networks": [],
         "groups": [],
+        "affinity": [],
         "anti_affinity": [],
         "tags": [],
         "zone": None,

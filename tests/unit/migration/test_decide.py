@@ -41,6 +41,7 @@ def vm(name: str = "web1", **changes: t.Any) -> dict[str, t.Any]:
         "bridges": ["br0"],
         "networks": [],
         "groups": [],
+        "affinity": [],
         "anti_affinity": [],
         "tags": [],
         "zone": None,
@@ -84,6 +85,7 @@ def answer(
             {
                 **{key: one[key] for key in ("name", "uuid", "phase")},
                 "groups": [],
+                "affinity": [],
                 "anti_affinity": [],
             }
             for one in vms

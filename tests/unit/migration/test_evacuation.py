@@ -104,7 +104,8 @@ def test_relaxed_evacuation_breaks_anti_affinity_only_where_it_must() -> None:
     assert strict.notes == []
     assert "web2 fits nowhere" in strict.problems[0]
     assert strict.problems[1:] == [
-        "only anti-affinity keeps web2 on hv1; -e virt_relax=true breaks it for this evacuation"
+        "only affinity or anti-affinity keeps web2 on hv1; -e virt_relax=true breaks it for this"
+        " evacuation"
     ]
     relaxed = leave("hv1", answers, fleet(answers), {}, placement.Policy(), relax=True)
     assert dict(relaxed.shares["hv1"])["web1"] == "hv3"
@@ -113,6 +114,16 @@ def test_relaxed_evacuation_breaks_anti_affinity_only_where_it_must() -> None:
     assert note.startswith(f"web2 to {dict(relaxed.shares['hv1'])['web2']}: ")
     assert "must keep away from" in note
     assert relaxed.problems == []
+
+
+def test_evacuated_vms_stay_together_and_come_back_together() -> None:
+    db = vm("db", groups=["db"], memory_mib=256)
+    app = vm("app", groups=["app"], affinity=["db"], memory_mib=2048)
+    answers = {"hv1": answer(db, app), "hv2": answer(), "hv3": answer()}
+    found = emptied(answers)
+    assert found.problems == []
+    assert [name for name, _to in found.shares["hv1"]] == ["db", "app"]
+    assert len({to for _name, to in found.shares["hv1"]}) == 1
 
 
 def test_nothing_goes_to_a_hypervisor_in_maintenance() -> None:

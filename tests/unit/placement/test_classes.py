@@ -71,6 +71,7 @@ def alike_case(seed: int) -> tuple[list[PlacementHost], list[Request]]:
             memory=rng.choice([500, 1500, 4000]),
             disks=(DiskNeed("default", rng.choice([500, 8000])),) * rng.randint(0, 2),
             groups=tuple(rng.sample(groups, rng.choice([0, 1, 1, 2]))),
+            affinity=tuple(rng.sample(["web", "db:soft", "rare"], rng.choice([0, 0, 0, 1, 2]))),
             anti_affinity=tuple(rng.sample(rules, rng.choice([0, 0, 1]))),
             image=rng.choice([None, "digest", "other"]),
             image_mib=400,

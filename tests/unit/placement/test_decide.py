@@ -16,6 +16,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import SpecErro
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import (
     decide as placement_file,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import together
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.decide import (
     DiskNeed,
     FleetLoad,
@@ -251,6 +252,74 @@ def test_anti_affinity_is_mutual() -> None:
         found = on(place(hosts, pair[order:] + pair[:order]))
         assert None not in found.values()
         assert found["x"] != found["y"]
+
+
+def test_affinity_keeps_to_the_hosts_of_the_group() -> None:
+    near = host("a", memory=9000, cpus=90, vms=(DefinedVm("x", groups=("db",)),))
+    hosts = [near, host("b")]
+    (placed,) = place(hosts, [vm(affinity=("db",))])
+    assert placed.host == "a"
+    (full,) = place(hosts, [vm(affinity=("db",), memory=2000)])
+    assert {entry.host: entry.filter for entry in full.rejected} == {
+        "a": "memory",
+        "b": "affinity",
+    }
+    (soft,) = place(hosts, [vm(affinity=("db:soft",))], every=True)
+    assert [ranked.host for ranked in soft.ranking] == ["a", "b"]
+    broken = "no VM of group db is on it, and the VM should be beside one of that group"
+    assert soft.ranking[1].notes == (broken,)
+
+
+def test_affinity_to_a_group_without_vms_in_service_binds_nothing() -> None:
+    member = (DefinedVm("x", groups=("db",)),)
+    for away in ({"maintenance": True}, {"problem": "refused"}):
+        hosts = [host("a"), host("b", vms=member, **away)]
+        (placed,) = place(hosts, [vm(affinity=("db",))])
+        assert placed.host == "a"
+    (placed,) = place([host("a"), host("b")], [vm(affinity=("db",))])
+    assert placed.host == "a"
+
+
+def test_batch_with_affinity_is_placed_after_what_it_is_beside() -> None:
+    hosts = [host("a"), host("b"), host("c")]
+    requests = [
+        vm("cache", memory=3000, groups=("cache",), affinity=("app",)),
+        vm("app", memory=2000, groups=("app",), affinity=("db",)),
+        vm("db", memory=100, groups=("db",)),
+        vm("other", memory=5000),
+    ]
+    placed = on(place(hosts, requests))
+    assert placed["cache"] == placed["app"] == placed["db"] != placed["other"]
+
+
+def test_batch_with_affinity_to_its_own_group_stays_together() -> None:
+    requests = [vm(f"v{i}", groups=("ring",), affinity=("ring",)) for i in range(3)]
+    assert len(set(on(place([host("a"), host("b")], requests)).values())) == 1
+
+
+def test_relaxed_request_breaks_hard_affinity_and_names_it() -> None:
+    near = host("a", memory=10000, vms=(DefinedVm("x", groups=("db",)),))
+    (placed,) = place([near, host("b")], [vm(affinity=("db",), relaxed=True)])
+    assert placed.host == "b"
+    broken = "no VM of group db is on it, and the VM must be beside one of that group"
+    assert placed.ranking[0].notes == (broken,)
+
+
+@pytest.mark.parametrize(
+    ("vms", "expected"),
+    [
+        ([((), ()), ((), ())], [0, 0]),
+        ([(("a",), ("b",)), (("b",), ("c:soft",)), (("c",), ())], [2, 1, 0]),
+        ([(("a",), ("absent",))], [0]),
+        ([(("a",), ("a",)), (("a",), ())], [0, 0]),
+    ],
+)
+def test_turns_follow_the_chain_of_groups(vms: list[t.Any], expected: list[int]) -> None:
+    assert together.turns(vms) == expected
+
+
+def test_turns_of_a_circle_are_finite() -> None:
+    assert len(together.turns([(("a",), ("b",)), (("b",), ("a",))])) == 2
 
 
 def test_batch_disk_space() -> None:

@@ -48,6 +48,7 @@ def entry(name: str = "web1", **given: object) -> CardEntry:
         "vsock": False,
         "disks": [{"path": f"/srv/{name}.qcow2", "bytes": 1}],
         "groups": [],
+        "affinity": [],
         "anti_affinity": [],
         "tags": [],
         "zone": None,

@@ -122,6 +122,7 @@ class Metadata:
     home: str | None = None
     image: ImageRef | None = None
     groups: tuple[str, ...] = ()
+    affinity: tuple[str, ...] = ()
     anti_affinity: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     zone: str | None = None
@@ -214,6 +215,7 @@ _MOVE = tuple(field.name for field in fields(Move))
 _LISTS = {
     "group": "groups",
     "avoid": "anti_affinity",
+    "beside": "affinity",
     "tag": "tags",
     "address": "addresses",
     "evacuated": "evacuated_from",

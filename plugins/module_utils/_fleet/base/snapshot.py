@@ -130,6 +130,7 @@ class MetadataEntry(t.TypedDict):
     home: str | None
     image: ImageEntry | None
     groups: list[str]
+    affinity: list[str]
     anti_affinity: list[str]
     tags: list[str]
     zone: str | None

@@ -101,6 +101,7 @@ def created(
         "phase": None,
         "move": None,
         "groups": [*request.groups],
+        "affinity": [*request.affinity],
         "anti_affinity": [*request.anti_affinity],
         "tags": [*request.tags],
         "zone": request.zone,

@@ -147,6 +147,7 @@ def metadata_entry(stored: own_metadata.Metadata | None, name: str) -> MetadataE
         if image
         else None,
         "groups": list(known.groups),
+        "affinity": list(known.affinity),
         "anti_affinity": list(known.anti_affinity),
         "tags": list(known.tags),
         "zone": known.zone,

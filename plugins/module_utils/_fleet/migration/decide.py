@@ -361,6 +361,7 @@ def request_of(name: str, vm: Answer, host: str | None) -> Request:
         zone=vm["zone"],
         tags=tuple(vm["tags"]),
         groups=tuple(vm["groups"]),
+        affinity=tuple(vm["affinity"]),
         anti_affinity=tuple(vm["anti_affinity"]),
         wants=Wants(nwfilters=tuple(vm.get("nwfilters") or ()), vsock=bool(vm.get("vsock"))),
     )

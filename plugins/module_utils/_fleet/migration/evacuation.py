@@ -10,11 +10,13 @@ All are placed at once, the largest first. One that cannot move is a problem and
 from __future__ import annotations
 
 import dataclasses
+import operator
 import typing as t
 
 from ..._errors import PlanRefused
 from ..engine import proofs
 from ..placement import decide as placement
+from ..placement import together
 from ..placement.types import Policy
 from . import decide as migration_decision
 from .decide import MigrationDecision, Mute
@@ -50,7 +52,7 @@ def leave(
     decision = _decide(names, None, answers, marked, mute, policy, relax=relax)
     if decision.kept_away:
         decision.problems.append(
-            f"only anti-affinity keeps {', '.join(decision.kept_away)} on {source};"
+            f"only affinity or anti-affinity keeps {', '.join(decision.kept_away)} on {source};"
             " -e virt_relax=true breaks it for this evacuation"
         )
     decision.problems += [
@@ -145,7 +147,9 @@ def _decide(
 ) -> MigrationDecision:
     decision = MigrationDecision()
     fleet = placement.FleetLoad(hosts, policy)
-    for name in sorted(names, key=lambda name: (-int(names[name]["memory_mib"]), name)):
+    order = sorted(names, key=lambda name: (-int(names[name]["memory_mib"]), name))
+    turns = together.turns([(names[name]["groups"], names[name]["affinity"]) for name in order])
+    for _turn, name in sorted(zip(turns, order), key=operator.itemgetter(0)):
         places = {
             where: vm
             for where, answer in answers.items()

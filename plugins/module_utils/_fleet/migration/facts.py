@@ -66,6 +66,7 @@ class MovingVm(MovingDemand, _Unsound):
     move: Endpoints | None
     zone: str | None
     groups: list[str]
+    affinity: list[str]
     anti_affinity: list[str]
     tags: list[str]
     evacuated_from: list[str]

@@ -135,6 +135,7 @@ def _entry(connection: Connection, vm: _Seen, hanging: t.Collection[str]) -> Mov
         "phase": stored.phase,
         "move": domain_info.move_entry(stored.move),
         "groups": list(stored.groups),
+        "affinity": list(stored.affinity),
         "anti_affinity": list(stored.anti_affinity),
         "tags": list(stored.tags),
         "zone": stored.zone,

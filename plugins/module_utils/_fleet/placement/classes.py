@@ -14,6 +14,8 @@ all, so a class at the top whose queued score is worse than the best found ends 
 Groups of few VMs of the batch are left out of a shape, or each would have a heap of its own.
 Hypervisors with members of these are scored one by one where they come before others.
 
+VMs that are to be beside others are tried on each hypervisor: what is near them is not the shape's.
+
 Choices are those of ``rank``, exactly; it holds while VMs are only added.
 """
 
@@ -25,9 +27,16 @@ import typing as t
 from bisect import bisect_left, insort
 from collections import Counter
 
-from .filters import broken_rules, load_rejection, storage_rejection, wishes_of
+from .filters import (
+    broken_rules,
+    load_rejection,
+    room_rejection,
+    storage_rejection,
+    wishes_of,
+)
 from .load import FleetLoad, HostLoad, spaces_of
 from .score import Scorer, is_emulated, size_of
+from .together import groups_of
 from .types import SOFT, Ranked, Request
 
 # the best ones that an answer has: the chosen one and the next, with which it is compared
@@ -65,15 +74,30 @@ class Chooser:
     def best(self, request: Request) -> list[Ranked]:
         """The best hypervisors for the VM now, up to ``KEPT``; none if it fits nowhere."""
         shape = self._shape(request)
+        if any(self.fleet.together.get(group) for group in groups_of(request.affinity)):
+            return self._each(request, shape)
+        request = dataclasses.replace(request, affinity=())
         heap = self.heaps.get(shape)
         if heap is None:
             heap = self.heaps[shape] = self._heap(request)
         heap.follow(self.log)
         ranked_first = heap.best(request, self.common)
+        self._passed(shape)
+        return ranked_first
+
+    def _passed(self, shape: _Signature) -> None:
         self.left[shape] -= 1
         if self.left[shape] <= 0:
-            del self.heaps[shape]
-        return ranked_first
+            self.heaps.pop(shape, None)
+
+    def _each(self, request: Request, shape: _Signature) -> list[Ranked]:
+        """The same without classes."""
+        self._passed(shape)
+        scorer, policy = Scorer(self.fleet, request), self.fleet.policy
+        loads = (self.fleet.loads[name] for name in self.candidates(request))
+        able = (load for load in loads if room_rejection(load, request, policy) is None)
+        ranked = (scorer.judged(load, request) for load in able)
+        return heapq.nsmallest(KEPT, ranked, key=lambda one: (one.broken, one.score, one.host))
 
     def add(self, host: str, request: Request) -> None:
         """Put the VM on ``host``."""
@@ -287,10 +311,7 @@ class _Heap:
             special = near.any(load)
             if special and load_rejection(load, request) is not None:
                 continue
-            ranked = scorer.score(load, self._has_image(load))
-            broken = broken_rules(load, request)
-            if broken:
-                ranked = ranked._replace(notes=(*ranked.notes, *broken), broken=len(broken))
+            ranked = scorer.judged(load, request)
             insort(best, ((ranked.broken, ranked.score, name), ranked))
             del best[KEPT:]
             if not special:

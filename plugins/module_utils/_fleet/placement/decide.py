@@ -25,7 +25,7 @@ spread
 emulation
     Its weight where a VM that did not ask for a domain type would have to do without KVM.
 
-A hypervisor where a soft rule of anti-affinity would be broken comes after all others.
+A hypervisor where a soft rule of affinity or anti-affinity would be broken comes after all others.
 
 Ties go to the name that sorts first, and no sum depends on the order of the hosts, so the same
 snapshot gives the same answer. Nothing is normalised over the current candidates: that would
@@ -43,11 +43,10 @@ from itertools import islice
 from operator import itemgetter
 
 from ..._errors import Problem, SpecError
-from . import why
+from . import together, why
 from .classes import Chooser
 from .filters import (
     Wishes,
-    broken_rules,
     excess,
     fixed_rejection,
     name_rejection,
@@ -103,7 +102,8 @@ def place(
 ) -> list[Placement]:
     """A placement for each of ``requests``, in their order; the batch is placed together.
 
-    Each VM sees what those placed before it took; the hardest to place come first. If one that
+    Each VM sees what those placed before it took; the hardest to place come first, but a VM after
+    those that it is to be beside. If one that
     would fit on its own finds no room, the batch is tried again with it in front. A ranking shows
     the scores when its VM was placed: a later entry may be full by the end of the batch.
 
@@ -118,9 +118,11 @@ def place(
     _check(hosts, requests)
     fresh = FleetLoad(hosts, policy)
     static = _static_filters(fresh, requests)
+    turns = together.turns([(one.groups, one.affinity) for one in requests])
     order = sorted(
         range(len(requests)), key=lambda index: _hardness(fresh, requests[index], static)
     )
+    order.sort(key=turns.__getitem__)
     best: dict[int, Placement] = {}
     tried: list[list[Request]] = []
     for attempt in range(_ROUNDS):
@@ -134,6 +136,7 @@ def place(
             break
         tried.append(_alike(requests, order))
         order = [i for i in order if i in hopeful] + [i for i in order if i not in hopeful]
+        order.sort(key=turns.__getitem__)
         if _alike(requests, order) in tried:
             break
     return [best[index] for index in range(len(requests))]
@@ -206,12 +209,7 @@ def rank(fleet: FleetLoad, request: Request, fixed: Fixed | None = None) -> Plac
         load = fleet.loads[name]
         rejection = room_rejection(load, request, fleet.policy)
         if rejection is None:
-            ranked = scorer.score(load, request.image is None or request.image in load.images)
-            broken = broken_rules(load, request)
-            if broken:
-                notes = (*ranked.notes, *broken)
-                ranked = ranked._replace(notes=notes, broken=len(broken))
-            ranking.append(ranked)
+            ranking.append(scorer.judged(load, request))
         else:
             rejected.append(rejection)
     ranking.sort(key=itemgetter(4, 1, 0))  # broken rules, score, host

@@ -101,6 +101,7 @@ def request_of(
         zone=domain.placement.zone,
         tags=domain.placement.tags,
         groups=domain.groups,
+        affinity=domain.placement.affinity,
         anti_affinity=domain.placement.anti_affinity,
         image=facts.identity if facts else None,
         image_mib=facts.virtual_mib if facts else 0,

@@ -62,6 +62,8 @@ def load_rejection(load: HostLoad, request: Request) -> Rejection | None:
     if not request.relaxed:
         for reason in _too_near(load, request, "", "must"):
             return Rejection(host.name, "anti_affinity", reason)
+        for reason in _too_far(load, request, "", "must"):
+            return Rejection(host.name, "affinity", reason)
     return None
 
 
@@ -77,8 +79,20 @@ def room_rejection(load: HostLoad, request: Request, policy: Policy) -> Rejectio
 def broken_rules(load: HostLoad, request: Request) -> list[str]:
     """The rules that do not prevent the VM from being there, and would be broken: soft ones, and
     all where the request is ``relaxed``."""
-    soft = list(_too_near(load, request, SOFT, "should"))
-    return [*_too_near(load, request, "", "must"), *soft] if request.relaxed else soft
+    soft = [*_too_near(load, request, SOFT, "should"), *_too_far(load, request, SOFT, "should")]
+    if not request.relaxed:
+        return soft
+    return [*_too_near(load, request, "", "must"), *_too_far(load, request, "", "must"), *soft]
+
+
+def _too_far(load: HostLoad, request: Request, ending: str, verb: str) -> t.Iterator[str]:
+    """Of which groups no VM is there, although the VM is to be beside one by the rules of affinity
+    with this ending, and other hypervisors in service have some."""
+    for rule in request.affinity:
+        group = rule[: len(rule) - len(ending)]
+        is_rule = rule == group + ending and (ending or not rule.endswith(SOFT))
+        if is_rule and load.together.get(group) and not load.groups.get(group):
+            yield f"no VM of group {group} is on it, and the VM {verb} be beside one of that group"
 
 
 def _too_near(load: HostLoad, request: Request, ending: str, verb: str) -> t.Iterator[str]:

@@ -105,6 +105,7 @@ class HostLoad:
         "memory_limit",
         "names",
         "pools",
+        "together",
         "vcpus",
         "vcpus_limit",
     )
@@ -127,6 +128,7 @@ class HostLoad:
         self.added: dict[str, Request] = {}
         # how many VMs on this host are in each group, and how many must keep away from it
         self.groups: dict[str, int] = {}
+        self.together: dict[str, int] = self.groups  # of all hypervisors in service
         self.avoided: dict[str, int] = {}
         for vm in host.vms:
             count(self.groups, vm.groups)
@@ -191,12 +193,16 @@ class FleetLoad:
         self.cpu = Evenness()
         self.disk: dict[str, Evenness] = {}
         self.members: dict[str, int] = {}
+        self.together: dict[str, int] = {}  # members on hypervisors in service
         self.where: dict[str, tuple[str, ...]] = {}
         for load in self.loads.values():
             for name in load.names:
                 self.where[name] = (*self.where.get(name, ()), load.host.name)
             for group, vms in load.groups.items():
                 self.members[group] = self.members.get(group, 0) + vms
+                if load.counted:
+                    self.together[group] = self.together.get(group, 0) + vms
+            load.together = self.together
             if load.counted:
                 self.memory.enter(load.memory, load.memory_limit)
                 self.cpu.enter(load.vcpus, load.vcpus_limit)
@@ -242,6 +248,8 @@ class FleetLoad:
         count(load.groups, request.groups, change)
         count(load.avoided, request.anti_affinity, change)
         count(self.members, request.groups, change)
+        if load.counted:
+            count(self.together, request.groups, change)
 
     def _move(self, load: HostLoad, request: Request, sign: int) -> None:
         memory, vcpus = load.memory, load.vcpus

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from .filters import broken_rules
 from .load import FleetLoad, HostLoad, spaces_of
 from .types import DIGITS, Ranked, Request
 
@@ -35,6 +36,14 @@ class Scorer:
             if not load.pools[space.pool].counted
         )
         return Ranked(load.host.name, round(sum(values), DIGITS), values, notes)
+
+    def judged(self, load: HostLoad, request: Request) -> Ranked:
+        """The score for one hypervisor, and the rules of ``request`` that would be broken there."""
+        ranked = self.score(load, request.image is None or request.image in load.images)
+        broken = broken_rules(load, request)
+        if not broken:
+            return ranked
+        return ranked._replace(notes=(*ranked.notes, *broken), broken=len(broken))
 
     def values(self, load: HostLoad, image_present: bool) -> tuple[float, ...]:
         """The parts of the score, in the order of PARTS."""

@@ -14,7 +14,7 @@ import typing as t
 from ..._records import dataclass, field
 from .offers import NOTHING_WANTED, Wants
 
-# Ends a group in ``anti_affinity`` that is kept away from where that is possible
+# Ends a group in ``affinity`` or ``anti_affinity`` that is heeded only where that is possible
 SOFT = ":soft"
 
 
@@ -36,8 +36,10 @@ class Request:
 
     ``tagged_networks`` and ``tagged_bridges`` are those on which a NIC needs a VLAN tag.
     ``firmware`` None means the architecture's default; ``tpm`` is the model, empty for any.
-    ``anti_affinity`` names groups whose members must not be on the same hypervisor, or with the
-    ending :data:`SOFT` should not be. ``relaxed``: where they must not, they may all the same.
+    ``affinity`` names groups of which there must be a VM on the same hypervisor, if there is one
+    on any in service. ``anti_affinity`` names groups whose members must not be on the same
+    hypervisor. With the ending :data:`SOFT`, they should or should not be. ``relaxed``: what they
+    must not, they may all the same.
     ``image`` is the base image's digest (or the name of its file, a weaker hint); with
     ``image_mib`` is the space that a copy takes where the image is absent.
     """
@@ -58,6 +60,7 @@ class Request:
     zone: str | None = None
     tags: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
+    affinity: tuple[str, ...] = ()
     anti_affinity: tuple[str, ...] = ()
     image: str | None = None
     image_mib: int = 0

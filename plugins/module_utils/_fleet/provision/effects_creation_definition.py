@@ -89,6 +89,7 @@ def metadata_of(host: Host, draft: Draft, phase: str | None, owner: Owner | None
         groups=domain.groups,
         start_order=domain.start_order,
         start_delay=domain.start_delay,
+        affinity=domain.placement.affinity,
         anti_affinity=domain.placement.anti_affinity,
         tags=domain.placement.tags,
         zone=domain.placement.zone,

@@ -37,7 +37,7 @@ PHASE = "changing"
 How = t.Literal["live", "boot", "now", "refused"]
 # Stored in our own metadata, or by libvirt beside the definition
 _BESIDE = (
-    *("autostart", "groups", "anti_affinity", "tags", "zone"),
+    *("autostart", "groups", "affinity", "anti_affinity", "tags", "zone"),
     *("start_order", "start_delay"),
 )
 _NOT_SEEN_LIVE = ("memory_max", "vcpus_max")
@@ -386,6 +386,7 @@ def after(
     place = domain.placement
     asked: dict[str, object] = {
         "groups": domain.groups,
+        "affinity": place.affinity,
         "anti_affinity": place.anti_affinity,
         "tags": place.tags,
         "zone": place.zone,

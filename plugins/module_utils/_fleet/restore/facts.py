@@ -42,6 +42,7 @@ class RestoreEntry(t.TypedDict):
     macs: list[str]
     disks: list[RestoreDisk]
     groups: list[str]
+    affinity: list[str]
     anti_affinity: list[str]
     tags: list[str]
     zone: str | None

@@ -121,6 +121,7 @@ def _entry(
         "macs": [str(mac.get("address")).lower() for mac in root.iterfind("devices/interface/mac")],
         "disks": [{"pool": own.pool, "path": own.path, "bytes": size} for own, size in sizes],
         "groups": [*wanted.final.groups],
+        "affinity": [*wanted.final.affinity],
         "anti_affinity": [*wanted.final.anti_affinity],
         "tags": [*wanted.final.tags],
         "zone": wanted.final.zone,

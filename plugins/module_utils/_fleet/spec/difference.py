@@ -151,7 +151,12 @@ class _Differences(difference_devices.Comparison):
 def _places(comparison: _Differences, domain: Domain, stored: Metadata) -> None:
     """Compare the placement rules, which may be written beside ``placement`` or in it."""
     place = domain.placement
-    asked = {"anti_affinity": place.anti_affinity, "tags": place.tags, "zone": place.zone}
+    asked = {
+        "affinity": place.affinity,
+        "anti_affinity": place.anti_affinity,
+        "tags": place.tags,
+        "zone": place.zone,
+    }
     for key, value in asked.items():
         real = getattr(stored, key)
         inside = comparison.written("placement") and bool(value)

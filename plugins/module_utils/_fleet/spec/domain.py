@@ -50,11 +50,13 @@ if t.TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where the VM may run: a given host, a zone, hosts with tags, away from groups."""
+    """Where the VM may run: a given host, a zone, hosts with tags, beside VMs of some groups, away
+    from those of others."""
 
     host: str | None = None
     zone: str | None = None
     tags: tuple[str, ...] = ()
+    affinity: tuple[str, ...] = ()
     anti_affinity: tuple[str, ...] = ()
 
 

@@ -320,7 +320,7 @@ def _boot(reader: Reader, disks: t.Sequence[Disk], nics: t.Sequence[Nic]) -> tup
 
 
 def _placement(reader: Reader) -> Placement:
-    """``placement: {host, zone, tags, anti_affinity}``, each also accepted beside it."""
+    """``placement: {host, zone, tags, affinity, anti_affinity}``, each also accepted beside it."""
     inner = Reader(reader.structure("placement"), reader.at("placement"), reader.problems)
     places = {}
     for key in names(settings.PLACES):
@@ -333,6 +333,7 @@ def _placement(reader: Reader) -> Placement:
         host=settings.HOST.read(places["host"]),
         zone=settings.ZONE.read(places["zone"]),
         tags=settings.TAGS.read(places["tags"]),
+        affinity=settings.AFFINITY.read(places["affinity"]),
         anti_affinity=settings.ANTI_AFFINITY.read(places["anti_affinity"]),
     )
 

@@ -270,6 +270,16 @@ ANTI_AFFINITY = Words(
     rule=f"{_GROUP_RULE}, or web_servers:soft",
     change=LIVE,
 )
+AFFINITY = Words(
+    "affinity",
+    "Groups of which a VM must be on the VM's hypervisor when it is created or moved; with C(:soft)"
+    " after its name, as in V(db:soft), it may be on another where none of those can take the VM."
+    " A group of which no VM is on a hypervisor in service binds nothing. A VM of that group moves"
+    " away all the same.",
+    pattern=rf"{_GROUP}(?::soft)?",
+    rule=f"{_GROUP_RULE}, or databases:soft",
+    change=LIVE,
+)
 ZONE = Text(
     "zone", "Zone of the hypervisor.", default=None, pattern=_TAG, rule=_TAG_RULE, change=LIVE
 )
@@ -282,10 +292,10 @@ HOST = Text(
     rule="write the host's name as in the inventory",
     change=never(f"an existing VM is moved with {playbook_command('migrate_vm', vm_name='NAME')}"),
 )
-PLACES = (HOST, ZONE, TAGS, ANTI_AFFINITY)
+PLACES = (HOST, ZONE, TAGS, AFFINITY, ANTI_AFFINITY)
 PLACEMENT = Group(
     "placement",
-    "Placement rules in one mapping; the same four options are also accepted at the top level.",
+    "Placement rules in one mapping; the same five options are also accepted at the top level.",
     settings=PLACES,
 )
 BOOT = Words(
@@ -330,6 +340,7 @@ VM: Table = (
     CONSOLES,
     SEEDS,
     Rows.groups,
+    AFFINITY,
     ANTI_AFFINITY,
     ZONE,
     TAGS,
