@@ -46,6 +46,7 @@ def vm(name: str, **changes: t.Any) -> Answer:
         "macs": [],
         "groups": [],
         "anti_affinity": [],
+        "affinity": [],
         "persistent": True,
         "error": None,
         "move": None,
@@ -395,6 +396,23 @@ def test_volume_on_shared_storage_is_unused_only_if_no_other_uses_it() -> None:
 )
 def test_what_is_no_finding(both: tuple[Answer | None, Answer | None]) -> None:
     assert not look(fleet(*copy.deepcopy(both))).findings
+
+
+@pytest.mark.parametrize(
+    ("phase", "command"),
+    [
+        ("creating", "ansible-playbook fleet.virt.purge_vm -e vm_name=web1"),
+        ("starting", "ansible-playbook fleet.virt.purge_vm -e vm_name=web1"),
+        ("purging", "ansible-playbook fleet.virt.purge_vm -e vm_name=web1"),
+        ("changing", "ansible-playbook fleet.virt.provision_vm -e vm_name=web1"),
+        ("seeding", "ansible hv1 -b -m fleet.virt.virt_seed -a name=web1"),
+        ("renaming", "ansible-playbook fleet.virt.rename -e vm_name=web1 -e vm_new_name=NAME"),
+    ],
+)
+def test_work_of_each_phase_has_the_command_that_finishes_it(phase: str, command: str) -> None:
+    (finding,) = look(fleet(answer(HV1, vm("web1", phase=phase)))).findings
+    assert finding.id == "work_unfinished"
+    assert finding.remedy.endswith(command)
 
 
 def test_command_has_no_template_that_ansible_would_read() -> None:

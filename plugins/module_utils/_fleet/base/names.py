@@ -182,8 +182,18 @@ def playbook_command(name: str, **variables: str) -> str:
 def command_on(host: str, *words: str) -> str:
     """``ansible hv1 -b -a 'virsh pool-start vms'``; for a word that is a template there is
     ``NAME``: who types the command has Ansible read it."""
-    plain = ["NAME" if _TEMPLATE.search(word) else word for word in words]
-    return shlex.join(["ansible", host, "-b", "-a", shlex.join(plain)])
+    return shlex.join(["ansible", host, "-b", "-a", shlex.join(map(_shown_as_is, words))])
+
+
+def module_on(host: str, module: str, **options: str) -> str:
+    """``ansible hv1 -b -m fleet.virt.virt_seed -a name=web1``, likewise."""
+    given = [f"{key}={shlex.quote(_shown_as_is(value))}" for key, value in options.items()]
+    words = ["ansible", host, "-b", "-m", f"fleet.virt.{module}", "-a", " ".join(given)]
+    return shlex.join(words)
+
+
+def _shown_as_is(word: str) -> str:
+    return "NAME" if _TEMPLATE.search(word) else word
 
 
 # installs libguestfs, which is large, on hypervisors that were set up without it

@@ -11,7 +11,7 @@ import typing as t
 
 from ..base.findings import Finding
 from ..base.metadata import NAMESPACE
-from ..base.names import CLAIM, command_on, playbook_command
+from ..base.names import CLAIM, command_on, module_on, playbook_command
 from ..engine.leases import WORK
 from ..notes import note as notes
 from ..notes import rule
@@ -67,14 +67,23 @@ def _work(host: str, vm: ExaminedVm) -> list[Finding]:
     if phase == "migrating":
         repair = playbook_command("repair_vms", vm_name=name)
         return [Finding("move_unfinished", (host,), text, repair)]
+    return [Finding("work_unfinished", (host,), text, _again(host, name, phase))]
+
+
+def _again(host: str, name: str, phase: str) -> str:
+    """What finishes the work of that phase, or undoes it."""
     if phase == "renaming":
         again = playbook_command("rename", vm_name=name, vm_new_name="NAME")
-        return [Finding("work_unfinished", (host,), text, f"with the name it was to have: {again}")]
-    if phase in ("creating", "purging"):
-        fix = playbook_command("purge_vm", vm_name=name)
-    else:
-        fix = playbook_command("provision_vm", vm_name=name)
-    return [Finding("work_unfinished", (host,), text, fix)]
+        return f"with the name it was to have: {again}"
+    if phase == "seeding":
+        again = module_on(host, "virt_seed", name=name)
+        return f"with the options that it was seeded with: {again}"
+    if phase == "changing":
+        return playbook_command("provision_vm", vm_name=name)
+    purge = playbook_command("purge_vm", vm_name=name)
+    if phase == "purging":
+        return purge
+    return f"the run that creates it finishes that; else what it left is removed by {purge}"
 
 
 def compare_notes(answers: t.Mapping[str, Examined], silent: t.Collection[str]) -> list[Finding]:
