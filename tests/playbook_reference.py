@@ -96,6 +96,8 @@ def files_of(playbook: Path) -> list[Path]:
         for key, value in _entries(_load(file)):
             if key in _TASKS:
                 name = value if isinstance(value, str) else value["file"]
+                if "{{" in name:  # of the user's
+                    continue
                 task = (file.parent / name).resolve()
                 if task not in found:
                     found.append(task)

@@ -192,7 +192,7 @@ class ActionModule(StagedAction[MigrateWork]):
                 )
             elif work.home:
                 decision = migration_evacuation.come_back(
-                    work.home, answered, hosts, silent, policy
+                    work.home, answered, hosts, silent, policy, partly=work.partly
                 )
             else:
                 wanted = as_text(variables.get("vm_host", variables.get("virt_host")))

@@ -28,6 +28,7 @@ HERE = [
     "virt_place",
     "virt_plan",
     "virt_query",
+    "virt_rolling",
     "virt_screenshot",
     "virt_show",
 ]

@@ -51,6 +51,9 @@ from ansible_collections.fleet.virt.tests.integration.migration.test_lost_source
 from ansible_collections.fleet.virt.tests.integration.migration.test_restart_elsewhere import (
     COMMANDS as OF_RESTARTS,
 )
+from ansible_collections.fleet.virt.tests.integration.migration.test_rolling import (
+    COMMANDS as OF_ROLLING,
+)
 from ansible_collections.fleet.virt.tests.integration.preflight.test_preflight import (
     COMMANDS as OF_PREFLIGHT,
 )
@@ -485,6 +488,7 @@ def test_every_command_shown_is_run() -> None:
         *OF_KEYS,
         *OF_MAINTENANCE,
         *OF_RESTARTS,
+        *OF_ROLLING,
         *OF_FORESIGHT,
         *OF_SAVING,
         *OF_RESTORES,

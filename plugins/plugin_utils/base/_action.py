@@ -214,6 +214,22 @@ class FleetAction(ActionBase):
             )
         return Foreign(_answers.cleaned(answer), _answers.facts(answer))
 
+    def own_action(self, name: str, arguments: Mapping[str, object]) -> Answer:
+        """The result of an action of Ansible's own, as plain data without facts."""
+        self._require_there()
+        task = self._task.copy()
+        task.args = {**arguments}
+        action = self._shared_loader_obj.action_loader.get(
+            name,
+            task=task,
+            connection=self._connection,
+            play_context=self._play_context,
+            loader=self._loader,
+            templar=self._templar,
+            shared_loader_obj=self._shared_loader_obj,
+        )
+        return _answers.cleaned(action.run(task_vars=self._values))
+
     def module(self, task_vars: Values, arguments: Mapping[str, object] | None = None) -> Answer:
         """The result of the module of the same name; ``arguments`` replace the task's."""
         given = None if arguments is None else {**arguments}

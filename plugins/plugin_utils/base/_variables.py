@@ -173,6 +173,9 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "restart_elsewhere": _CHOSEN
     | {"virt_fenced", "virt_fenced_lease", "virt_host", "virt_wait_timeout"},
     "return_vms": _MOVE | {"virt_host"},
+    "rolling": _MOVE
+    | {"virt_host", "virt_reboot", "virt_reboot_timeout", "virt_relax", "virt_serial"}
+    | {"virt_resume", "virt_skip_unmovable", "virt_tasks"},
     "screenshot": _CHOSEN_OR_GROUPED | {"virt_screen", "virt_screenshots"},
     "setup_hypervisors": _KEYS | _PREFLIGHT,
     "snapshot": _CHOSEN_OR_GROUPED
@@ -220,7 +223,9 @@ BOOLEANS_AMONG = frozenset(
         "virt_maintenance",
         "virt_refresh_inventory",
         "virt_relax",
+        "virt_resume",
         "virt_show_noted",
+        "virt_skip_unmovable",
         "virt_snapshot_children",
         "virt_strict",
         "virt_tunnelled",

@@ -95,6 +95,7 @@ NOTHING_CHANGES = [
     Kill("capacity", "virt_migrate.1.before", {"virt_require": "0"}),
     Kill("doctor", "virt_doctor.1.before", says=f"no answer: {_KILLED}"),
     Kill("what_if", "virt_migrate.1.before", {"virt_strict": "true"}),
+    Kill("rolling", "virt_migrate.1.before", {**_HOST, "virt_tasks": "/dev/null"}),
     Kill("state", "virt_state.1.before", {"vm_name": _NEW, **_RUNNING}, [_NEW]),
     Kill("state", "virt_state.2.before", {"vm_name": _THERE, **_RUNNING}, [_THERE], alone=True),
     Kill("adopt", "virt_adopt.1.before", {"vm_name": _NEW}, [_NEW]),

@@ -50,6 +50,7 @@ RUNS = {
     "capacity -e virt_require=0": _SHAPELESS,
     "doctor": _SHAPELESS,
     "what_if -e virt_lose=hv2": _SHAPELESS,
+    "rolling -e virt_host=hv1 -e virt_tasks=/dev/null": _SHAPELESS,
     "state -e vm_name=nobody -e vm_state=running": _SHAPELESS,
     "provision_vm -e vm_name=new1 -e vm_memory=64MiB": _SHAPELESS,
     "migrate_vm -e vm_name=nobody": _SHAPELESS,

@@ -136,6 +136,15 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore import (
     report as restore_report,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore.options import SavedVm
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.rolling import (
+    facts as rolling_facts,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.rolling import (
+    marks as rolling_marks,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.rolling import (
+    report as rolling_report,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding import (
     facts as seeding_facts,
 )
@@ -539,6 +548,18 @@ GOOD: dict[str, Answer] = {
         ]
     },
     "fenced": {"outcome": "off", "text": "hv3 is off"},
+    "rolling": {
+        "running": ["web1"],
+        "reboot": "/run/reboot-required exists",
+        "versions": {"libvirt": "9.0.0", "hypervisor": "7.2.0", "kernel": "6.1.0"},
+        "marks": ["rolling.begun.0123456789abcdef.1"],
+        "at": 2,
+        "ready": True,
+        "rebooted": True,
+        "well": True,
+        "finished": True,
+        "why": None,
+    },
     "restart_look": {
         "host": HOST,
         "cards": [
@@ -948,6 +969,14 @@ def read_restart_look(answer: Answer) -> None:
         restart_decision.decide(["hv3"], ["moved1"], answers, hosts, silent, policy)
 
 
+def read_rolling(answer: Answer) -> None:
+    volumes, at = answer.get("marks") or [], answer.get("at") or 0
+    rolling_marks.current({"hv2": rolling_marks.progress(volumes, "0123456789abcdef", at)})
+    versions = answer.get("versions")
+    rolling_report.change(None, versions)
+    rolling_report.change(versions, GOOD["rolling"]["versions"])
+
+
 def read_restarted(answer: Answer) -> None:
     restart_report.starts({"hv2": ["web1"]}, {"hv2": answer})
     restart_report.report(
@@ -1130,6 +1159,7 @@ READERS: dict[str, t.Callable[[Answer], t.Any]] = {
         {"hv2": ["web1"]}, {"hv2": answer}, [], check=False
     ),
     "fenced": lambda answer: tables.clean(answer["text"]) + answer["outcome"],
+    "rolling": read_rolling,
     "restart_look": read_restart_look,
     "restarted": read_restarted,
     "restore_look": read_restore_look,
@@ -1229,6 +1259,7 @@ TYPES: dict[str, type[Answer]] = {
     "adopt_look": adoption_facts.AdoptLook,
     "adopted": adoption_facts.Adopted,
     "fenced": fencing_facts.Fenced,
+    "rolling": rolling_facts.RollingAnswer,
     "restart_look": restart_facts.RestartLook,
     "restarted": restart_facts.Restarted,
     "restore_look": restore_facts.RestoreLook,

@@ -91,13 +91,13 @@ PROOFS: dict[str, Proof] = {
         CONCERNED,
     ),
     "evacuate": Proof(
-        "``evacuate``",
+        "``evacuate``, each hypervisor that ``rolling`` works on",
         "which VMs the hypervisor has",
         "that hypervisor",
         CONCERNED,
     ),
     "return": Proof(
-        "``return_vms``",
+        "``return_vms``, each hypervisor that ``rolling`` works on",
         "which VMs the hypervisor can take back",
         "that hypervisor",
         CONCERNED,

@@ -76,6 +76,13 @@ def without(answers: Answers, lost: t.Collection[str]) -> Answers:
     return {name: answer for name, answer in answers.items() if name not in lost}
 
 
+def unmarked(answers: Answers, host: str) -> Answers:
+    """The fleet once ``host`` is in maintenance no longer."""
+    answers = {**answers, host: copy.deepcopy(answers[host])}
+    host_of(answers[host])["maintenance"] = False
+    return answers
+
+
 def created(
     answers: Answers, host: str, request: Request, policy: Policy, uuid: str = ""
 ) -> Answers:

@@ -96,9 +96,12 @@ def come_back(
     hosts: t.Sequence[placement.PlacementHost],
     mute: Mute,
     policy: Policy,
+    *,
+    partly: bool = False,
 ) -> MigrationDecision:
     """Which VMs that were evacuated from ``home`` return, as far as they fit, including those that
-    an earlier run was moving."""
+    an earlier run was moving. ``partly``: those that a silent hypervisor may have are no failure.
+    """
     migration_decision.require("return", home, answers, mute)
     ready = [_with_mark(host, False) if host.name == home else host for host in hosts]
     names = {
@@ -114,7 +117,7 @@ def come_back(
     asked = {name: silence for name, silence in mute.items() if silence.asked}
     missing = proofs.missing("return all", asked)
     if missing:
-        decision.problems.append(
+        (decision.notes if partly else decision.problems).append(
             f"VMs of {home} on a hypervisor that did not respond are not returned now"
             f" ({proofs.named(missing)}); {proofs.remedy(missing)}; then run this again"
         )

@@ -1,0 +1,123 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Rolling work on a hypervisor: its marks, and the VM that shows whether it starts any."""
+
+from __future__ import annotations
+
+import secrets
+import typing as t
+
+from ..._errors import FleetVirtError, PlanRefused
+from ..._libvirt import DOMAIN_RUNNING, DOMAIN_START_AUTODESTROY
+from ..base.effects_connection import Connection
+from ..hosts.host_info import capabilities
+from ..notes import effects as notes
+from ..notes.read import now
+from ..storage import effects_storage as storage
+from . import marks, read
+from .marks import BEGUN, PASSED, RollingMark
+
+if t.TYPE_CHECKING:
+    from .facts import RollingAnswer
+    from .options import RollingWork
+
+_PROBE = "fleet-virt-probe-"
+
+
+def stage(connection: Connection, work: RollingWork, *, check: bool) -> t.Mapping[str, object]:
+    """The result of one stage."""
+    stages: dict[str, t.Callable[..., t.Mapping[str, object]]] = {
+        "begin": _begin,
+        "check": _check,
+        "finish": _finish,
+        "clear": _clear,
+    }
+    if work.stage not in stages:
+        return read.look(connection)
+    return stages[work.stage](connection, work.digest, check=check)
+
+
+def _begin(connection: Connection, digest: str, *, check: bool) -> RollingAnswer:
+    """Require that no VM runs, and mark it as begun. In check mode the VMs are still there."""
+    versions = read.versions(connection)
+    if check:
+        return {"changed": False, "ready": True, "versions": versions}
+    running = read.running(connection)
+    if running:
+        raise PlanRefused(
+            f"{', '.join(running)} still run{'s' if len(running) == 1 else ''} there, so nothing is"
+            " done there"
+        )
+    there = _there(connection)
+    old = [mark for mark in there if mark.digest != digest]
+    changed = _mark(connection, BEGUN, digest, there)
+    _forget(connection, old)
+    return {"changed": changed or bool(old), "ready": True, "versions": versions}
+
+
+def _check(connection: Connection, digest: str, *, check: bool) -> RollingAnswer:
+    """Start a VM, remove it, and mark the hypervisor as passed."""
+    if check:
+        return {"changed": False, "well": True, "versions": read.versions(connection)}
+    _probe(connection)
+    looked = read.look(connection)
+    changed = _mark(connection, PASSED, digest, _there(connection))
+    return {
+        "changed": changed,
+        "well": True,
+        "versions": looked["versions"],
+        "reboot": looked["reboot"],
+    }
+
+
+def _finish(connection: Connection, _digest: str, *, check: bool) -> RollingAnswer:
+    begun = [mark for mark in _there(connection) if mark.state == BEGUN]
+    if not check:
+        _forget(connection, begun)
+    return {"changed": bool(begun), "finished": True}
+
+
+def _clear(connection: Connection, _digest: str, *, check: bool) -> RollingAnswer:
+    there = _there(connection)
+    if not check:
+        _forget(connection, there)
+    return {"changed": bool(there), "finished": True}
+
+
+def _there(connection: Connection) -> list[RollingMark]:
+    names = read.volumes(connection)
+    return [mark for name in names if (mark := marks.parse(name)) is not None]
+
+
+def _mark(connection: Connection, state: str, digest: str, there: t.Sequence[RollingMark]) -> bool:
+    if any(mark.state == state and mark.digest == digest for mark in there):
+        return False
+    notes.keep(connection, RollingMark(state, digest, now()).volume)
+    return True
+
+
+def _forget(connection: Connection, old: t.Iterable[RollingMark]) -> None:
+    pool = notes.pool_of(connection)
+    for mark in old:
+        storage.delete_volume(connection, pool, mark.volume)
+
+
+def _probe(connection: Connection) -> None:
+    """Start the smallest VM and remove it; libvirt does so too if this process dies."""
+    conn = connection.conn
+    about = capabilities(connection.call("read capabilities", conn.getCapabilities))
+    kind = "kvm" if "kvm" in about["domain_types"] else about["domain_types"][0]
+    name = f"{_PROBE}{secrets.token_hex(4)}"
+    xml = (
+        f"<domain type='{kind}'><name>{name}</name><memory unit='MiB'>32</memory>"
+        "<os><type>hvm</type></os></domain>"
+    )
+    domain = connection.call("start a trial VM", conn.createXML, xml, DOMAIN_START_AUTODESTROY)
+    try:
+        state = connection.call("read the trial VM", domain.state, 0)[0]
+    finally:
+        connection.call("remove the trial VM", domain.destroy)
+    if state != DOMAIN_RUNNING:
+        raise FleetVirtError("a trial VM was started there, and did not run")

@@ -1,0 +1,43 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Whether a machine has to be rebooted, from what was read of it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._records import dataclass
+
+
+@dataclass(frozen=True)
+class RebootFacts:
+    """``required``: /run/reboot-required exists, with the ``packages`` that ask for it; ``kernels``
+    are the installed ones with the time since which each is there, ``running`` is the one that runs
+    since ``booted``. ``restarting``: what ``needs-restarting`` says, None where there is none."""
+
+    required: bool
+    packages: t.Sequence[str]
+    kernels: t.Mapping[str, float]
+    running: str
+    booted: float
+    restarting: bool | None
+
+
+def reason(facts: RebootFacts) -> str | None:
+    """Why it has to be rebooted; None if it has not."""
+    if facts.required:
+        packages = ", ".join(dict.fromkeys(facts.packages))
+        return f"/run/reboot-required exists{f' ({packages})' if packages else ''}"
+    newer = {
+        name: since
+        for name, since in facts.kernels.items()
+        if name != facts.running and since > facts.booted
+    }
+    if newer:
+        name = max(newer, key=lambda kernel: newer[kernel])
+        return f"kernel {name} was installed after it booted {facts.running}"
+    if facts.restarting:
+        return "needs-restarting says so"
+    return None

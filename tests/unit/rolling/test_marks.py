@@ -1,0 +1,94 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Marks of rolling work, when a reboot is needed, and what is said of a turn."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes import note
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.rolling import (
+    marks,
+    reboot,
+    report,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.rolling.marks import (
+    BEGUN,
+    PASSED,
+    Progress,
+    RollingMark,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.rolling.report import Verdict
+
+_OWN, _OTHER = marks.digest_of(b"upgrade"), marks.digest_of(b"upgrade more")
+_DAY = 24 * 3600 * 1000
+
+
+def test_mark_is_read_from_its_volume_and_is_no_note() -> None:
+    mark = RollingMark(BEGUN, _OWN, 7)
+    assert marks.parse(mark.volume) == mark
+    assert note.parse(mark.volume) is None
+    for other in ("rolling.begun.xyz.1", "fleet-virt.maintenance", f"rolling.done.{_OWN}.1"):
+        assert marks.parse(other) is None
+
+
+@pytest.mark.parametrize(
+    ("those", "expected"),
+    [
+        ([], Progress()),
+        ([(BEGUN, _OWN)], Progress(begun=True)),
+        ([(BEGUN, _OTHER)], Progress(begun=True)),
+        ([(PASSED, _OWN)], Progress(passed=10, age=90)),
+        ([(PASSED, _OTHER)], Progress()),
+        ([(BEGUN, _OWN), (PASSED, _OWN)], Progress(begun=True, passed=10, age=90)),
+    ],
+)
+def test_progress_is_of_the_same_tasks(those: list[tuple[str, str]], expected: Progress) -> None:
+    volumes = [RollingMark(state, digest, 10).volume for state, digest in those]
+    assert marks.progress([*volumes, "fleet-virt.maintenance"], _OWN, 100) == expected
+
+
+def test_abandoned_run_counts_no_longer_once_its_newest_mark_is_old() -> None:
+    old, new = Progress(passed=1, age=8 * _DAY), Progress(passed=2, age=6 * _DAY)
+    assert marks.current({"hv1": old, "hv2": new}) == {"hv1": old, "hv2": new}
+    begun = Progress(begun=True, passed=1, age=9 * _DAY)
+    assert marks.current({"hv1": old, "hv2": begun}) == {
+        "hv1": Progress(),
+        "hv2": Progress(begun=True),
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({}, None),
+        ({"required": True}, "/run/reboot-required exists"),
+        ({"required": True, "packages": ["linux", "linux", "dbus"]}, r"exists \(linux, dbus\)"),
+        ({"kernels": {"6.1": 50.0, "6.2": 150.0, "6.3": 160.0}}, "kernel 6.3 was .* booted 6.1"),
+        ({"kernels": {"6.1": 150.0, "6.0": 20.0}}, None),
+        ({"restarting": True}, "needs-restarting"),
+        ({"restarting": False}, None),
+    ],
+)
+def test_reboot_is_needed_for_a_reason(given: dict[str, t.Any], why: str | None) -> None:
+    facts = {"required": False, "packages": [], "kernels": {}, "running": "6.1", "booted": 100.0}
+    reason = reboot.reason(reboot.RebootFacts(**{**facts, "restarting": None, **given}))
+    if why is None:
+        assert reason is None
+    else:
+        assert re.search(why, str(reason))
+
+
+def test_turn_that_is_not_well_names_what_is_done_and_what_is_not_begun() -> None:
+    verdicts = [Verdict("hv2", text="done"), Verdict("hv3", "Upgrade: no space left")]
+    text, failures = report.turn_text(verdicts, [["hv1"], ["hv2", "hv3"], ["hv4"]], 1)
+    assert failures == {"hv3": "not well: Upgrade: no space left"}
+    assert "hv3 is left in maintenance\n" in text
+    assert "done: hv1, hv2; not well: hv3; not begun: hv4\n" in text
+    assert "fleet.virt.return_vms -e virt_host=hv3" in text
+    text, failures = report.turn_text([Verdict("hv1", text="done; fine")], [["hv1"], ["hv2"]], 0)
+    assert (text, failures) == ("hv1: done; fine\n", {})
