@@ -16,6 +16,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import (
     located,
     outcomes,
+    proofs,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.foresight.state import Answers
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.marks import Marked
@@ -125,6 +126,11 @@ class ActionModule(StagedAction[RollingWork]):
         if not options["resume"]:
             progress = {name: marks.Progress(one.begun) for name, one in progress.items()}
         answers = {name: answer for name, answer in seen.answers.items() if looked[name].get("at")}
+        unread = {
+            name: proofs.Silence(outcomes.reason(looked[name]), reached=True)
+            for name in seen.answers
+            if name not in answers
+        }
         selected = self._selected(options["host"], list(given))
         mute = {name: answer for name, answer in given.items() if name not in seen.answers}
 
@@ -136,7 +142,8 @@ class ActionModule(StagedAction[RollingWork]):
         policy = placement.Policy(
             pool_paths=variables.pool_paths(), base_pool=variables.base_pool()
         )
-        fleet = plan.Fleet(hosts, seen.silent, policy, options["relax"])
+        mute_now = {**seen.silent, **unread}
+        fleet = plan.Fleet(hosts, mute_now, policy, options["relax"])
         rolling = plan.plan(
             selected,
             answers,

@@ -86,8 +86,7 @@ EXAMPLES = r"""
 
 - name: Say why
   ansible.builtin.debug:
-    msg: "{{ rolling.reboot }}"
-  when: rolling.reboot is not none
+    msg: "{{ rolling.reboot | default('no reboot is needed', true) }}"
 """
 
 RETURN = r"""

@@ -28,7 +28,6 @@ from .conftest import Movers
 _VM = "rolls1"
 _OFF = "rolls2"
 _HOSTS = ("hv1", "hv2")
-_BOOTS = "systemctl enable -q libvirtd-tls.socket"
 _DONE = "/root/rolling-was-here"
 _ILL = "/root/rolling-has-no-space"
 _TASKS = f"""
@@ -92,6 +91,20 @@ def _roll(movers: Movers, tasks: Path, *, check: bool = False, **variables: Any)
     return movers.ansible.playbook("rolling", given, check=check, limit=400)
 
 
+_BOOTS = """
+systemctl enable -q libvirtd-tls.socket
+for pool in default base; do virsh -q pool-autostart $pool; done
+"""
+_AS_BEFORE = f"""
+systemctl disable -q libvirtd-tls.socket
+for pool in default base; do virsh -q pool-autostart --disable $pool; done
+for mark in $(virsh -q vol-list fleet-notes | grep -oE '(rolling|fleet-virt)[^ ]*' | sort -u); do
+  virsh -q vol-delete $mark fleet-notes 2>/dev/null
+done
+rm -f {_DONE} {_ILL} /run/reboot-required
+"""
+
+
 @pytest.fixture
 def tasks(movers: Movers, tmp_path: Path) -> Iterator[Path]:
     """The user's tasks, on hypervisors that come back from a reboot as real ones do."""
@@ -101,12 +114,8 @@ def tasks(movers: Movers, tmp_path: Path) -> Iterator[Path]:
         movers.fleet.host(host, _BOOTS)
     yield path
     for host in _HOSTS:
-        movers.fleet.host(
-            host,
-            "for mark in $(virsh -q vol-list fleet-notes | grep -o '^ *rolling[^ ]*'"
-            " | tr -d ' '); do virsh -q vol-delete $mark fleet-notes; done;"
-            f" rm -f {_DONE} {_ILL}; virsh -q vol-delete fleet-virt.maintenance fleet-notes || :",
-        )
+        movers.lab.ssh(host, _AS_BEFORE, check=False)
+        movers.listen(host)
 
 
 def _begin_and_kill(movers: Movers, tasks: Path) -> None:
