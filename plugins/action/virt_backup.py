@@ -17,6 +17,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.options_s
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import located
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import shares
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
 
 
@@ -34,14 +35,30 @@ class ActionModule(StagedAction[BackupWork]):
     """The module runs the stages on the hypervisor; this runs those on the controller."""
 
     WORK = BackupWork
+    CONTROLLER = ("decide", "settle", "report")
 
     def decided(self, work: BackupWork) -> t.Mapping[str, object]:
         options = self.options(VirtBackupOptions, ARGUMENTS)
+        number = work.round
         if work.stage == "report":
-            made = self.answers("virt_backed_up", BackedUp, "act")
-            text, failures = decision.report(self.shares(), made, check=self.check)
-            silent = str(self.decision("virt_decision")["silent"])
-            return self.shown(text, [*failures, *located.not_done(silent)])
-        answers = self.answers("virt_look", BackupLook, "look")
+            last = self.latest("virt_settled", self.header.verb)
+            ended = decision.settled(last)
+            text, failures = decision.report(ended.shares, ended.ended, check=self.check)
+            return self.shown(text, [*failures, *located.not_done(str(last["silent"]))])
+        if work.stage == "settle":
+            decided = self.decision("virt_decision", number=number)
+            made = self.answers("virt_backed_up", BackedUp, "act", number)
+            before = self._settled(number - 1) if number else None
+            after = decision.settle(shares(decided["shares"]), made, before)
+            return {"changed": False, **vars(after), "silent": decided["silent"]}
+        answers = self.answers("virt_look", BackupLook, "look", number)
         seen = decision.fleet(answers, self.expected(), self.lost())
-        return {"changed": False, **vars(decision.decide(options["names"], seen, work.groups))}
+        if number:
+            again = decision.decide_again(options["names"], seen)
+            again.silent = str(self.decision("virt_settled", "settle", number - 1)["silent"])
+            return {"changed": False, "number": number, **vars(again)}
+        first = decision.decide(options["names"], seen, work.groups)
+        return {"changed": False, "number": number, **vars(first)}
+
+    def _settled(self, number: int) -> decision.Settled:
+        return decision.settled(self.decision("virt_settled", "settle", number))

@@ -146,6 +146,11 @@ vms:
     added:
       description: By how many bytes the repository grew.
       type: int
+    gave_way:
+      description:
+        - Whether it failed since something else was done to the domain, which wins, such as a
+          move, a snapshot, a start or a shutdown. It can be tried again, where the domain is then.
+      type: bool
     failed:
       description: Whether it failed.
       type: bool
@@ -188,9 +193,11 @@ def main() -> None:
         with connect(params["uri"], params["timeout"]) as connection:
             stage = envelope.read(BackupWork, params)
             if stage.stage == "look":
-                return backup.look(connection, params["names"], stage.groups)
+                again = stage.round > 0
+                return backup.look(connection, params["names"], stage.groups, again=again)
             wanted = wanted_of(params, secret=not module.check_mode)
-            return backup.run(connection, params["names"], wanted, check=module.check_mode)
+            again, check = stage.round > 0, module.check_mode
+            return backup.run(connection, params["names"], wanted, check=check, again=again)
 
     run(module, work)
 

@@ -152,3 +152,61 @@ def test_report_shows_what_was_saved_and_what_failed() -> None:
     assert "web1  hv1         saved   2026-11-28T06:51:18Z  frozen       1024.0    1.0" in text
     assert len(failures) == 1
     assert "db1 on hv2: gone" in failures[0]
+
+
+def _tried(*, gave_way: bool = False, msg: str | None = None, **more: t.Any) -> t.Any:
+    entry = {"name": "web1", "changed": not msg, "failed": bool(msg), "msg": msg, "steps": []}
+    entry |= dict.fromkeys(("uuid", "archive", "consistency", "size", "added"))
+    return {"vms": [{**entry, "gave_way": gave_way, "not_tried": False, **more}]}
+
+
+def test_backup_that_gave_way_is_tried_where_the_vm_then_is_and_reported_once() -> None:
+    other: t.Any = _tried(name="db1")
+    shares = {"hv1": ["web1"], "hv2": ["db1"]}
+    answers = {"hv1": _tried(gave_way=True, msg="it is being moved"), "hv2": other}
+    first = decide.settle(shares, answers)
+    assert (first.number, first.again) == (0, ["web1"])
+
+    moving: t.Any = {"name": "web1", "uuid": "u", "phase": "migrating", "groups": []}
+    both: t.Any = {"hv1": {"vms": [moving]}, "hv2": {"vms": [moving]}}
+    looked = decide.decide_again(first.again, decide.fleet(both, None, []))
+    assert looked.shares == {}
+    second = decide.settle(looked.shares, {}, decide.settled(vars(first)))
+    assert (second.number, second.again) == (1, ["web1"])
+
+    del both["hv1"]["vms"][0]
+    looked = decide.decide_again(second.again, decide.fleet(both, None, []))
+    assert looked.shares == {"hv2": ["web1"]}
+    done = {"hv2": _tried(archive="2026-11-28T06:51:18Z")}
+    third = decide.settle(looked.shares, done, decide.settled(vars(second)))
+    assert (third.number, third.again) == (2, [])
+    text, failures = decide.report(third.shares, third.ended, check=False)
+    assert not failures
+    assert [line.split()[:3] for line in text.splitlines()[1:]] == [
+        ["db1", "hv2", "saved"],
+        ["web1", "hv2", "saved"],
+    ]
+
+
+def test_backup_that_always_gives_way_fails_after_a_few_tries() -> None:
+    answers = {"hv1": _tried(gave_way=True, msg="it is being moved; try again")}
+    after = None
+    for number in range(decide.TRIES):
+        after = decide.settle({"hv1": ["web1"]}, answers, after)
+        assert after.again == (["web1"] if number + 1 < decide.TRIES else []), number
+    assert after is not None
+    _text, failures = decide.report(after.shares, after.ended, check=False)
+    assert failures == [
+        f"web1 on hv1: it is being moved; try again (of {decide.TRIES} tries, this was the last)"
+    ]
+
+
+def test_hypervisor_that_did_not_answer_is_reported_after_another_round() -> None:
+    silent: t.Any = {"failed": True, "msg": "gone"}
+    answers = {"hv1": _tried(gave_way=True, msg="x"), "hv2": silent}
+    first = decide.settle({"hv1": ["web1"], "hv2": ["db1"]}, answers)
+    before = decide.settled(vars(first))
+    last = decide.settle({"hv1": ["web1"]}, {"hv1": _tried(archive="a")}, before)
+    _text, failures = decide.report(last.shares, last.ended, check=False)
+    assert len(failures) == 1
+    assert "db1 on hv2: gone" in failures[0]

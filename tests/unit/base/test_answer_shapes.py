@@ -703,6 +703,7 @@ GOOD: dict[str, Answer] = {
                 "consistency": "frozen",
                 "size": 1,
                 "added": 1,
+                "gave_way": False,
             }
         ]
     },
@@ -1077,6 +1078,11 @@ def read_disk_look(answer: Answer) -> None:
     assert disk_decision.decide(["web1"], seen).shares == {"hv2": ["web1"]}
 
 
+def read_backup(answer: Answer) -> None:
+    ended = backup_decision.settle({"hv1": ["web1"]}, {"hv1": answer})
+    backup_decision.report(ended.shares, ended.ended, check=False)
+
+
 def read_backup_look(answer: Answer) -> None:
     seen = backup_decision.fleet({"hv1": {"vms": []}, "hv2": answer}, None, [])
     assert backup_decision.decide(["web1"], seen).shares == {"hv2": ["web1"]}
@@ -1171,9 +1177,7 @@ READERS: dict[str, t.Callable[[Answer], t.Any]] = {
         "web1", "web2", "hv2", {"hv2": answer}, "", check=False
     ),
     "backup_look": read_backup_look,
-    "backup": lambda answer: backup_decision.report(
-        {"hv1": ["web1"]}, {"hv1": answer}, check=False
-    ),
+    "backup": read_backup,
     "snapshot_look": read_snapshot_look,
     "disk_look": read_disk_look,
     "disk_moved": lambda answer: disk_decision.report(

@@ -12,9 +12,10 @@ import json
 import os
 import select
 import sys
+import time
 import typing as t
 
-from ..._errors import PlanRefused
+from ..._errors import LibvirtFailure, PlanRefused
 from ..._libvirt import DOMAIN_XML_INACTIVE
 from ..._records import dataclass, field
 from ..base import answers
@@ -22,10 +23,17 @@ from ..base import effects_programs as programs
 from ..base import effects_systemd as systemd
 from ..base import read_caller as company
 from ..base.effects_connection import Connection
-from ..base.effects_lookup import require_domains, selected_domains
+from ..base.effects_lookup import (
+    find_domain,
+    read_metadata,
+    require_domains,
+    selected_domains,
+)
 from ..base.json_values import as_mapping, as_text
+from ..base.metadata import Metadata
 from ..base.selected import Selected
 from ..engine import effects_backups as units
+from ..engine import effects_lease as lease
 from ..engine import effects_lease_holder as owners
 from ..engine import effects_verb as verb
 from . import definition, effects_unit, read
@@ -37,6 +45,8 @@ if t.TYPE_CHECKING:
 
 _LOCK_SECONDS = 5.0
 _END_SECONDS = 60.0
+_OTHER_SECONDS = 3000.0  # for a move, or what else ended a backup
+_POLL = 0.5
 _MOST_ANSWER = 1024 * 1024
 # The module's own imports, also where they are in Ansible's archive
 _START = (
@@ -71,6 +81,11 @@ class _BackupJob(verb.Job[BackupFacts]):
     wanted: BackupRequest
     made: t.Mapping[str, object] = field(default_factory=dict, init=False)
 
+    @property
+    def gave_way(self) -> bool:
+        """Whether something else was done to the VM, which wins."""
+        return self.made.get("gave_way") is True
+
     def keep_cards(self) -> None:
         """Nothing of the VM is changed."""
 
@@ -86,6 +101,7 @@ class _BackupJob(verb.Job[BackupFacts]):
             "consistency": as_text(self.made.get("consistency")),
             "size": size if isinstance(size, int) else None,
             "added": added if isinstance(added, int) else None,
+            "gave_way": self.gave_way,
             "not_tried": self.not_tried,
         }
 
@@ -94,9 +110,16 @@ class _BackupJob(verb.Job[BackupFacts]):
 
 
 def look(
-    connection: Connection, names: t.Sequence[str], groups: t.Sequence[str] = ()
+    connection: Connection,
+    names: t.Sequence[str],
+    groups: t.Sequence[str] = (),
+    *,
+    again: bool = False,
 ) -> BackupLook:
-    """The VMs of ``names``, names or patterns, and of ``groups`` that are here."""
+    """The VMs of ``names``, names or patterns, and of ``groups`` that are here. ``again``: backups
+    of them were ended for other work on this host, which is waited for."""
+    if again:
+        _wait(connection, names, lambda stored: owners.is_alive(stored.owner), _OTHER_SECONDS)
     vms: list[answers.GroupedVm] = []
     for dom, stored in selected_domains(connection, Selected.of(names, groups)):
         vms.append(
@@ -111,10 +134,20 @@ def look(
 
 
 def run(
-    connection: Connection, names: t.Sequence[str], wanted: BackupRequest, *, check: bool
+    connection: Connection,
+    names: t.Sequence[str],
+    wanted: BackupRequest,
+    *,
+    check: bool,
+    again: bool = False,
 ) -> dict[str, object]:
-    """Save each domain, one after the other; the module's result. One that fails stops no other."""
+    """Save each domain, one after the other; the module's result. One that fails stops no other.
+
+    ``again`` as for :func:`look`: one that was moved here may have the mark for a moment more.
+    """
     verb.require_local(connection, "its files are read there")
+    if again and not check:
+        _wait(connection, names, lambda stored: stored.phase == "migrating", lease.PATIENCE)
     domains = require_domains(connection, names).values()
 
     def planned() -> list[_BackupJob]:
@@ -125,6 +158,27 @@ def run(
             _carry_out(job)
 
     return verb.run(connection, names, planned, work, check=check, together=False)
+
+
+def _wait(
+    connection: Connection,
+    names: t.Sequence[str],
+    busy: t.Callable[[Metadata], bool],
+    seconds: float,
+) -> None:
+    """Wait while any of the domains that are here is in a phase, and ``busy``."""
+    limit = time.monotonic() + seconds
+    for name in names:
+        while time.monotonic() < limit:
+            company.require()
+            try:
+                dom = find_domain(connection, name)
+                stored = read_metadata(connection, dom) if dom is not None else None
+            except LibvirtFailure:  # it has just been moved
+                break
+            if stored is None or stored.phase is None or not busy(stored):
+                break
+            time.sleep(_POLL)
 
 
 def _planned(connection: Connection, dom: VirDomain, wanted: BackupRequest) -> _BackupJob:
@@ -178,13 +232,14 @@ def _save(job: _BackupJob) -> None:
         with contextlib.suppress(OSError):
             source.close()
         programs.end(process, _END_SECONDS)
-        units.give_way(job.facts.uuid)
+        units.give_way(job.connection, job.facts.uuid)
+    job.made = answer
     if "archive" not in answer:
         why = as_text(answer.get("error")) or (
             f"its unit ended without a result; see journalctl -u {unit} on its hypervisor"
         )
+        why += "; try again" if job.gave_way else ""
         raise PlanRefused(f"the backup of {job.name!r} was abandoned, and it is as before: {why}")
-    job.made = answer
 
 
 def _quoted(word: str) -> str:

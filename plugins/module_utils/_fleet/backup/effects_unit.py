@@ -40,7 +40,10 @@ from ..._records import dataclass, field
 from ..base import durations, read_sparse
 from ..base import effects_programs as programs
 from ..base.effects_connection import Connection, connect
+from ..base.effects_lookup import read_metadata
 from ..base.json_values import as_mapping
+from ..engine import effects_backups as backups
+from ..engine import leases
 from ..snapshots import effects_quiesce as quiesce_guest
 from . import archives, places, read
 from . import effects_borg as borg
@@ -63,10 +66,15 @@ _CREATE = (
 )
 _PATHS, _VERDICT, _GO = "paths", "verdict", b"go"
 _COMMAND = ("sh", "-c", f'cat {_PATHS} && exec >&- && test "$(cat {_VERDICT})" = go')
-_GIVES_WAY = "it is moved, or a snapshot of it is taken, which wins; try again"
+_GIVES_WAY = "something else was to be done with it, such as a move or a snapshot, which wins"
 _BLOCK = 4096  # characters that borg reads of paths before it begins with the first
 _PIPES = 1 << 20  # more than what is between the writer of paths and borg can hold
+Answer = dict[str, object]  # as JSON; ``gave_way``: it can be tried again at once
 _CHANGED = "{}: file changed while we backed it up"  # FUSE has no other time of change than now
+
+
+class _GaveWayError(FleetVirtError):
+    """Other work on the VM has begun."""
 
 
 @dataclass(frozen=True)
@@ -125,13 +133,13 @@ class _Backup:
         self.disks = order.saved_disks
         self.begun = False
         self.gives_way = threading.Event()
-        self.answer: dict[str, object] | None = None
+        self.answer: Answer | None = None
         self.reader: programs.Running | None = None
         self.at = ""
         self.consistency = archives.SHUT_OFF
         self._before = [_identity(disk) for disk in self.disks]
 
-    def run(self) -> dict[str, object]:
+    def run(self) -> Answer:
         """Do it, and watch; what came of it."""
         worker = threading.Thread(target=self._work, daemon=True)
         with connect(self.order.uri, self.order.timeout) as connection:
@@ -139,60 +147,69 @@ class _Backup:
                 f"find {self.order.name}", connection.conn.lookupByUUIDString, self.order.uuid
             )
             worker.start()
-            why = self._watch(connection, dom)
+            ended = self._watch(connection, dom)
             if self.order.active:
                 end_job(connection, dom)
-        return {"error": why} if why else self.answer or {"error": "it ended without a result"}
+        return ended or self.answer or {"error": "it ended without a result"}
 
     def end_early(self, *_signal: object) -> None:
         """End it: something else is to be done with the VM."""
         self.gives_way.set()
 
-    def _watch(self, connection: Connection, dom: VirDomain) -> str | None:
+    def _watch(self, connection: Connection, dom: VirDomain) -> Answer | None:
         """Wait for the end; why it was ended early."""
         caller = select.poll()
         caller.register(0, select.POLLIN | select.POLLHUP)
         looked = time.monotonic()
         while self.answer is None:
             if self.gives_way.is_set():
-                return _GIVES_WAY
+                return _gave_way(_GIVES_WAY)
             if caller.poll(_POLL * 1000):  # nothing more is ever sent: the other end is closed
-                return "the run that had asked for it is gone"
+                return {"error": "the run that had asked for it is gone"}
             if self.order.active and self._scratch_bytes() > self._most_scratch():
-                return (
+                why = (
                     f"the guest overwrote so much meanwhile that {_FULL:.0%} of the"
                     f" {self.order.scratch_mib} MiB for that in {self.order.scratch} are used, and"
                     " it must not be stopped by them; make more space, set virt_backup_scratch to"
                     " another folder, or save the VM at another time"
                 )
+                return {"error": why}
             if not self.begun:
                 continue
             if self.reader is not None and self.reader.poll() is not None:
                 time.sleep(_POLL)  # both are told to end at the same time
                 if self.gives_way.is_set():
-                    return _GIVES_WAY
-                return "qemu-storage-daemon ended, which reads the disks; try again"
+                    return _gave_way(_GIVES_WAY)
+                why = "qemu-storage-daemon ended, which reads the disks; try again"
+                return self._reason(connection, dom, why)
             if time.monotonic() - looked >= _LOOK_SECONDS:
                 looked = time.monotonic()
                 with contextlib.suppress(FleetVirtError):  # libvirt is being restarted
-                    why = self._lost(connection, dom)
-                    if why:
-                        return why
+                    lost = self._lost(connection, dom)
+                    if lost:
+                        return _gave_way(lost)
         return None
+
+    def _reason(self, connection: Connection, dom: VirDomain, error: str) -> Answer:
+        """Why it failed: the ``error`` may follow from what was done to the VM."""
+        lost = None
+        with contextlib.suppress(FleetVirtError):
+            lost = self._lost(connection, dom)
+        return _gave_way(lost) if lost else {"error": error}
 
     def _lost(self, connection: Connection, dom: VirDomain) -> str | None:
         """Why the disks are no longer those of one moment."""
         if not self.order.active:
             started = connection.call(f"read the state of {self.order.name}", dom.isActive)
             if started or [_identity(disk) for disk in self.disks] != self._before:
-                return "it was started meanwhile, and a start wins; try again"
+                return "it was started meanwhile, or its files were changed, which wins"
         else:
             connection.call("ask libvirt", connection.conn.getLibVersion)
             if not read.has_own_job(connection, dom):
                 connection.call("ask libvirt", connection.conn.getLibVersion)
                 return (
                     "it was shut off meanwhile, or moved, or libvirt ended the job for something"
-                    " else, all of which win; try again"
+                    " else, all of which win"
                 )
         return None
 
@@ -210,24 +227,41 @@ class _Backup:
     def _work(self) -> None:
         try:
             answer = self._saved()
+        except _GaveWayError as error:
+            answer = _gave_way(str(error))
         except FleetVirtError as error:
             answer = {"error": str(error)}
         except Exception as error:  # the watch has to know
             answer = {"error": f"{type(error).__name__}: {error}"}
         self.answer = self.answer or answer
 
-    def _saved(self) -> dict[str, object]:
+    def _saved(self) -> Answer:
         self._prepare()
         with connect(self.order.uri, self.order.timeout) as connection:
             dom = connection.call(
                 f"find {self.order.name}", connection.conn.lookupByUUIDString, self.order.uuid
             )
-            socket = self._begin(connection, dom) if self.order.active else None
+            socket = None
+            if self.order.active:
+                with backups.beginning(self.order.uuid):
+                    self._require_unmarked(connection, dom)
+                    socket = self._begin(connection, dom)
             self.at = archives.moment(datetime.now(timezone.utc))
             self._copy_files(connection, dom)
             self.begun = True
-            self._show_disks(socket)
-            return self._borg(connection, dom)
+            try:
+                self._show_disks(socket)
+                return self._borg(connection, dom)
+            except FleetVirtError as error:
+                return self._reason(connection, dom, str(error))
+
+    def _require_unmarked(self, connection: Connection, dom: VirDomain) -> None:
+        """Raise unless no other run has begun to work on the VM since the backup was planned: it
+        has looked for this unit after it had marked the VM."""
+        stored = read_metadata(connection, dom)
+        if stored is not None and stored.phase is not None:
+            work = leases.WORK.get(stored.phase, "changed")
+            raise _GaveWayError(f"it is being {work}, which wins")
 
     def _prepare(self) -> None:
         os.makedirs(self.folder / "disks", mode=0o700)
@@ -299,7 +333,7 @@ class _Backup:
                     " again"
                 )
 
-    def _borg(self, connection: Connection, dom: VirDomain) -> dict[str, object]:
+    def _borg(self, connection: Connection, dom: VirDomain) -> Answer:
         """Save what is in the folder; borg commits the archive after the manifest."""
         order = self.order
         backup = archives.Backup(
@@ -343,11 +377,12 @@ class _Backup:
     def _gate(self, connection: Connection, dom: VirDomain, backup: archives.Backup) -> None:
         """Tell borg what to save, and in the end whether to commit it."""
         try:
-            why = self._passed(connection, dom, backup)
+            lost = self._passed(connection, dom, backup)
+            answer = _gave_way(lost) if lost else None
         except Exception as error:  # the watch has to know
-            why = f"{type(error).__name__}: {error}"
-        if why:
-            self.answer = {"error": why}  # and borg waits until the unit has ended
+            answer = self._reason(connection, dom, f"{type(error).__name__}: {error}")
+        if answer:
+            self.answer = answer  # and borg waits until the unit has ended
             return
         with os.fdopen(_opened(self.folder / _VERDICT), "wb") as verdict:
             verdict.write(_GO)
@@ -371,6 +406,10 @@ class _Backup:
             if why is None:
                 paths.write(f"{archives.MANIFEST}\n".encode())
         return why
+
+
+def _gave_way(why: str) -> Answer:
+    return {"error": why, "gave_way": True}
 
 
 def end_job(connection: Connection, dom: VirDomain) -> None:

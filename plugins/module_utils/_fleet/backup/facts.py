@@ -88,7 +88,8 @@ class BackupLook(answers.Result, total=False):
 
 class BackedUpVm(answers.TriedVm):
     """What came of it for a VM: the archive, if one was made, how consistent it is, the size of
-    what was saved and how much of it was new, in bytes."""
+    what was saved and how much of it was new, in bytes. ``gave_way``: none was, since something
+    else that was done to the VM wins; it can be tried again."""
 
     uuid: str | None
     steps: list[str]
@@ -96,6 +97,7 @@ class BackedUpVm(answers.TriedVm):
     consistency: str | None
     size: int | None
     added: int | None
+    gave_way: bool
 
 
 class BackedUp(answers.Result, total=False):

@@ -34,7 +34,7 @@ ARGUMENTS: Spec = {
 class BackupWork(SelectingWork):
     """A stage of backing VMs up."""
 
-    STAGES = ("all", "look", "decide", "act", "report")
+    STAGES = ("all", "look", "decide", "act", "settle", "report")
 
 
 def wanted_of(options: t.Mapping[str, object], *, secret: bool = True) -> BackupRequest:

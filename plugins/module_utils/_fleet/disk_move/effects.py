@@ -24,6 +24,7 @@ from ..base.effects_connection import Connection
 from ..base.effects_lookup import require_domains, selected_domains
 from ..base.metadata import Metadata, OwnVolume
 from ..base.selected import Selected
+from ..engine import effects_backups as backups
 from ..engine import effects_lease_holder as owners
 from ..engine import effects_verb as verb
 from ..engine.effects_executor import Turns
@@ -255,6 +256,7 @@ def _copy(job: _DiskJob, step: CopyDisk) -> Turns:
     if disk.backing is not None:
         flags |= _libvirt.DOMAIN_BLOCK_COPY_SHALLOW
     text = _lxml.tostring(root)
+    backups.give_way(job.connection, job.facts.uuid)
     job.call(f"copy disk {disk.target}", job.dom.blockCopy, disk.target, text, {}, flags)
     limit = time.monotonic() + durations.transfer(disk.capacity)
     while not _is_mirrored(job):

@@ -2,17 +2,26 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The systemd unit in which a VM is backed up. A move or a snapshot of the VM ends it first.
+"""The systemd unit in which a VM is backed up, and how other verbs win over it.
 
-libvirt has one job at a time for a domain, and would refuse these during a backup.
+libvirt has one job at a time for a domain, and would refuse these during a backup. A verb that has
+marked the VM as being at work ends the backup (:func:`give_way`): none begins while the mark is
+there. One without a mark holds a lock meanwhile (:func:`kept_away`). A backup looks for the mark
+under that lock, in its unit, so whichever is first is seen by the other.
 """
 
 from __future__ import annotations
 
+import contextlib
+import typing as t
+
 from ..._errors import DependencyMissing
 from ..base import effects_systemd as systemd
+from ..base.effects_connection import Connection
+from . import effects_lease_holder as owners
 
 _SECONDS = 60.0
+_BEGIN_SECONDS = 150.0  # in which a backup has begun, or failed to
 
 
 def unit_of(uuid: str) -> str:
@@ -29,7 +38,23 @@ def is_at_work(uuid: str) -> bool:
     return shown.strip().partition("=")[2] in ("active", "activating", "deactivating")
 
 
-def give_way(uuid: str) -> None:
+def give_way(connection: Connection, uuid: str) -> None:
     """End a backup of the VM, and its job in libvirt; there may be none."""
-    if is_at_work(uuid):
+    if connection.local and is_at_work(uuid):
         systemd.stop(unit_of(uuid), _SECONDS)
+
+
+def beginning(uuid: str, seconds: float = _BEGIN_SECONDS) -> contextlib.AbstractContextManager[int]:
+    """Context in which a backup of the VM begins; raises PlanRefused if others hold the lock."""
+    return owners.host_lock(seconds, f"backup-begins-{uuid}")
+
+
+@contextlib.contextmanager
+def kept_away(connection: Connection, uuid: str) -> t.Iterator[None]:
+    """Context in which no backup of the VM is at work, and none begins."""
+    if not connection.local:  # backups are made on the hypervisor alone
+        yield
+        return
+    with beginning(uuid):
+        give_way(connection, uuid)
+        yield

@@ -196,7 +196,7 @@ class _Mover:
         if self.check:
             self._predict(source, plan, steps)
             return
-        backups.give_way(source.uuid)
+        backups.give_way(self.connection, source.uuid)
         Moving(
             *(remote, dom, source, target, plan, self.settings, self.settler, self.run),
             read=lambda: self._source(dom, None),

@@ -21,6 +21,7 @@ from ..base.effects_connection import Connection
 from ..base.effects_lookup import read_metadata
 from ..base.metadata import Move, Owner
 from ..cards.effects_keep import keep_cards
+from ..engine import effects_backups as backups
 from ..engine import effects_lease_holder as owners
 from ..engine import effects_verb as verb
 from ..engine.steps import Step
@@ -124,6 +125,7 @@ def _mark(moves: Moving) -> None:
         stored = dataclasses.replace(stored, owner=moves.owner)
         lookup.write_metadata(moves.connection, moves.dom, stored, lookup.AFFECT_CONFIG)
     moves.marked = True
+    backups.give_way(moves.connection, source.uuid)  # one that began before it was marked
     keep_cards(moves.connection, [source.name])  # from here on it is that of both ends
 
 

@@ -123,7 +123,7 @@ def read_source(connection: Connection, dom: VirDomain, host: str) -> Source:
         record_bytes=record_bytes,
         state_files=_has_state_files(live),
         checkpoints=checkpoints(connection, dom),
-        job=_job_in_the_way(connection, dom) if facts["active"] else None,
+        job=job_in_the_way(connection, dom) if facts["active"] else None,
         holder=owners.holder(stored.owner) if stored is not None else None,
         host_uuid=str(capabilities["uuid"]),
         qemu=int(connection.call("read the version", connection.conn.getVersion)),
@@ -152,8 +152,8 @@ def job_of(connection: Connection, dom: VirDomain) -> str | None:
     return _JOBS.get(int(kind))
 
 
-def _job_in_the_way(connection: Connection, dom: VirDomain) -> str | None:
-    """A backup of ours is not: a move ends it."""
+def job_in_the_way(connection: Connection, dom: VirDomain) -> str | None:
+    """As :func:`job_of`, but for a backup of ours, which is ended for other work."""
     job = job_of(connection, dom)
     own = job is not None and connection.local and backups.is_at_work(str(dom.UUIDString()))
     return None if own else job

@@ -18,6 +18,7 @@ from ..base import effects_definitions as domains
 from ..base import effects_lookup as lookup
 from ..base import metadata, systems
 from ..base.json_values import as_text, require_type
+from ..engine import effects_backups as backups
 from ..engine import effects_lease_holder as owners
 from ..engine import effects_verb as verb
 from ..engine.effects_executor import Turns
@@ -284,6 +285,9 @@ def _unplug(job: ChangeJob, device: Device) -> Turns:
                 job.call("detach a device", job.dom.detachDeviceFlags, text, DOMAIN_AFFECT_LIVE)
             except LibvirtFailure as error:  # already requested, or the guest does not respond
                 problem = str(error)
+                if backups.is_at_work(str(job.uuid)):  # it holds the disk
+                    backups.give_way(job.connection, str(job.uuid))
+                    due = now
         yield
 
 
@@ -386,6 +390,7 @@ def _grow(job: ChangeJob, step: Growth) -> None:
     path, size = step.path, step.size
     if job.facts.live is not None and path in change_plan.disk_paths(job.live()):
         flags = _libvirt.DOMAIN_BLOCK_RESIZE_BYTES
+        backups.give_way(job.connection, str(job.uuid))
         job.call("grow a disk", job.dom.blockResize, path, size, flags)
         return
     volume = accepted.volume_to_grow(job.connection, path)

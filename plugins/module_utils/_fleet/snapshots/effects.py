@@ -194,9 +194,9 @@ def _carry_out(job: _SnapshotJob) -> None:
             job.problem = current.problem
             if job.problem:
                 return
-            if job.connection.local and job.has_work:
-                backups.give_way(job.facts.uuid)
-            _ACTIONS.carry_out([job])
+            if job.has_work:
+                with backups.kept_away(job.connection, job.facts.uuid):
+                    _ACTIONS.carry_out([job])
     except PlanRefused as error:  # the lock
         job.problem = str(error)
         return

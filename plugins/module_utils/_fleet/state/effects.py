@@ -24,6 +24,7 @@ from ..base.effects_lookup import is_saved, read_metadata, require_domains, sele
 from ..base.metadata import metadata_problems
 from ..base.selected import Selected
 from ..base.states import reason_name, state_name
+from ..engine import effects_backups as backups
 from ..engine import effects_lease as lease
 from ..engine import effects_lease_holder as owners
 from ..engine import effects_verb as verb
@@ -235,7 +236,8 @@ def _call(job: _StateJob, action: Call) -> Turns:
 def _save(job: _StateJob) -> Turns:
     gib = job.connection.call(f"read the memory of {job.name}", job.dom.maxMemory) / 1024**2
     limit = _CHANGE_SECONDS + _SECONDS_PER_GIB * gib
-    job.connection.call(f"save {job.name}", job.dom.managedSave, 0, seconds=limit)
+    with backups.kept_away(job.connection, str(job.uuid)):
+        job.connection.call(f"save {job.name}", job.dom.managedSave, 0, seconds=limit)
     yield from _await(job, OFF, _SETTLE_SECONDS)
 
 

@@ -23,6 +23,7 @@ from ..base import durations
 from ..base import effects_programs as programs
 from ..base import read_caller as company
 from ..base.effects_connection import Connection
+from ..engine import effects_backups as backups
 from ..engine import effects_lease_holder as owner
 from ..images import effects_base_file as base_file
 from ..snapshots import effects_quiesce as quiesce_guest
@@ -55,7 +56,8 @@ def copy(
     text = _lxml.tostring(_request(disks))
     limit = durations.transfer(sum(disk.size for disk, _path in disks))
     try:
-        frozen = _begin(connection, dom, text, quiesce)
+        with backups.kept_away(connection, str(dom.UUIDString())):
+            frozen = _begin(connection, dom, text, quiesce)
         _wait(connection, dom, limit)
     except BaseException:
         with contextlib.suppress(FleetVirtError):  # the next run ends the job then

@@ -21,7 +21,7 @@ from ..hosts import read_placement_facts as placement_facts
 from ..images import effects_base_file as base_file
 from ..images import effects_base_images as images
 from ..images import effects_peer as peer
-from ..migration.read import job_of
+from ..migration.read import job_in_the_way
 from ..seed import effects_guest_disk as guest_disk
 from ..storage import encryption
 from . import effects_running as running
@@ -130,7 +130,7 @@ def facts(
         present=frozenset(image.name for image in there),
         left=tuple(left),
         dead_backup=dead,
-        job=job_of(connection, dom) if active and not dead else None,
+        job=job_in_the_way(connection, dom) if active and not dead else None,
         resettable=not asked.reset or guest_disk.available(),
         agent=active and bool(info["agent"]),
     )
