@@ -400,6 +400,7 @@ CHECKUP = {
         {"pool": "p", "name": "a", "path": "/p/a", "mib": 1, "shared": True, "id": "x"},
     ],
     "used": ["b"],
+    "noted": {"reading.x": "text"},
     "errors": {"certificates": "no openssl"},
 }
 MOVED = {

@@ -107,6 +107,7 @@ def answer(name: str, *vms: Answer, checkup: Answer | None = None, **changes: t.
         "vms": list(vms),
         "unused": [],
         "used": [],
+        "noted": {},
         "errors": {},
         **(checkup or {}),
     }
@@ -116,13 +117,14 @@ def answer(name: str, *vms: Answer, checkup: Answer | None = None, **changes: t.
 
 
 def noting(*answers: Answer) -> None:
-    """Have each hold a note of every other as it is."""
-    readings = {
-        name: note.reading(MACHINES[name], 5, note.text_of(name, one["host"]["vms"])).volume
-        for name, one in zip(("hv1", "hv2"), answers)
+    """Have each hold a note of the other as it is."""
+    texts = {
+        name: note.text_of(name, one["host"]["vms"]) for name, one in zip(("hv1", "hv2"), answers)
     }
-    for name, one in zip(("hv1", "hv2"), answers):
-        one["host"]["notes"] += [volume for other, volume in readings.items() if other != name]
+    for one, other in zip(answers, ("hv2", "hv1")):
+        volume = note.reading(MACHINES[other], 5, texts[other]).volume
+        one["host"]["notes"] = [*one["host"]["notes"], volume]
+        one["checkup"]["noted"] = {volume: texts[other]}
 
 
 def fleet(first: Answer | None = None, second: Answer | None = None) -> dict[str, Answer]:
@@ -347,14 +349,26 @@ def test_hypervisor_in_maintenance_that_is_off_is_a_warning() -> None:
     assert "in maintenance since 1970-01-01 00:00:00 UTC" in finding.message
 
 
-def test_note_that_is_no_longer_true_is_named() -> None:
-    both = fleet()
+def test_vm_that_nobody_noted_is_named() -> None:
+    both = fleet(answer(HV1, vm("web1")))
     assert not look(both).findings
-    both[HV1]["host"]["vms"].append(vm("new"))
+    both[HV1]["checkup"]["vms"] = [vm("web1"), vm("by-hand", nics=[])]
     (finding,) = look(both).findings
     assert (finding.id, finding.hosts) == ("note_differs", (HV1,))
+    assert "'by-hand' is on hv1, and what hv2 noted of it at 1970" in finding.message
+    # what a run put there since is claimed
+    uuid = f"{'5' * 8}-{'-'.join(['0' * 4] * 3)}-{'0' * 12}"
+    both[HV1]["checkup"]["vms"][1]["uuid"] = uuid
+    claim = note.Claim(MACHINES[HV1], 9, GONE, "uuid", uuid).volume
+    both[HV2]["host"]["notes"].append(claim)
+    assert not look(both).findings
+
+
+def test_hypervisor_that_nobody_noted_is_named() -> None:
+    both = fleet()
     both[HV2]["host"]["notes"] = []
     (finding,) = look(both).findings
+    assert (finding.id, finding.hosts) == ("note_differs", (HV1,))
     assert "no other hypervisor has noted what hv1 has" in finding.message
 
 

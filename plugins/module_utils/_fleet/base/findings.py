@@ -40,7 +40,7 @@ OF_FLEETS: dict[str, tuple[Severity, str]] = {
     "address_twice": ("warning", "seed one of the VMs with another address"),
     "note_differs": (
         "info",
-        "nothing while it answers: what creates, moves or renames a VM writes the notes anew",
+        "nothing while it answers: the next run that creates a VM writes the notes anew",
     ),
     "machine_unlisted": (
         "error",

@@ -56,7 +56,8 @@ class Expiry(t.TypedDict):
 
 class Checkup(t.TypedDict):
     """What no other answer says. ``used`` are the names of files that something there refers to,
-    ``setup`` digests of what the set-up wrote, by file, ``errors`` checks that could not be made.
+    ``setup`` digests of what the set-up wrote, by file, ``noted`` the last note of another
+    hypervisor with its content, by volume, ``errors`` checks that could not be made.
     """
 
     arch: str | None
@@ -69,6 +70,7 @@ class Checkup(t.TypedDict):
     vms: list[ExaminedVm]
     unused: list[UnusedVolume] | None
     used: list[str]
+    noted: dict[str, str]
     errors: dict[str, str]
 
 

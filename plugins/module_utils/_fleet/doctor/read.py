@@ -24,6 +24,8 @@ from ..cards import read_cards
 from ..engine import effects_lease_holder as lease
 from ..hosts import read_description as description
 from ..migration import read_candidates
+from ..notes import read as read_notes
+from ..notes.note import latest, notes
 from ..preflight import read_tls
 from ..storage import file_references, read_file_users
 from ..storage.read_pools import list_handles
@@ -78,6 +80,7 @@ def examine(connection: Connection, base_pool: str, base_path: str) -> Examined:
         "vms": errors.read("VMs", lambda: _vms(connection), []),
         "unused": unused,
         "used": used,
+        "noted": errors.read("notes", lambda: _noted(connection, host), {}),
         "errors": errors,
     }
     return {**looked, "checkup": checkup, "clock": None}
@@ -109,6 +112,18 @@ def _set_up() -> dict[str, str]:
             continue
         digests[path] = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
     return digests
+
+
+def _noted(connection: Connection, host: PlacementEntry) -> dict[str, str]:
+    """The content of what this hypervisor noted of the next one, by machine UUID: so each is read
+    once in the fleet, and not by all others."""
+    known = latest(notes(host["notes"]))
+    own = str(host["uuid"])
+    ring = sorted(known)
+    if not ring:
+        return {}
+    chosen = next((machine for machine in ring if machine > own), ring[0])
+    return read_notes.texts(connection, [machine for machine in ring if machine != chosen])
 
 
 def _vms(connection: Connection) -> list[ExaminedVm]:

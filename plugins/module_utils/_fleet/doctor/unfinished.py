@@ -87,28 +87,33 @@ def _again(host: str, name: str, phase: str) -> str:
 
 
 def compare_notes(answers: t.Mapping[str, Examined], silent: t.Collection[str]) -> list[Finding]:
-    """What hypervisors noted of others that answer, and machines that no inventory names."""
+    """VMs that nobody noted, of hypervisors that answer, and machines that no inventory names."""
     seen = {name: host for name, one in answers.items() if (host := one.get("host")) is not None}
-    held = {name: notes.notes(host.get("notes") or ()) for name, host in seen.items()}
-    last = {name: notes.latest(those) for name, those in held.items()}
-    findings = []
-    for name, host in seen.items():
-        machine = str(host.get("uuid"))
-        own = notes.digest_of(notes.text_of(name, t.cast("list[dict[str, object]]", host["vms"])))
-        readings = {
-            other: reading
-            for other, known in last.items()
-            if other != name and (reading := known.get(machine)) is not None
-        }
-        if len(seen) < 2 or any(reading.digest == own for reading in readings.values()):
-            continue
-        if readings:
-            newest = max(reading.at for reading in readings.values())
-            what = f"the last note of {name}, of {notes.time_text(newest)}, is not what it has now"
-        else:
-            what = f"no other hypervisor has noted what {name} has"
-        text = f"{what}; if it fell silent now, that note would decide which names are free"
-        findings.append(Finding("note_differs", (name,), text))
+    by_machine = {str(host.get("uuid")): name for name, host in seen.items()}
+    held = [note for host in seen.values() for note in notes.notes(host.get("notes") or ())]
+    claimed = {note.value for note in held if isinstance(note, notes.Claim) and note.kind == "uuid"}
+    noted = {note.machine for note in held if isinstance(note, notes.Reading)}
+    findings = [
+        Finding(
+            "note_differs",
+            (name,),
+            f"no other hypervisor has noted what {name} has: while {name} is silent, nothing can be"
+            " created",
+        )
+        for machine, name in by_machine.items()
+        if machine not in noted and len(seen) > 1
+    ]
+    for by, answer in answers.items():
+        checkup = answer.get("checkup")
+        for volume, text in (checkup["noted"] if checkup else {}).items():
+            note = notes.parse(volume)
+            body = notes.opened(note, text) if isinstance(note, notes.Reading) else None
+            if body is None or not isinstance(note, notes.Reading):
+                continue
+            name = by_machine.get(note.machine, by)
+            if name != by:
+                known = claimed | {vm["uuid"] for vm in body[1]}
+                findings += _not_noted(by, name, note, answers[name], known)
     answering = {
         name: rule.Answering(str(host.get("uuid")), host.get("notes") or ())
         for name, host in seen.items()
@@ -126,3 +131,19 @@ def compare_notes(answers: t.Mapping[str, Examined], silent: t.Collection[str]) 
         )
         findings.append(Finding("machine_unlisted", tuple(seen), text, fix))
     return findings
+
+
+def _not_noted(
+    by: str, name: str, note: notes.Reading, answer: Examined, known: t.Collection[str]
+) -> t.Iterator[Finding]:
+    """The VMs of ``name`` whose UUIDs are not ``known`` from that note or claims since."""
+    checkup = answer.get("checkup")
+    for vm in checkup["vms"] if checkup else ():
+        if vm["uuid"] in known or vm["name"].endswith(CLAIM):
+            continue
+        text = (
+            f"{vm['name']!r} is on {name}, and what {by} noted of it at"
+            f" {notes.time_text(note.at)} lacks that VM: while {name} is silent, another one of"
+            " that name can be created"
+        )
+        yield Finding("note_differs", (name,), text)
