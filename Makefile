@@ -10,7 +10,7 @@ WORKERS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-down test unit faults check integration trials upgrade catalogue site release lab
+.PHONY: help demo demo-down test unit faults check integration trials upgrade catalogue site release release-demo lab
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +64,10 @@ site: ## the documentation site, in build/site
 release: ## VERSION=1.0.0-rc1 as a file, in build/release
 	@tests/bootstrap unit
 	@PYTHONPATH=.venv/collections .venv/bin/python -m tests.release $(VERSION) $(ARGS)
+
+release-demo: ## the demonstration, from what VERSION of the release installs, with each Ansible
+	@tests/bootstrap all
+	@PYTHONPATH=.venv/collections .venv/bin/python -m tests.release_demo $(VERSION) $(ARGS)
 
 lab: ## the laboratory's program, for example: make lab ARGS="up 2"
 	@tests/bootstrap run

@@ -11,7 +11,6 @@ each other Python.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import platform
 import re
@@ -20,85 +19,31 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import ansible.release
 import pytest
 from ansible_collections.fleet.virt.tests.contract import _tools
 from ansible_collections.fleet.virt.tests.contract._imports import COLLECTION, imports
+from ansible_collections.fleet.virt.tests.contract._versions import (
+    IN_ROOT,
+    NAMESPACES,
+    VERSIONS,
+    Version,
+    environment_for,
+    inside,
+    root_tree,
+    write_settings,
+)
 
-from tests.lab import roots
-
-PIP = "26.3"
-# Killing the first process kills all that it started, and with the last one the mounts go.
-NAMESPACES = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
-IN_ROOT = Path(__file__).with_name("in_root")
 FOLDERS = ("tests/unit", "tests/contract/controller")
-
-
-@dataclass(frozen=True)
-class Version:
-    """One release of ansible-core and the Debian whose Python runs it."""
-
-    core: str
-    suite: str
-    python: str
-
-
-VERSIONS = [
-    Version(core="2.18.19", suite="bookworm", python="3.11"),
-    Version(core="2.19.14", suite="bookworm", python="3.11"),
-    Version(core="2.21.5", suite="trixie", python="3.13"),
-]
-
-
-def root_tree(suite: str) -> Path:
-    """Return the laboratory's root tree of a ready hypervisor, built if it is not there yet."""
-    return roots.ensure(suite)
-
-
-def inside(root: Path, settings: Path, venv: Path, *command: str, network: bool = False) -> str:
-    """Run a command in a root tree, without a network unless it is needed."""
-    alone = [] if network else ["--net"]
-    return _tools.run(
-        [*NAMESPACES, *alone, IN_ROOT, root, settings, venv, _tools.CHECKOUT, *command], venv
-    )
-
-
-def pytest_pins() -> list[str]:
-    """Return what the unit tests need besides Ansible, pinned."""
-    lines = (_tools.REQUIREMENTS / "unit.txt").read_text().splitlines()
-    return [line for line in lines if re.match(r"[a-z].*==", line)]
-
-
-def environment_for(version: Version, root: Path, settings: Path) -> Path:
-    """Return an environment made by the Python of ``root``, on first use."""
-    wanted = [f"ansible-core=={version.core}", *pytest_pins()]
-    identity = "\n".join([str(root), PIP, *wanted])
-    digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
-    folder = _tools.cache_folder() / "venvs" / f"matrix-{version.core}-{digest}"
-    with _tools.locked(folder):
-        complete = folder / "complete"
-        if not complete.exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
-            make = ["/usr/bin/python3", "-m", "venv", "--without-pip", "--system-site-packages"]
-            inside(root, settings, folder, *make, "/venv")
-            (pip,) = settings.glob("pip-*.whl")
-            install = ["/venv/bin/python", f"/settings/{pip.name}/pip", "install", "--quiet"]
-            inside(root, settings, folder, *install, *wanted, network=True)
-            complete.touch()
-    return folder
 
 
 @pytest.fixture(scope="session")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with pip itself and its settings: a root tree may have neither."""
+    """Return a folder with pip itself and its settings."""
     folder = tmp_path_factory.mktemp("settings")
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    _tools.run([*pip, "download", "--quiet", "--no-deps", "-d", folder, f"pip=={PIP}"], folder)
-    shutil.copy(_tools.private_home() / ".config" / "pip" / "pip.conf", folder)
+    write_settings(folder)
     return folder
 
 

@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ansible_collections.fleet.virt.tests import release, release_demo
+from ansible_collections.fleet.virt.tests.contract import _tools, _versions
 from ansible_collections.fleet.virt.tests.lab import cleanup, images_kernel
 
 _NAME = f"d{os.getpid()}"
@@ -188,7 +190,7 @@ def test_its_cas_are_not_among_the_users_own(shown: tuple[str, float], tmp_path:
 
 
 def test_what_it_suggests_works(shown: tuple[str, float], checkout: Path) -> None:
-    activate, *commands, down = _suggested(shown[0])
+    activate, *commands, _down = _suggested(shown[0])
     lab = f"{checkout}/tests/lab/lab --name {_NAME}"
     assert len(commands) == len(_EXPECTED)
     for command, (beginning, patterns) in zip(commands, _EXPECTED):
@@ -196,9 +198,33 @@ def test_what_it_suggests_works(shown: tuple[str, float], checkout: Path) -> Non
         printed = _run(["/bin/sh", "-c", f"{activate}\n{command}"])
         for pattern in patterns:
             assert re.search(pattern, printed), f"{command}\n{pattern}\n{printed}"
-    again = _run([str(checkout / "tests" / "demo"), "--name", _NAME, "up"], limit=600)
+
+
+def test_release_does_its_steps_with_the_newest_ansible(
+    shown: tuple[str, float], checkout: Path, tmp_path: Path
+) -> None:
+    """What is installed from the file that is released; ``make release-demo`` begins from nothing,
+    and with every version."""
+    assert shown
+    programs = _tools.virtual_environment("lint")
+    project = _tools.copy_project(tmp_path)
+    release.prepare(project, "1.0.0-rc1", programs)
+    artifact = release.build(project, tmp_path, programs)
+    newest = release_demo.controller(_versions.VERSIONS[-1], artifact, tmp_path / "controller")
+    places = ["--programs", str(newest.programs), "--collections", str(newest.collections)]
+    again = _run([str(checkout / "tests" / "demo"), "--name", _NAME, *places, "up"], limit=600)
     assert re.search(r"debian1 +hv[12] +198\.\S+ +unchanged", again)
     assert "web1 is on hv1 already" in again
+    activate = dict(cleanup.registered())[_NAME] / "demo.sh"
+    said = _run(
+        ["/bin/sh", "-c", f". {activate}; ansible --version; ansible-galaxy collection list"]
+    )
+    assert f"core {_versions.VERSIONS[-1].core}" in said
+    assert re.search(r"^fleet\.virt +1\.0\.0-rc1", said, re.MULTILINE)
+
+
+def test_its_end_leaves_nothing(shown: tuple[str, float]) -> None:
+    *_, down = _suggested(shown[0])
     folder = dict(cleanup.registered())[_NAME]
     _run(["/bin/sh", "-c", down])
     assert _NAME not in dict(cleanup.registered())
