@@ -19,6 +19,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption.options
     ARGUMENTS,
     AdoptWork,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import outcomes
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, texts
@@ -78,6 +79,7 @@ class ActionModule(StagedAction[AdoptWork]):
         answers = self.answers("virt_adopted", Adopted, "act")
         refused = texts(self.decision("virt_decision")["refused"])
         report = adopt_decision.report(self.shares(), answers, refused, check=self.check)
+        self.happened(outcomes.outcomes(self.shares(), answers))
         _output.say(report.text)
         result: Answer = {"changed": False, "output": report.text, "virt_vms": report.vms}
         if report.vms:

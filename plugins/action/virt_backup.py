@@ -15,7 +15,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.options_s
     ARGUMENTS,
     BackupWork,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import located
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import located, outcomes
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import shares
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
@@ -44,6 +44,7 @@ class ActionModule(StagedAction[BackupWork]):
             last = self.latest("virt_settled", self.header.verb)
             ended = decision.settled(last)
             text, failures = decision.report(ended.shares, ended.ended, check=self.check)
+            self.happened(outcomes.outcomes(ended.shares, ended.ended))
             return self.shown(text, [*failures, *located.not_done(str(last["silent"]))])
         if work.stage == "settle":
             decided = self.decision("virt_decision", number=number)

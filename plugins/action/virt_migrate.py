@@ -258,10 +258,14 @@ class ActionModule(StagedAction[MigrateWork]):
     def _report(self, options: VirtMigrateOptions, work: MigrateWork, _task_vars: Values) -> Answer:
         decision = self.decision("virt_decision")
         problems = [*self._unmarked(work), *texts(decision["problems"])]
+        shares = {host: as_mappings(vms) for host, vms in as_mapping(decision["shares"]).items()}
+        moved = self.answers("virt_moved", Moved, "act")
+        names = {host: [str(vm["name"]) for vm in vms] for host, vms in shares.items()}
+        self.happened(outcomes.outcomes(names, moved))
         text, failures = migration_report.report(
             texts(decision["settled"]),
-            {host: as_mappings(vms) for host, vms in as_mapping(decision["shares"]).items()},
-            self.answers("virt_moved", Moved, "act"),
+            shares,
+            moved,
             problems,
             cards=self._cards(),
             state=options["state"],

@@ -16,7 +16,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.disk_move.option
     DiskMoveWork,
     wanted_of,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import located
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import located, outcomes
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
 
@@ -40,6 +40,7 @@ class ActionModule(StagedAction[DiskMoveWork]):
         if work.stage == "report":
             done = self.answers("virt_disks_moved", DiskMoved, "act")
             text, failures = decision.report(self.shares(), done, check=self.check)
+            self.happened(outcomes.outcomes(self.shares(), done))
             silent = str(self.decision("virt_decision")["silent"])
             return self.shown(text, [*failures, *located.not_done(silent)])
         seen = located.sort(

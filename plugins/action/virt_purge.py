@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import as_list
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.selected import Selected
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import located
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import located, outcomes
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import (
     decide as purge_decision,
 )
@@ -72,6 +72,7 @@ class ActionModule(StagedAction[PurgeWork]):
         text, failures = purge_report.report(
             texts(decision["absent"]), self.shares(), answers, check=self.check
         )
+        self.happened(outcomes.outcomes(self.shares(), answers))
         unconfirmed = str(decision["unconfirmed"])
         text += f"{unconfirmed}\n" if unconfirmed else ""
         return self.shown(text, [*failures, *located.not_done(str(decision["silent"]))])

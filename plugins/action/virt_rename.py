@@ -13,12 +13,14 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values
     as_number,
     as_text,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import outcomes
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes import note
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename import (
     decide as rename_decision,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename.facts import (
     Renamed,
+    RenamedVm,
     RenameLook,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename.options import (
@@ -111,4 +113,10 @@ class ActionModule(StagedAction[RenameWork]):
             check=self.check,
             taken=taken if ended else None,
         )
+        new, host = options["new_name"], self._host()
+        stages = [taken, answers] if ended else [taken]
+        ends = [outcomes.outcomes({host: [new]}, stage, RenamedVm)[0] for stage in stages]
+        changed = any(end.entry is not None and end.entry["changed"] for end in ends)
+        problem = "; ".join(failures) or None
+        self.happened([outcomes.Outcome(host, new, {"changed": changed}, problem)])
         return self.shown(text, failures)

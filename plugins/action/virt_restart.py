@@ -144,7 +144,7 @@ class ActionModule(StagedAction[RestartWork]):
                         failed[vm["name"]] = f"{vm['name']} runs on {host}: {vm['msg']}"
         noted = self.latest("virt_noted", "virt_state")
         failed.update(texts_of(noted.get("failures")))
-        text, failures = restart_report.report(
+        text, failures, ends = restart_report.report(
             options["host"],
             texts_of(decision["origins"]),
             self._shares(),
@@ -154,6 +154,7 @@ class ActionModule(StagedAction[RestartWork]):
             failed,
             check=self.check,
         )
+        self.happened(ends)
         notes = "".join(f"{clean(note)}\n" for note in texts(decision["notes"]))
         changed = bool(self._shares())
         return self.shown(text + notes, failures, changed=changed and not self.check)

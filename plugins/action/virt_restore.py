@@ -224,7 +224,7 @@ class ActionModule(StagedAction[RestoreWork]):
     def _report(self) -> Answer:
         decision = self.decision(_DECIDED)
         confirmed = self.decision(_CONFIRMED, number=1)
-        text, failures = report.report(
+        text, failures, ends = report.report(
             shares(decision["shares"]),
             _texts_of(decision["there"]),
             {vm.name: vm.archive for vm in self._vms()},
@@ -233,6 +233,7 @@ class ActionModule(StagedAction[RestoreWork]):
             _texts_of(confirmed["problems"]),
             check=self.check,
         )
+        self.happened(ends)
         return self.shown(text, failures)
 
 

@@ -187,6 +187,8 @@ class ActionModule(StagedAction[ShowWork]):
             if view == "images" and not failures:
                 failures = _damage(hypervisors)
         problems += failures
+        if view == "vms":
+            self.happened(provision_report.ends(hypervisors, problems))
         hypervisors, count = _selected(hypervisors, options)
         more = columns.named(options["columns"])
         text = _output.render(

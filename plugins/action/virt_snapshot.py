@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import located
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import located, outcomes
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import decide as decision
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots.facts import (
     SnapshotLook,
@@ -43,6 +43,7 @@ class ActionModule(StagedAction[SnapshotWork]):
         if work.stage == "report":
             done = self.answers("virt_snapshots_done", Snapshotted, "act")
             text, failures = decision.report(self.shares(), done, check=self.check)
+            self.happened(outcomes.outcomes(self.shares(), done))
             silent = str(self.decision("virt_decision")["silent"])
             return self.shown(text, [*failures, *located.not_done(silent)])
         answers = self.answers("virt_look", SnapshotLook, "look")

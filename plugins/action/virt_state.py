@@ -83,6 +83,7 @@ class ActionModule(StagedAction[StateWork]):
         decision = self.decision("virt_decision")
         noted = self._noted(len(as_list(decision["rounds"])))
         text, failures = state_decision.report(noted, str(decision["silent"]), check=self.check)
+        self.happened(state_decision.ends(noted))
         return self.shown(text, failures)
 
     def _order_restarts(self, _options: VirtStateOptions, _work: StateWork) -> Answer:

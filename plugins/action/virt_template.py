@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import outcomes
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.template import (
     decide as template_decision,
 )
@@ -50,10 +51,13 @@ class ActionModule(StagedAction[TemplateWork]):
     def _report(self, options: VirtTemplateOptions) -> Answer:
         decision = self.decision("virt_decision")
         answers = self.answers("virt_copied", Templated, "act")
+        host = str(decision["hypervisor"])
+        if not decision["present"]:
+            self.happened(outcomes.outcomes({host: [options["name"]]}, answers))
         text, failures = template_decision.report(
             options["name"],
             options["image"] or "",
-            str(decision["hypervisor"]),
+            host,
             answers,
             str(decision["present"]),
             check=self.check,

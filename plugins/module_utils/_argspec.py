@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
@@ -23,6 +24,8 @@ _bytecode.cache()  # before the rest of the collection is imported
 from ._errors import FleetVirtError, LibvirtFailure, SpecError
 from ._fleet.base import read_caller as company
 from ._fleet.base import read_requirements as requirements
+from ._fleet.engine import effects_syslog as syslog
+from ._fleet.engine import envelope, events
 from ._libvirt import LIBVIRT_IMPORT_ERROR
 
 if t.TYPE_CHECKING:
@@ -35,7 +38,12 @@ CONNECTION: Spec = {
 }
 # What every action tells its module: the hypervisor's name in the inventory
 HOST = "_host"
-_HOST: Spec = {HOST: {"type": "str", "default": ""}}
+# and who runs it, as the controller says
+PERSON = "_person"
+_OF_CALLER: Spec = {
+    HOST: {"type": "str", "default": ""},
+    PERSON: {"type": "str", "default": ""},
+}
 # Where a distribution's own Python, which has its libvirt binding, is found
 _INTERPRETERS = ("/usr/bin/python3", "/usr/libexec/platform-python")
 
@@ -49,13 +57,14 @@ class FleetModule(AnsibleModule):
     """
 
     def __init__(self, options: Spec, internal: Spec, **settings: object) -> None:
-        self._internal_spec = {**internal, **_HOST}
+        self._internal_spec = {**internal, **_OF_CALLER}
         self._internal_problems: list[str] = []
         self._internal: dict[str, object] = {}
         super().__init__(  # type: ignore[no-untyped-call]
             argument_spec={**options, **CONNECTION}, supports_check_mode=True, **settings
         )
         company.set_host(str(self._internal.pop(HOST, None) or ""))
+        company.set_person(str(self._internal.pop(PERSON, None) or ""))
         if self._internal_problems:
             self.fail_json(msg="; ".join(self._internal_problems))
 
@@ -109,10 +118,24 @@ def run(
         result = function()
     except FleetVirtError as error:
         module.fail_json(msg=str(error), **_details(error))
+    if not module.check_mode:
+        _note(module, result)
     if result.get("failed"):
         failure: dict[str, t.Any] = {"msg": "failed", **result}
         module.fail_json(**failure)
     module.exit_json(**result)
+
+
+def _note(module: AnsibleModule, result: t.Mapping[str, t.Any]) -> None:
+    """Write to this machine's journal what the module has changed, and for whom."""
+    work = module.options.get(envelope.OPTION) if isinstance(module, FleetModule) else None
+    run = str(work.get("run") or "") if isinstance(work, dict) else ""
+    verb = str(module._name).rpartition(".")[2]
+    caller = events.Caller(company.person() or "unknown", run, verb)
+    host = company.host() or os.uname().nodename
+    happened = events.of_module(caller, host, result)
+    if happened:
+        syslog.write(event.json for event in happened)
 
 
 def _details(error: FleetVirtError) -> dict[str, t.Any]:

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from ansible_collections.fleet.virt.tests.contract import documentation
@@ -151,12 +153,22 @@ BRINGS = "Bring the VMs to the state"
 
 
 def test_the_playbook_starts_in_order_and_back(
-    ansible: Ansible, lab: Laboratory, guests: Guests
+    ansible: Ansible, lab: Laboratory, guests: Guests, tmp_path: Path
 ) -> None:
-    """The database on one hypervisor before the server on the other; after a failure no more."""
+    """The database on one hypervisor before the server on the other; after a failure no more. What
+    came of each is told to the user's hook, and what changed to the hypervisor's journal."""
     guests.define("hv2", "first1", top=ORDER.format(FIRST), blank=True)
     guests.define("hv1", "second1", top=ORDER.format(SECOND), blank=True)
-    names = {"virt_names": "second1,first1"}
+    hook, told = tmp_path / "hook", tmp_path / "told"
+    hook.write_text(f"#!/bin/sh\ncat >> {told}\n")
+    hook.chmod(0o755)
+    names = {"virt_names": "second1,first1", "virt_event_hook": str(hook)}
+
+    def events(text: str) -> list[tuple[str, str, str]]:
+        lines = [json.loads(line) for line in text.splitlines()]
+        assert {line["person"] for line in lines} <= {"root"}
+        of_these = [line for line in lines if line["vm"] in ("first1", "second1")]
+        return sorted((line["vm"], line["host"], line["outcome"]) for line in of_these)
 
     def brought(**variables: object) -> list[str]:
         run = ansible.playbook("state", {**names, **variables}).succeeded()
@@ -164,7 +176,13 @@ def test_the_playbook_starts_in_order_and_back(
 
     predicted = ansible.playbook("state", {**names, "vm_state": "running"}, check=True).succeeded()
     assert predicted.stdout.count("would change") == 2
+    assert not told.exists()
     assert brought(vm_state="running") == ["hv2", "hv1"]
+    started_both = [("first1", "hv2", "changed"), ("second1", "hv1", "changed")]
+    assert events(told.read_text()) == started_both
+    for host, event in (("hv2", started_both[0]), ("hv1", started_both[1])):
+        journal = "journalctl --identifier fleet.virt --output cat --no-pager"
+        wait_for(lambda: event in events(lab.ssh(host, journal).stdout), 30, "its line")  # noqa: B023
 
     def began(host: str, name: str) -> float:
         return float(lab.ssh(host, f"stat -c %.Y /run/libvirt/qemu/{name}.pid").stdout)
@@ -172,6 +190,7 @@ def test_the_playbook_starts_in_order_and_back(
     assert began("hv1", "second1") - began("hv2", "first1") >= 3
     started = time.monotonic()
     assert brought(vm_state="running") == ["hv2", "hv1"]
+    assert [event[2] for event in events(told.read_text())].count("unchanged") == 2
     assert sorted(brought(vm_autostart=True)) == ["hv1", "hv2"]  # at once, in any order
     off = {"vm_state": "shutoff", "vm_force": True, "vm_shutdown_timeout": 0}
     assert brought(**off) == ["hv1", "hv2"]
@@ -179,8 +198,13 @@ def test_the_playbook_starts_in_order_and_back(
     at_work = "<phase>purging</phase><start_order>10</start_order>"
     guests.remove("hv2", "first1")
     guests.define("hv2", "first1", top=ORDER.format(at_work))
+    told.unlink()
     run = ansible.playbook("state", {**names, "vm_state": "running"})
     assert run.returncode != 0
+    assert events(told.read_text()) == [
+        ("first1", "hv2", "failed"),
+        ("second1", "hv1", "not_tried"),
+    ]
     assert "first1 on hv2: 'first1' is in phase purging" in run.stdout
     assert "'second1' was not tried: 'first1', before it by start_order" in run.stdout
     assert guests.virsh("hv1", "domstate", "second1").strip() == "shut off"

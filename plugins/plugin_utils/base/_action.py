@@ -18,9 +18,18 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, visible
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import tables
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.arguments import Spec
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope, outcomes
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import (
+    envelope,
+    events,
+    outcomes,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _alive, _flood, _packed
-from ansible_collections.fleet.virt.plugins.plugin_utils.base import _answers, _output, _peers
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import (
+    _answers,
+    _events,
+    _output,
+    _peers,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, to_plain
 
 
@@ -39,7 +48,8 @@ _CONNECTION: Spec = {
     "timeout": {"type": "float", "default": 10.0},
 }
 
-_HOST = "_host"  # tells our modules what the inventory calls the hypervisor
+# They tell our modules what the inventory calls the hypervisor, and who runs Ansible
+_HOST, _PERSON = "_host", "_person"
 _TIDY = 30.0  # seconds to clean up on a hypervisor that may no longer respond
 
 
@@ -66,6 +76,7 @@ class FleetAction(ActionBase):
     _values: Values = types.MappingProxyType({})
     _failures: Sequence[str] = ()  # what made a report fail
     _apart = False  # whether what was shown is for programs, and has no room for messages
+    _ends: Sequence[outcomes.Outcome[outcomes.Answer]] = ()  # what came of each VM
     _said = False  # whether what was shown has them
 
     def run(self, tmp: str | None = None, task_vars: Answer | None = None) -> Answer:
@@ -118,6 +129,23 @@ class FleetAction(ActionBase):
             self._failures, self._apart, self._said = [*dict.fromkeys(failures)], apart, shown
             result.update(failed=True, msg=separator.join(self._failures))
         return result
+
+    def happened(self, ends: Sequence[outcomes.Outcome[outcomes.Answer]]) -> None:
+        """Have it told, after the report, what came of each VM."""
+        self._ends = ends
+
+    def tell(self) -> None:
+        """Tell the journal and the user's hook what came of the VMs; check mode does not."""
+        if self.check or not self._ends:
+            return
+        header = self.header
+        caller = events.Caller(_events.person(), header.run, header.verb)
+        hook = self._templar.template(self._values.get(_events.VARIABLE))
+        problem = _events.tell(
+            [events.of_outcome(caller, end) for end in self._ends], to_plain(hook)
+        )
+        if problem:
+            _output.warn(problem)
 
     def options(
         self,
@@ -197,7 +225,7 @@ class FleetAction(ActionBase):
         run: t.Callable[..., Answer] = super()._execute_module
         name = str(options.get("module_name") or self._task.action)
         given = t.cast("Answer | None", options.get("module_args"))
-        own = {_HOST: self._values.get("inventory_hostname")}
+        own = {_HOST: self._values.get("inventory_hostname"), _PERSON: _events.person()}
         options["module_args"] = {**(self._task.args if given is None else given), **own}
         with _packed.cached(name):
             answer = _answers.cleaned(run(*args, **options))

@@ -114,6 +114,7 @@ class StagedAction(FleetAction, t.Generic[AnyWork]):
             report = super()._worked(values)
         except FleetVirtError as error:
             raise FailedStage(str(error), {"error": type(error).__name__}) from None
+        self.tell()
         failing = self._by_host() if report.get("failed") else {}
         apart = self._apart or _constants.stdout_callback() == _OUTPUT
         if failing and not (apart or self._said):

@@ -33,6 +33,7 @@ FLEET = frozenset(
         "virt_cpu",
         "virt_disk_profiles",
         "virt_disk_ratio",
+        "virt_event_hook",
         "virt_fence",
         "virt_fleet",
         "virt_hosts",

@@ -31,6 +31,7 @@ class _State:
     def __init__(self) -> None:
         self.is_module = False
         self.host = ""
+        self.person = ""
         self.parent = 0
         self.looked = 0.0
         self.begin()
@@ -52,6 +53,16 @@ def mark_as_module() -> None:
 def set_host(name: str) -> None:
     """Record what the caller's inventory calls this hypervisor."""
     _state.host = name
+
+
+def set_person(name: str) -> None:
+    """Record who runs this, as the controller says."""
+    _state.person = name
+
+
+def person() -> str:
+    """Who runs this, as the controller says; empty if it did not."""
+    return _state.person
 
 
 def host() -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..._records import dataclass, field
-from ..base.json_values import as_list
+from ..base.json_values import as_list, as_mappings
 from ..engine import outcomes
 from ..engine.outcomes import Answer
 from ..state.actions import RUNNING
@@ -82,6 +82,21 @@ def report(made: Made, *, check: bool) -> tuple[list[dict[str, object]], list[st
         for host, entries in vms.items()
     ]
     return hypervisors, failures + _left(made, check=check)
+
+
+def ends(hypervisors: Sequence[Answer], failures: Sequence[str]) -> list[outcomes.Outcome[Answer]]:
+    """What came of each VM of a report, as others are told of it."""
+    return [
+        outcomes.Outcome(str(entry["name"]), str(vm["name"]), vm, _problem(entry, vm, failures))
+        for entry in hypervisors
+        for vm in as_mappings(entry["vms"])
+    ]
+
+
+def _problem(entry: Answer, vm: Answer, failures: Sequence[str]) -> str | None:
+    """The failure that is about a VM, as all of them begin."""
+    start = f"{vm['name']} on {entry['name']}: "
+    return next((failure for failure in failures if failure.startswith(start)), None)
 
 
 def _runs(entry: Answer) -> bool:

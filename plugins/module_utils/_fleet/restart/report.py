@@ -11,7 +11,7 @@ import typing as t
 from ..._records import dataclass, field
 from ..base.results import word
 from ..base.tables import clean, table
-from ..engine.outcomes import Failure, outcomes
+from ..engine.outcomes import Answer, Failure, Outcome, outcomes
 from .facts import Restarted, RestartedVm
 
 _HEADS = ["VM", "FROM", "TO", "STATE", "RESULT", "STEPS"]
@@ -51,13 +51,15 @@ def report(
     not_started: t.Mapping[str, str],
     *,
     check: bool,
-) -> tuple[str, list[str]]:
-    """A table of the outcomes, and the failures. ``hosts`` are off, ``origins`` says which of them
-    had a VM that was taken over. ``not_started`` are the reasons of those that were
-    taken over and could not be started, or do not respond."""
+) -> tuple[str, list[str], list[Outcome[Answer]]]:
+    """A table of the outcomes, the failures, and what came of each VM.
+
+    ``hosts`` are off, ``origins`` says which of them had a VM that was taken over. ``not_started``
+    are the reasons of those that were taken over and could not be started, or do not respond."""
     rows: list[list[str | None]] = []
     host = " or ".join(hosts)
     problems: list[str] = []
+    ends: list[Outcome[Answer]] = []
     last = {
         (outcome.host, outcome.name): outcome.problem
         for outcome in outcomes(shares, finished, RestartedVm)
@@ -75,10 +77,13 @@ def report(
         steps = "; ".join(entry["steps"]) if entry is not None else None
         status = "failed" if why else word({"changed": True}, done)
         rows.append([outcome.name, origins.get(outcome.name), outcome.host, state, status, steps])
+        ends.append(Outcome(outcome.host, outcome.name, {"changed": True}, why or None))
         if why:
             problems.append(why if isinstance(why, Failure) else Failure(outcome.host, why))
     for name, reason in failures.items():
         rows.append([name, host, None, None, "stays", None])
-        problems.append(f"{clean(name)} stays on {host}: {clean(reason)}")
+        problem = f"{clean(name)} stays on {host}: {clean(reason)}"
+        problems.append(problem)
+        ends.append(Outcome(host, name, None, problem))
     text = table(_HEADS, rows) + "\n" if rows else f"no VM of {host} has a card; nothing to do\n"
-    return text, problems
+    return text, problems, ends

@@ -10,7 +10,7 @@ import typing as t
 
 from ..base.results import word
 from ..base.tables import table
-from ..engine.outcomes import Failure, outcomes
+from ..engine.outcomes import Answer, Failure, Outcome, outcomes
 from .facts import Restored, RestoredVm
 
 _HEADS = ["VM", "HYPERVISOR", "RESULT", "ARCHIVE", "STEPS"]
@@ -25,11 +25,13 @@ def report(
     withdrawn: t.Mapping[str, str],
     *,
     check: bool,
-) -> tuple[str, list[str]]:
-    """A table of the outcomes, and the failures. ``withdrawn`` are the reasons of VMs whose claim
-    was taken back."""
+) -> tuple[str, list[str], list[Outcome[Answer]]]:
+    """A table of the outcomes, the failures, and what came of each VM.
+
+    ``withdrawn`` are the reasons of VMs whose claim was taken back."""
     rows: list[list[str | None]] = []
     problems: list[str] = []
+    ends: list[Outcome[Answer]] = []
     last = {
         (outcome.host, outcome.name): outcome
         for outcome in outcomes(shares, claimed if check else finished, RestoredVm)
@@ -47,8 +49,10 @@ def report(
         done = "would be restored" if check else "restored, shut off"
         status = "failed" if why else word({"changed": True}, done)
         rows.append([name, host, status, archives.get(name), "; ".join(steps)])
+        ends.append(Outcome(host, name, {"changed": True}, why or None))
         if why:
             problems.append(why if isinstance(why, Failure) else Failure(host, why))
     for name, host in there.items():
         rows.append([name, host, "restored before", archives.get(name), None])
-    return table(_HEADS, rows) + "\n", problems
+        ends.append(Outcome(host, name, {"changed": False}, None))
+    return table(_HEADS, rows) + "\n", problems, ends

@@ -15,7 +15,7 @@ from ..base.results import NOT_TRIED, word
 from ..base.selected import Selected
 from ..base.tables import table
 from ..engine import located, proofs
-from ..engine.outcomes import Failure, outcomes
+from ..engine.outcomes import Answer, Failure, Outcome, outcomes
 from . import start_order
 from .facts import Brought, BroughtVm, StateLook, StateVm
 from .plan import StateRequest
@@ -132,6 +132,19 @@ def tell(
             details = [*entry["steps"], *([note] if note else [])]
         rows.append([outcome.name, outcome.host, state, status, "; ".join(details)])
     return Told(rows, failures)
+
+
+def ends(told: Told) -> list[Outcome[Answer]]:
+    """What came of each VM, as others are told of it."""
+    return [
+        Outcome(
+            str(row[1]),
+            str(row[0]),
+            {"changed": row[3] == "changed", "not_tried": row[3] == NOT_TRIED},
+            told.failures.get(str(row[0])) if row[3] != NOT_TRIED else None,
+        )
+        for row in told.rows
+    ]
 
 
 def report(so_far: Told, silent: str, *, check: bool) -> tuple[str, list[str]]:
