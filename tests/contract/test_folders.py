@@ -20,7 +20,7 @@ LAYERS = {
     "_fleet": "base storage cards engine notes hosts firewall bridge daemon pools seed images spec"
     " preflight keys placement console fencing snapshots seeding state rename purge migration"
     " provision adoption template clone importing restart disk_move backup restore foresight"
-    " doctor rolling",
+    " rolling doctor",
     "plugin_utils": "ansible_core base ssh images keys console reading provision backup",
 }
 ORDER = [(layer, folder) for layer, folders in LAYERS.items() for folder in folders.split()]

@@ -401,6 +401,7 @@ CHECKUP = {
     ],
     "used": ["b"],
     "noted": {"reading.x": "text"},
+    "rolling": ["rolling.begun.0123456789abcdef.5"],
     "errors": {"certificates": "no openssl"},
 }
 MOVED = {

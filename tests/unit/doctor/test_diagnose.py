@@ -108,6 +108,7 @@ def answer(name: str, *vms: Answer, checkup: Answer | None = None, **changes: t.
         "unused": [],
         "used": [],
         "noted": {},
+        "rolling": [],
         "errors": {},
         **(checkup or {}),
     }
@@ -203,6 +204,12 @@ FOUND: list[tuple[str, tuple[Answer | None, Answer | None], str, str]] = [
         (answer(HV1, vm("web1", phase="migrating")), None),
         "'web1' is being moved",
         "ansible-playbook fleet.virt.repair_vms -e vm_name=web1",
+    ),
+    (
+        "rolling_unfinished",
+        (answer(HV1, checkup={"rolling": ["rolling.begun.0123456789abcdef.5"]}), None),
+        "rolling work on hv1 began at 1970-01-01",
+        "ansible-playbook fleet.virt.return_vms -e virt_host=hv1",
     ),
     (
         "metadata_unusable",
@@ -405,6 +412,7 @@ def test_volume_on_shared_storage_is_unused_only_if_no_other_uses_it() -> None:
         (answer(HV1, vm("web1", **AT)), answer(HV2, vm("db", **AT, segments=["br1"]))),
         (answer(HV1, clock={"offset": 4.0, "uncertainty": 3.5}), None),
         (answer(HV1, checkup={"cpu": None}), None),
+        (answer(HV1, checkup={"rolling": ["rolling.passed.0123456789abcdef.5"]}), None),
         (answer(HV1, checkup=key("cert", 40)), None),
     ],
 )

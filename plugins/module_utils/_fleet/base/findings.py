@@ -49,6 +49,7 @@ OF_FLEETS: dict[str, tuple[Severity, str]] = {
     ),
     "work_unfinished": ("warning", "run again what was interrupted"),
     "move_unfinished": ("warning", "run ansible-playbook fleet.virt.repair_vms"),
+    "rolling_unfinished": ("warning", "run the command that began it again"),
     "metadata_unusable": ("error", "remove them, and adopt the VM"),
     "card_differs": ("warning", "run ansible-playbook fleet.virt.repair_vms"),
     "card_unusable": ("error", "follow the message"),

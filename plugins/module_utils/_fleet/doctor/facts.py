@@ -57,7 +57,8 @@ class Expiry(t.TypedDict):
 class Checkup(t.TypedDict):
     """What no other answer says. ``used`` are the names of files that something there refers to,
     ``setup`` digests of what the set-up wrote, by file, ``noted`` the last note of another
-    hypervisor with its content, by volume, ``errors`` checks that could not be made.
+    hypervisor with its content, by volume, ``rolling`` the marks of rolling work for which it is in
+    maintenance, ``errors`` checks that could not be made.
     """
 
     arch: str | None
@@ -71,6 +72,7 @@ class Checkup(t.TypedDict):
     unused: list[UnusedVolume] | None
     used: list[str]
     noted: dict[str, str]
+    rolling: list[str]
     errors: dict[str, str]
 
 

@@ -27,6 +27,7 @@ from ..migration import read_candidates
 from ..notes import read as read_notes
 from ..notes.note import latest, notes
 from ..preflight import read_tls
+from ..rolling import read as read_rolling
 from ..storage import file_references, read_file_users
 from ..storage.read_pools import list_handles
 from ..storage.read_shared_pools import POOL_ID_FILE
@@ -81,6 +82,10 @@ def examine(connection: Connection, base_pool: str, base_path: str) -> Examined:
         "unused": unused,
         "used": used,
         "noted": errors.read("notes", lambda: _noted(connection, host), {}),
+        # once it is no longer in maintenance, an old mark means nothing
+        "rolling": errors.read("marks", lambda: read_rolling.volumes(connection), [])
+        if host["maintenance"]
+        else [],
         "errors": errors,
     }
     return {**looked, "checkup": checkup, "clock": None}

@@ -15,6 +15,7 @@ from ..base.names import CLAIM, command_on, module_on, playbook_command
 from ..engine.leases import WORK
 from ..notes import note as notes
 from ..notes import rule
+from ..rolling import marks
 
 if t.TYPE_CHECKING:
     from .facts import Examined, ExaminedVm
@@ -27,6 +28,7 @@ def find(answers: t.Mapping[str, Examined]) -> list[Finding]:
         checkup = answer.get("checkup")
         for vm in checkup["vms"] if checkup else ():
             findings += _work(host, vm)
+        findings += _rolling(host, checkup["rolling"] if checkup else ())
         for claim in answer.get("claims") or ():
             text = (
                 f"{host} keeps a place for {claim['name']!r}, which moves from {claim['source']} to"
@@ -48,6 +50,23 @@ def find(answers: t.Mapping[str, Examined]) -> list[Finding]:
                 text = f"the card of {name!r} on shared storage is not as the VM on {host} is"
                 findings.append(Finding("card_differs", (host,), text, repair))
     return findings
+
+
+def _rolling(host: str, volumes: t.Iterable[str]) -> list[Finding]:
+    begun = [
+        mark.at
+        for volume in volumes
+        if (mark := marks.parse(volume)) is not None and mark.state == marks.BEGUN
+    ]
+    if not begun:
+        return []
+    text = (
+        f"rolling work on {host} began at {notes.time_text(min(begun))}, and its VMs have not"
+        " returned: it is under way, was interrupted, or the hypervisor was not well"
+    )
+    back = playbook_command("return_vms", virt_host=host)
+    fix = f"run the command that began it again; to give up instead: {back}"
+    return [Finding("rolling_unfinished", (host,), text, fix)]
 
 
 def _work(host: str, vm: ExaminedVm) -> list[Finding]:
