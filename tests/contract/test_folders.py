@@ -19,9 +19,9 @@ PREFIX = "ansible_collections.fleet.virt.plugins."
 LAYERS = {
     "_fleet": "base storage cards engine notes hosts firewall bridge daemon pools seed images spec"
     " preflight keys placement console fencing snapshots seeding state rename purge migration"
-    " provision adoption template clone importing restart disk_move backup restore foresight"
-    " rolling doctor",
-    "plugin_utils": "ansible_core base ssh images keys console reading provision backup",
+    " provision adoption template clone importing restart disk_move backup restore verify"
+    " foresight rolling doctor",
+    "plugin_utils": "ansible_core base ssh images keys console reading provision backup verify",
 }
 ORDER = [(layer, folder) for layer, folders in LAYERS.items() for folder in folders.split()]
 MOST_FILES = 40

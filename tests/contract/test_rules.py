@@ -385,7 +385,8 @@ def test_shell_scripts_parse() -> None:
 # What these do is done on the controller
 _AT_HOME = {"virt_capacity", "virt_place", "virt_plan", "virt_show"}
 _STAGES_AT_HOME = {"decide", "end", "list", "note", "prepare", "report", "settle"}
-_STAGES_AT_HOME |= {"order_restarts", "note_restarts", "find", "prove", "starts", "summary"}
+_STAGES_AT_HOME |= {"cleared", "order_restarts", "note_restarts", "find", "prove", "starts"}
+_STAGES_AT_HOME |= {"summary"}
 _BUILTIN_AT_HOME = re.compile(
     r"(assert|debug|fail|meta|set_fact|validate_argument_spec|(include|import)_(tasks|role|vars))$"
 )

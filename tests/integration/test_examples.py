@@ -27,6 +27,9 @@ from ansible_collections.fleet.virt.tests.contract.controller.test_backups impor
 from ansible_collections.fleet.virt.tests.integration.backup.test_backup import (
     COMMANDS as OF_SAVING,
 )
+from ansible_collections.fleet.virt.tests.integration.backup.test_verify import (
+    COMMANDS as OF_PROOFS,
+)
 from ansible_collections.fleet.virt.tests.integration.keys.test_documented import (
     COMMANDS as OF_KEYS,
 )
@@ -350,6 +353,7 @@ _ELSEWHERE = {
     "virt_restart",
     "virt_restore",
     "virt_state",
+    "virt_verify_backups",
     "virt_wait",
 }
 
@@ -491,6 +495,7 @@ def test_every_command_shown_is_run() -> None:
         *OF_ROLLING,
         *OF_FORESIGHT,
         *OF_SAVING,
+        *OF_PROOFS,
         *OF_RESTORES,
         *OF_MIGRATION,
         *OF_PLAN,

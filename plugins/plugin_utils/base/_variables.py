@@ -168,7 +168,7 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "query": _OUTPUT | _SELECTION | _CHOSEN,
     "rename": frozenset({"vm_name", "vm_new_name", "vm_rename_volumes"}),
     "renew_keys": _KEYS,
-    "repair_vms": _CHOSEN | {"virt_keep_volumes"},
+    "repair_vms": _CHOSEN | {"virt_keep_volumes", "virt_proof_folder"},
     "restore": _CHOSEN
     | {"virt_archive", "virt_restore_as", "virt_unasked", "vm_host", "vm_new_name"},
     "restart_elsewhere": _CHOSEN
@@ -200,6 +200,10 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
         "vm_shutdown_timeout",
         "vm_state",
     },
+    "verify_backups": _OUTPUT
+    | _CHOSEN
+    | {"virt_archive", "virt_backup_host_key", "virt_boot_seconds", "virt_depth"}
+    | {"virt_proof_folder", "virt_proof_mib", "virt_proof_page", "virt_sample", "virt_verify"},
     "what_if": _OUTPUT | {"virt_add_hosts", "virt_lose", "virt_loss", "virt_strict", "virt_vms"},
 }
 _OF_VMS = ("capacity", "clone", "import_vm", "plan", "provision_vm", "what_if")

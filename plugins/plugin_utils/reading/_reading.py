@@ -25,8 +25,12 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_con
     Connection,
     connect,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_lookup import (
+    list_domains,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.ip import usable
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import as_number
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.names import is_proof
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.states import state_name
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
     domain_entry,
@@ -154,14 +158,17 @@ def _states(connection: Connection) -> list[tuple[_libvirt.VirDomain, int | None
             _libvirt.DOMAIN_STATS_STATE,
             _libvirt.CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT,
         )
-        return [(domain, as_number(values.get("state.state"))) for domain, values in stats]
+        return [
+            (domain, as_number(values.get("state.state")))
+            for domain, values in stats
+            if not is_proof(str(domain.name()))
+        ]
     except LibvirtFailure as error:
         if error.code != _libvirt.ERR_NO_SUPPORT:
             raise
     except DeadlineExceeded:
         pass  # one of them hangs: read one by one, it becomes an entry with an error
-    listed = connection.call("list domains", connection.conn.listAllDomains, 0)
-    return [(domain, None) for domain in listed]
+    return [(domain, None) for domain in list_domains(connection)]
 
 
 def _described(domain: _libvirt.VirDomain, state: int | None) -> DomainEntry:

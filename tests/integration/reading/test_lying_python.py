@@ -59,6 +59,7 @@ RUNS = {
     "restart_elsewhere -e virt_host=hv1": _SHAPELESS,
     # no VM was ever saved there, which the controller finds out before it asks anybody
     "restore -e vm_name=nobody -e virt_backup_to=/tmp -e virt_backup_passphrase=x": "",
+    "verify_backups -e virt_backup_to=/tmp -e virt_backup_passphrase=x": "",
     "repair_vms": "",
     "maintenance -e virt_host=hv1": "",
     "renew_keys": f"hv1: {_SHAPELESS}",

@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import (
     archives,
+    keep,
     listing,
     report,
 )
@@ -51,6 +52,22 @@ def test_newest_proof_says_what_is_known() -> None:
     assert states == ["listed and complete", "read back", "proven", "failed"]
     assert [vm.is_proven for vm in repository.vms] == [False, False, True, False]
     assert not repository.problems
+
+
+def test_proven_backup_that_is_read_back_later_stays_proven_and_kept() -> None:
+    results = {
+        1: [archives.BOOTED, archives.READ_BACK],
+        2: [archives.BOOTED, archives.FAILED, archives.READ_BACK],
+        3: [archives.READ_BACK],
+    }
+    comments = {at(day): archives.comment(of(at(day))) for day in results}
+    for day, proofs in results.items():
+        comments.update([_proof(day, proof, 5 + hour) for hour, proof in enumerate(proofs)])
+    repository = _read(comments)
+    assert [vm.state for vm in repository.vms] == ["proven", "read back", "read back"]
+    pruning = keep.plan(repository, keep.Policy({"last": 1}))
+    assert pruning.kept == {at(3): "last 1", at(1): keep.LAST_PROVEN}
+    assert set(pruning.deleted) == {name for name in comments if name.startswith(at(2))}
 
 
 def test_archive_that_is_not_what_its_name_says_is_named_and_no_backup() -> None:

@@ -27,6 +27,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import (
     decide as backup_decision,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import facts as backup_facts
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.effects_borg import Access
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.places import BackupPlace
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
     answers,
     json_values,
@@ -55,7 +57,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.doctor import fa
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.doctor import (
     report as doctor_report,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import located
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import located, outcomes
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.proofs import Silence
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.fencing import (
     facts as fencing_facts,
@@ -166,8 +168,14 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.template import 
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.template import (
     facts as template_facts,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.verify import (
+    decide as proof_decision,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.verify import facts as proof_facts
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.verify.options import SavedArchive
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._wait import Progress
 from ansible_collections.fleet.virt.plugins.plugin_utils.console import _pages
+from ansible_collections.fleet.virt.plugins.plugin_utils.verify import _report as proof_report
 
 Answer = dict[str, t.Any]
 TOP = Path(__file__).parents[3]
@@ -645,6 +653,37 @@ GOOD: dict[str, Answer] = {
             }
         ]
     },
+    "proof_look": {
+        "host": HOST,
+        "entries": [
+            {
+                "name": "0000::2026-11-28T06:51:18Z",
+                "problems": ["it has no such machine type"],
+                "vcpus": 1,
+                "memory_mib": 64,
+                "domain_type": "qemu",
+                "arch": "x86_64",
+                "error": None,
+            }
+        ],
+    },
+    "proven": {
+        "vms": [
+            {
+                "name": "0000::2026-11-28T06:51:18Z",
+                "changed": True,
+                "failed": False,
+                "msg": None,
+                "not_tried": False,
+                "steps": ["boot 2026-11-28T06:51:18Z of web1"],
+                "proof": "booted",
+                "how": "agent: web1 after 9 s",
+                "seconds": 9,
+                "screen": "AAAA",
+            }
+        ]
+    },
+    "cleared": {"removed": ["fleet-virt-proof-0000"]},
     "rename_look": {
         "defined": [
             {
@@ -1003,6 +1042,32 @@ def read_restore_look(answer: Answer) -> None:
         )
 
 
+def read_proof_look(answer: Answer) -> None:
+    hosts = placed(answer)
+    policy = placement.Policy(pool_paths={}, base_pool="base")
+    vm = SavedArchive(name="0000::2026-11-28T06:51:18Z", vm="web1", uuid="0000")
+    for problems in (["x"], []):
+        entries = [{**entry, "problems": problems} for entry in answer["entries"]]
+        for entry in ({}, {"entries": entries}):
+            with contextlib.suppress(FleetVirtError):
+                proof_decision.decide([vm], {"hv2": {**answer, **entry}}, hosts, policy)
+
+
+def read_proven(answer: Answer) -> None:
+    name = "0000::2026-11-28T06:51:18Z"
+    reporter = proof_report.Reporter(
+        place=BackupPlace("/nowhere"),
+        access=Access("x", "/nowhere"),
+        vms={name: SavedArchive(name=name, vm="web1", uuid="0000")},
+        shares={"hv2": [name]},
+        unbootable={},
+        damaged={},
+        check=True,
+    )
+    for outcome in outcomes.outcomes(reporter.shares, {"hv2": answer}, proof_facts.ProvenVm):
+        reporter.proven(name, "hv2", outcome.entry, outcome.problem)
+
+
 def read_restored(answer: Answer) -> None:
     restore_report.report(
         {"hv2": ["web9"]}, {}, {}, {"hv2": answer}, {"hv2": answer}, {}, check=False
@@ -1172,6 +1237,9 @@ READERS: dict[str, t.Callable[[Answer], t.Any]] = {
     "restarted": read_restarted,
     "restore_look": read_restore_look,
     "restored": read_restored,
+    "proof_look": read_proof_look,
+    "proven": read_proven,
+    "cleared": lambda answer: proof_report.cleared({"hv2": answer}, check=False),
     "rename_look": lambda answer: rename_decision.decide(
         "web1", "web2", rename_decision.fleet({"hv1": {"defined": []}, "hv2": answer}, None, [])
     ),
@@ -1270,6 +1338,9 @@ TYPES: dict[str, type[Answer]] = {
     "restarted": restart_facts.Restarted,
     "restore_look": restore_facts.RestoreLook,
     "restored": restore_facts.Restored,
+    "proof_look": proof_facts.ProofLook,
+    "proven": proof_facts.Proven,
+    "cleared": proof_facts.Cleared,
     "rename_look": rename_facts.RenameLook,
     "renamed": rename_facts.Renamed,
     "backup_look": backup_facts.BackupLook,

@@ -53,6 +53,7 @@ BAD: list[tuple[t.Any, str]] = [
     ("all", "reserved by Ansible"),
     ("LocalHost", "reserved by Ansible"),
     ("web1.migration", "reserved for the claim of a VM"),
+    ("fleet-virt-proof-web1", "reserved for what proves backups"),
     ("Web1.Migration", "reserved for the claim of a VM"),
     ("${IFS}", "characters that are not allowed"),
     ("{{ x }}", "characters that are not allowed"),

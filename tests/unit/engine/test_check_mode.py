@@ -129,6 +129,7 @@ ELSEWHERE = {
     "migration/effects_jobs.py": "unit/migration/test_effects_settle.py",
     "restart/effects.py": "unit/restart/test_restart_crashes.py",
     "restore/effects.py": "unit/restore/test_restore_crashes.py",
+    "verify/effects.py": "unit/verify/test_proof_crashes.py",
     "seeding/effects.py": "unit/seeding/test_seeding_meanwhile.py",
 }
 

@@ -154,8 +154,7 @@ def _require_local(connection: Connection) -> None:
 
 
 def _listed(connection: Connection) -> list[VirDomain]:
-    domains = connection.call("list domains", connection.conn.listAllDomains, 0)
-    return sorted(domains, key=lambda dom: str(dom.name()))
+    return sorted(lookup.list_domains(connection), key=lambda dom: str(dom.name()))
 
 
 def _meant(connection: Connection, names: t.Sequence[str]) -> list[VirDomain]:

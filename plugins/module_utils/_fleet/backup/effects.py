@@ -6,12 +6,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import json
 import os
-import select
-import sys
 import time
 import typing as t
 
@@ -20,7 +16,6 @@ from ..._libvirt import DOMAIN_XML_INACTIVE
 from ..._records import dataclass, field
 from ..base import answers
 from ..base import effects_programs as programs
-from ..base import effects_systemd as systemd
 from ..base import read_caller as company
 from ..base.effects_connection import Connection
 from ..base.effects_lookup import (
@@ -29,9 +24,10 @@ from ..base.effects_lookup import (
     require_domains,
     selected_domains,
 )
-from ..base.json_values import as_mapping, as_text
+from ..base.json_values import as_text
 from ..base.metadata import Metadata
 from ..base.selected import Selected
+from ..engine import effects_attended as attended
 from ..engine import effects_backups as units
 from ..engine import effects_lease as lease
 from ..engine import effects_lease_holder as owners
@@ -47,13 +43,6 @@ _LOCK_SECONDS = 5.0
 _END_SECONDS = 60.0
 _OTHER_SECONDS = 3000.0  # for a move, or what else ended a backup
 _POLL = 0.5
-_MOST_ANSWER = 1024 * 1024
-# The module's own imports, also where they are in Ansible's archive
-_START = (
-    "import json, sys; sys.path[:0] = json.loads(sys.argv[1]);"
-    " from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import effects_unit;"
-    " effects_unit.main()"
-)
 # However the unit ended: the job first, for the guest's sake. A job that a killed process was just
 # beginning appears a moment later.
 _END = """
@@ -212,27 +201,14 @@ def _end_words(job: _BackupJob) -> list[str]:
 
 
 def _save(job: _BackupJob) -> None:
-    order = json.dumps(dataclasses.asdict(_order(job))) + "\n"
     unit = units.unit_of(job.facts.uuid)
-    systemd.clear(unit)
-    end = " ".join(_quoted(word) for word in ["/bin/sh", "-c", _END, *_end_words(job)])
-    properties = (f"ExecStopPost={end}", "TimeoutStopSec=90", "KillMode=control-group", "Nice=10")
-    words = systemd.own_unit(
-        unit, [sys.executable, "-c", _START, json.dumps(sys.path)], properties=properties
+    answer = attended.answered(
+        unit,
+        "backup",
+        dataclasses.asdict(_order(job)),
+        ["/bin/sh", "-c", _END, *_end_words(job)],
+        lambda: units.give_way(job.connection, job.facts.uuid),
     )
-    words[1:1] = ["--pipe", "--wait", "--collect"]
-    process = programs.beside(words)
-    source, stream = programs.piped(process.stdin), programs.piped(process.stdout)
-    try:
-        source.write(order.encode())
-        source.flush()
-        answer = _answer(stream)
-    finally:
-        # Its input ends, so it ends, whatever it is doing
-        with contextlib.suppress(OSError):
-            source.close()
-        programs.end(process, _END_SECONDS)
-        units.give_way(job.connection, job.facts.uuid)
     job.made = answer
     if "archive" not in answer:
         why = as_text(answer.get("error")) or (
@@ -240,30 +216,6 @@ def _save(job: _BackupJob) -> None:
         )
         why += "; try again" if job.gave_way else ""
         raise PlanRefused(f"the backup of {job.name!r} was abandoned, and it is as before: {why}")
-
-
-def _quoted(word: str) -> str:
-    """A word of a unit's command line: specifiers and variables are nothing to systemd."""
-    text = word.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return '"' + text.replace("%", "%%").replace("$", "$$") + '"'
-
-
-def _answer(stream: t.IO[bytes]) -> t.Mapping[str, object]:
-    """The line that the unit prints; empty if it ends without one."""
-    waiting = select.poll()
-    waiting.register(stream, select.POLLIN)
-    text = b""
-    while b"\n" not in text and len(text) < _MOST_ANSWER:
-        company.require()
-        if waiting.poll(250):
-            block = os.read(stream.fileno(), 65536)
-            if not block:
-                break
-            text += block
-    try:
-        return as_mapping(json.loads(text))
-    except ValueError:
-        return {}
 
 
 def _order(job: _BackupJob) -> effects_unit.UnitOrder:

@@ -75,6 +75,10 @@ class Disconnected(BorgError):
     """The server of the place does not answer, or refuses."""
 
 
+_MISSING = (
+    "borg is not installed here; install Debian's package borgbackup, on the controller and on"
+    " hypervisors"
+)
 _BY_ID: dict[str, type[BorgError]] = {
     "PassphraseWrong": WrongPassphrase,
     "NoPassphraseFailure": WrongPassphrase,
@@ -167,10 +171,7 @@ def run(
     """
     program = programs.find("borg")
     if program is None:
-        raise DependencyMissing(
-            "borg is not installed here; install Debian's package borgbackup, on the controller and"
-            " on hypervisors"
-        )
+        raise DependencyMissing(_MISSING)
     argv = [program, "--log-json", "--lock-wait", str(lock_wait), *words]
     with passphrase_pipe(access.passphrase) as descriptor:
         ended = programs.execute(
@@ -184,6 +185,25 @@ def run(
     if ended.status not in (0, 1):
         raise failure(ended.stderr.decode("utf-8", "replace"), access.base)
     return ended
+
+
+def mounting(access: Access, archive: str, folder: str, options: str) -> programs.Running:
+    """borg as it shows the files of an archive in ``folder`` (FUSE), until it is ended.
+
+    It takes no lock, so that a backup of the VM is never kept waiting.
+    """
+    program = programs.find("borg")
+    if program is None:
+        raise DependencyMissing(_MISSING)
+    argv = [program, "--log-json", "--bypass-lock", "mount", "--foreground"]
+    with passphrase_pipe(access.passphrase) as descriptor:
+        return programs.beside(
+            [*argv, "-o", options, archive, folder],
+            talks=False,
+            errors=True,
+            environment={**environment(access), "BORG_PASSPHRASE_FD": str(descriptor)},
+            descriptors=(descriptor,),
+        )
 
 
 def placeholders_escaped(text: str) -> str:

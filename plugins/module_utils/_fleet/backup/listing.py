@@ -47,8 +47,15 @@ class SavedVm:
 
     @property
     def state(self) -> str:
-        """What is known of it."""
-        return COMPLETE if self.proof is None else _STATES[self.proof.proof]
+        """What is known of it. One that was proven is so after it was only read, too, as where no
+        hypervisor can boot it any more; a failure counts whatever there was before."""
+        if self.proof is None:
+            return COMPLETE
+        results = [proof.proof for proof in self.proofs]
+        since = results[::-1].index(archives.FAILED) if archives.FAILED in results else len(results)
+        if archives.BOOTED in results[len(results) - since :]:
+            return PROVEN
+        return _STATES[self.proof.proof]
 
     @property
     def is_proven(self) -> bool:

@@ -21,6 +21,7 @@ from . import effects_definitions as domains
 from . import metadata
 from .effects_connection import Connection
 from .metadata import Metadata
+from .names import is_proof
 from .selected import Selected
 
 if t.TYPE_CHECKING:
@@ -31,8 +32,17 @@ AFFECT_CONFIG = DOMAIN_AFFECT_CONFIG
 _SHOWN = 20
 
 
+def list_domains(connection: Connection, flags: int = 0) -> list[VirDomain]:
+    """libvirt's object for every domain (virConnectListAllDomains), but for those that run from
+    backups to prove them: they are none of the fleet."""
+    listed = connection.call("list domains", connection.conn.listAllDomains, flags)
+    return [dom for dom in listed if not is_proof(str(dom.name()))]
+
+
 def find_domain(connection: Connection, name: str) -> VirDomain | None:
     """libvirt's object for the domain ``name`` (virDomainLookupByName), None if it is missing."""
+    if is_proof(name):
+        return None
     try:
         domain: VirDomain = connection.call(
             f"find domain {name}", connection.conn.lookupByName, name
@@ -49,8 +59,7 @@ def require_domains(connection: Connection, names: t.Sequence[str]) -> dict[str,
     by_name = {name: find_domain(connection, name) for name in dict.fromkeys(names)}
     unknown = [name for name, dom in by_name.items() if dom is None]
     if unknown:
-        listed = connection.call("list domains", connection.conn.listAllDomains, 0)
-        known = sorted(str(dom.name()) for dom in listed)
+        known = sorted(str(dom.name()) for dom in list_domains(connection))
         there = ", ".join(known[:_SHOWN]) or "none"
         more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
         raise SpecError(
@@ -70,7 +79,7 @@ def selected_domains(
     All are read only where a pattern or a group may mean any of them.
     """
     if selected.plural:
-        listed = connection.call("list the domains", connection.conn.listAllDomains, 0)
+        listed = list_domains(connection)
         if not selected.groups:  # names tell
             listed = [dom for dom in listed if selected.takes(str(dom.name()))]
     else:

@@ -271,11 +271,19 @@ def greeted(
 Running = subprocess.Popen[bytes]
 
 
-def beside(argv: t.Sequence[str], *, talks: bool = True, errors: bool = False) -> Running:
+def beside(
+    argv: t.Sequence[str],
+    *,
+    talks: bool = True,
+    errors: bool = False,
+    environment: t.Mapping[str, str] | None = None,
+    descriptors: tuple[int, ...] = (),
+) -> Running:
     """Start a program that runs beside the caller, which talks to it and ends it.
 
     ``talks``: its input and output are pipes to the caller, otherwise nothing. ``errors``: so is
-    its standard error, and no key pressed interrupts it. Its environment is the session's.
+    its standard error, and no key pressed interrupts it. It inherits ``descriptors``, and the
+    session's variables, or those of ``environment`` in their place.
     """
     pipe = subprocess.PIPE if talks else subprocess.DEVNULL
     return subprocess.Popen(
@@ -285,6 +293,8 @@ def beside(argv: t.Sequence[str], *, talks: bool = True, errors: bool = False) -
         stderr=subprocess.PIPE if errors else None if talks else subprocess.DEVNULL,
         bufsize=0,
         start_new_session=errors,
+        env=None if environment is None else _environment(None, environment),
+        pass_fds=descriptors,
     )
 
 

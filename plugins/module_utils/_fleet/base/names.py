@@ -36,6 +36,8 @@ CLAIM = ".migration"
 # effects_files.py has it
 CARD = ".fleet.xml"
 _UNFINISHED = re.compile(r"\..*\.fleet\.xml\.new", re.DOTALL)
+# The beginning of the name of a VM that is run from a backup to prove it, and of no other
+PROOF = "fleet-virt-proof-"
 NAME_PART = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}"
 NAME_PART_RULE = "1 to 32 letters, digits, '.', '_' or '-', the first a letter or digit"
 
@@ -43,6 +45,11 @@ NAME_PART_RULE = "1 to 32 letters, digits, '.', '_' or '-', the first a letter o
 def is_card_file(name: str) -> bool:
     """Whether a file of that name is a VM's card, or one that is being written, and so no disk."""
     return name.endswith(CARD) or _UNFINISHED.fullmatch(name) is not None
+
+
+def is_proof(name: str) -> bool:
+    """Whether it is the name of a VM that runs from a backup, to prove it: none of the fleet."""
+    return name.startswith(PROOF)
 
 
 def check_host_name(value: object, path: str) -> list[Problem]:
@@ -124,6 +131,10 @@ def _findings(value: str, *, host_name: bool) -> list[str]:
             f"{shown} ends in {CLAIM!r}; that ending is reserved for the claim of a VM on the"
             " destination of a move: rename it"
         )
+    if is_proof(value.lower()):
+        problems.append(
+            f"{shown} starts with {PROOF!r}, which is reserved for what proves backups: rename it"
+        )
     if value.lower() in _RESERVED:
         problems.append(
             f"{shown} is reserved by Ansible ({', '.join(sorted(_RESERVED))}): choose another"
@@ -138,6 +149,7 @@ def valid_vm_name(value: str) -> str:
     if (
         name.lower().endswith(CLAIM)
         or name.lower() in _RESERVED
+        or is_proof(name.lower())
         or not re.search("[a-z]", name, re.I)
     ):
         name = f"vm-{name.replace('.', '-')}"

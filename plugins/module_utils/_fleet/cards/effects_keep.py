@@ -18,7 +18,7 @@ from ..._errors import FleetVirtError, PlanRefused, XmlError
 from ..._libvirt import DOMAIN_XML_INACTIVE
 from ..base import read_caller as caller
 from ..base.effects_connection import Connection
-from ..base.effects_lookup import find_domain
+from ..base.effects_lookup import find_domain, list_domains
 from ..base.names import playbook_command
 from . import effects_cards as effects
 from . import effects_leftover, keep, read_cards
@@ -141,8 +141,7 @@ def lacking(connection: Connection, names: t.Collection[str] = ()) -> list[CardE
     the cards that name a VM which it does not have. Changes nothing."""
     if not read.concerns(connection):
         return []
-    listed = connection.call("list domains", connection.conn.listAllDomains, 0)
-    there = sorted(str(dom.name()) for dom in listed)
+    there = sorted(str(dom.name()) for dom in list_domains(connection))
     shared = read.shared_folders(connection)  # once, and not for each VM
     entries: list[CardEntry] = []
     for name in there:

@@ -15,7 +15,7 @@ from ..._libvirt import LibvirtError
 from ..._lxml import parse
 from ..base.effects_connection import Connection
 from ..base.effects_deadline import Failed
-from ..base.effects_lookup import require_domains, selected_domains
+from ..base.effects_lookup import list_domains, require_domains, selected_domains
 from ..base.selected import Selected
 from ..base.states import ACTIVE_STATES, state_name
 from . import png
@@ -38,7 +38,7 @@ def capture(connection: Connection, wanted: ScreenRequest) -> list[CapturedScree
     """
     domains = _domains(connection, wanted)
     outcomes = connection.each(
-        lambda domain: _picture(connection.conn, domain, wanted.screen),
+        lambda domain: picture(connection.conn, domain, wanted.screen),
         domains,
         lambda domain: f"capture the screen of {domain.name()}",
     )
@@ -65,7 +65,7 @@ def capture(connection: Connection, wanted: ScreenRequest) -> list[CapturedScree
 
 def _domains(connection: Connection, wanted: ScreenRequest) -> list[VirDomain]:
     if wanted.names is None:
-        listed = connection.call("list domains", connection.conn.listAllDomains, 0)
+        listed = list_domains(connection)
         active = [domain for domain in listed if state_name(domain.state(0)[0]) in ACTIVE_STATES]
         return sorted(active, key=lambda domain: str(domain.name()))
     if wanted.ignore_missing:
@@ -74,7 +74,7 @@ def _domains(connection: Connection, wanted: ScreenRequest) -> list[VirDomain]:
     return list(require_domains(connection, wanted.names).values())
 
 
-def _picture(dom: VirConnect, domain: VirDomain, screen: int) -> png.Picture | None:
+def picture(dom: VirConnect, domain: VirDomain, screen: int) -> png.Picture | None:
     """A screenshot of the domain, None if it has no screen."""
     state = state_name(domain.state(0)[0])
     if state not in ACTIVE_STATES:

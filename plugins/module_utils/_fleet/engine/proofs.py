@@ -158,6 +158,13 @@ PROOFS: dict[str, Proof] = {
         "those that take the VMs over; what others that answer say counts",
         ANY,
     ),
+    "verify": Proof(
+        "``verify_backups``",
+        "nothing of the fleet: each backup is booted on a hypervisor that answers, under a name of"
+        " its own",
+        "at least one",
+        ANY,
+    ),
     "prune": Proof(
         "``images`` with ``virt_images_prune``",
         "no other hypervisor has the pool of base images",

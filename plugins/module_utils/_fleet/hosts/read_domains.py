@@ -19,6 +19,7 @@ from ..._libvirt import ERR_NO_DOMAIN, ERR_NO_SUPPORT
 from ..._records import dataclass, field
 from ..base.effects_connection import Connection
 from ..base.effects_deadline import Failed
+from ..base.effects_lookup import list_domains
 from ..base.selected import Selected, is_pattern, matches
 from ..base.states import ACTIVE_STATES, reason_name, state_name
 from . import domain_entry, domain_info, domain_stats
@@ -79,7 +80,7 @@ def read_domains(connection: Connection, wanted: DomainQuery) -> list[DomainEntr
     Raises SpecError for a name that does not exist, LibvirtFailure if the list itself cannot be
     read. Problems of one domain are in that domain's ``error``.
     """
-    domains = connection.call("list domains", connection.conn.listAllDomains, 0)
+    domains = list_domains(connection)
     domains.sort(key=lambda domain: str(domain.name()))
     if wanted.names is not None:
         domains = _chosen(domains, wanted)

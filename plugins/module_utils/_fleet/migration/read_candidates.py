@@ -14,6 +14,7 @@ from ..._lxml import parse
 from ..._records import dataclass
 from ..base import metadata as own_metadata
 from ..base.effects_connection import Connection
+from ..base.effects_lookup import list_domains
 from ..base.metadata import Metadata
 from ..base.names import CLAIM
 from ..base.selected import Selected
@@ -118,7 +119,7 @@ def _seen(connection: Connection) -> list[_Seen]:
             tuple(str(file) for file in files if file),
         )
 
-    listed = connection.call("list domains", connection.conn.listAllDomains, 0)
+    listed = list_domains(connection)
     vms = connection.each_there(
         read, listed, lambda dom: f"read domain {dom.name()}", ERR_NO_DOMAIN
     )

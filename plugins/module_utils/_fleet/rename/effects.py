@@ -92,7 +92,7 @@ def look(connection: Connection, claims: t.Sequence[str] = ()) -> RenameLook:
     text = connection.call("read capabilities", connection.conn.getCapabilities)
     machine = host_info.capabilities(text)["uuid"]
     entries: list[RenameVm] = []
-    for dom in connection.call("list domains", connection.conn.listAllDomains, 0):
+    for dom in lookup.list_domains(connection):
         stored = read_metadata(connection, dom) or Metadata()
         entries.append(
             {

@@ -26,13 +26,17 @@ Into = t.Callable[[int, bytes], None]
 class Archive:
     """An archive of the VM with that UUID at a place."""
 
-    def __init__(self, access: Access, place: str, uuid: str, name: str) -> None:
+    def __init__(
+        self, access: Access, place: str, uuid: str, name: str, *, waits: bool = True
+    ) -> None:
         if not archives.is_backup(name):
             raise ArchiveError(
                 f"{name!r} is no archive; they are called as 2026-11-28T06:51:18Z;"
                 " ansible-playbook fleet.virt.backups lists them"
             )
         self.access, self.name = access, name
+        # Without a lock, what is read long keeps no backup waiting
+        self._options = [] if waits else ["--bypass-lock"]
         self.where = f"{places.parse(place).repository(uuid)}::{name}"
 
     def manifest(self) -> Manifest:
@@ -83,7 +87,7 @@ class Archive:
         return data
 
     def _words(self, path: str) -> list[str]:
-        return ["extract", "--stdout", self.where, path]
+        return [*self._options, "extract", "--stdout", self.where, path]
 
     def extract(self, path: str, into: t.IO[bytes]) -> None:
         """Have borg write a file into a pipe."""

@@ -254,7 +254,7 @@ def _blockers(
 ) -> list[str]:
     incoming = [*(volume.path for volume in wanted.volumes), *states]
     problems = read_start_blockers.of_root(connection, root, incoming)
-    problems += _refused(connection, root)
+    problems += refused_by_libvirt(connection, root)
     for secret in restarted.secrets_of(root):
         if here.secrets is not None and secret not in here.secrets:
             problems.append(f"libvirt's secret {secret} is not on it; define it, with its value")
@@ -269,7 +269,7 @@ def _blockers(
     return problems
 
 
-def _refused(connection: Connection, root: Element) -> list[str]:
+def refused_by_libvirt(connection: Connection, root: Element) -> list[str]:
     """Why this libvirt takes no such definition: a newer one may have written it. It is asked for
     QEMU's command line, which defines nothing."""
     action = "look whether libvirt accepts the definition"

@@ -21,7 +21,7 @@ from ..._records import dataclass, field
 from ..base import durations, metadata
 from ..base import effects_definitions as domains
 from ..base.effects_connection import Connection
-from ..base.effects_lookup import require_domains, selected_domains
+from ..base.effects_lookup import list_domains, require_domains, selected_domains
 from ..base.selected import Selected
 from ..engine import effects_backups as backups
 from ..engine import effects_lease as lease
@@ -114,7 +114,7 @@ def look(
     if selected:
         listed = [dom for dom, _stored in selected_domains(connection, selected)]
     else:
-        listed = list(connection.call("list domains", connection.conn.listAllDomains, 0))
+        listed = list_domains(connection)
     vms = [_seen(read.facts(connection, dom)) for dom in listed]
     return {"changed": False, "vms": sorted(vms, key=lambda vm: vm["name"])}
 

@@ -1,0 +1,86 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A systemd unit that works for a caller, and ends with it.
+
+Its order comes on its standard input, since there may be a passphrase in it, and the end of that
+input is the end of the work: no killed run leaves one. Whatever ends the unit, its last command
+tidies up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import sys
+import typing as t
+
+from ..base import effects_programs as programs
+from ..base import effects_systemd as systemd
+from ..base import read_caller as company
+from ..base.json_values import as_mapping
+
+_END_SECONDS = 60.0
+_MOST_ANSWER = 48 * 1024 * 1024  # there may be a picture of a screen in it
+# The module's own imports, also where they are in Ansible's archive
+_START = (
+    "import json, sys; sys.path[:0] = json.loads(sys.argv[1]); from"
+    " ansible_collections.fleet.virt.plugins.module_utils._fleet.{folder} import effects_unit;"
+    " effects_unit.main()"
+)
+
+
+def answered(
+    unit: str,
+    folder: str,
+    order: t.Mapping[str, object],
+    end: t.Sequence[str],
+    stop: t.Callable[[], object],
+) -> t.Mapping[str, object]:
+    """What the unit of the feature in ``folder`` says on ``order``; empty if it ends without a
+    word. ``end`` is its last command, ``stop`` makes sure that it has ended."""
+    systemd.clear(unit)
+    last = " ".join(map(_quoted, end))
+    properties = (f"ExecStopPost={last}", "TimeoutStopSec=90", "KillMode=control-group", "Nice=10")
+    words = [sys.executable, "-c", _START.format(folder=folder), json.dumps(sys.path)]
+    words = systemd.own_unit(unit, words, properties=properties)
+    words[1:1] = ["--pipe", "--wait", "--collect"]
+    process = programs.beside(words)
+    source, stream = programs.piped(process.stdin), programs.piped(process.stdout)
+    try:
+        source.write(f"{json.dumps(order)}\n".encode())
+        source.flush()
+        return _answer(stream)
+    finally:
+        # Its input ends, so it ends, whatever it is doing
+        with contextlib.suppress(OSError):
+            source.close()
+        programs.end(process, _END_SECONDS)
+        stop()
+
+
+def _quoted(word: str) -> str:
+    """A word of a unit's command line: specifiers and variables are nothing to systemd."""
+    text = word.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return '"' + text.replace("%", "%%").replace("$", "$$") + '"'
+
+
+def _answer(stream: t.IO[bytes]) -> t.Mapping[str, object]:
+    """The line that the unit prints; empty if it ends without one."""
+    waiting = select.poll()
+    waiting.register(stream, select.POLLIN)
+    text = bytearray()
+    while b"\n" not in text[-65536:] and len(text) < _MOST_ANSWER:
+        company.require()
+        if waiting.poll(250):
+            block = os.read(stream.fileno(), 65536)
+            if not block:
+                break
+            text += block
+    try:
+        return as_mapping(json.loads(text))
+    except ValueError:
+        return {}
