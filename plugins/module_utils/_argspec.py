@@ -11,6 +11,7 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.common.parameters import remove_values
 from ansible.module_utils.common.respawn import (
     has_respawned,
     probe_interpreters_for_module,
@@ -133,7 +134,9 @@ def _note(module: AnsibleModule, result: t.Mapping[str, t.Any]) -> None:
     verb = str(module._name).rpartition(".")[2]
     caller = events.Caller(company.person() or "unknown", run, verb)
     host = company.host() or os.uname().nodename
-    happened = events.of_module(caller, host, result)
+    # as Ansible does with what it prints
+    safe = remove_values(dict(result), module.no_log_values)
+    happened = events.of_module(caller, host, safe)
     if happened:
         syslog.write(event.json for event in happened)
 

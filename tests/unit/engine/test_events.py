@@ -69,7 +69,7 @@ def test_module_result_has_event_per_changed_or_failed_vm() -> None:
     [
         ({"changed": True}, 1),
         ({"changed": False}, 0),
-        ({"changed": False, "vms": [{"name": "web1", "phase": None}]}, 0),
+        ({"changed": False, "vms": [{"name": "web1", "error": "cannot be read"}]}, 0),
         ({"changed": False, "failed": True, "msg": "refused"}, 0),
     ],
 )

@@ -10,7 +10,14 @@ import json
 
 import pytest
 from ansible.module_utils import basic
-from ansible_collections.fleet.virt.plugins.module_utils._argspec import FleetModule, create_module
+from ansible_collections.fleet.virt.plugins.module_utils._argspec import (
+    FleetModule,
+    create_module,
+    run,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import (
+    effects_syslog as syslog,
+)
 
 _INTERNAL = {
     "_hidden": {"type": "str", "no_log": True},
@@ -58,3 +65,26 @@ def test_one_of_another_type_is_an_error(
     failed = json.loads(capsys.readouterr().out)
     assert failed["failed"]
     assert "_number" in failed["msg"]
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_journal_names_the_person_and_hides_what_output_hides(
+    monkeypatch: pytest.MonkeyPatch, check: bool
+) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(syslog, "write", lines.extend)
+    vms = [{"name": "web1", "changed": True, "failed": True, "msg": "refused: HUSH"}]
+    module = _module(
+        monkeypatch, _hidden="HUSH", _host="hv1", _person="al\nice", _ansible_check_mode=check
+    )
+    with pytest.raises(SystemExit):
+        run(module, lambda: {"changed": True, "failed": True, "vms": vms}, needs_libvirt=False)
+    if check:
+        assert lines == []
+        return
+    (line,) = lines
+    assert "HUSH" not in line
+    assert "\n" not in line
+    written = json.loads(line)
+    assert (written["person"], written["host"], written["vm"]) == ("al\nice", "hv1", "web1")
+    assert written["outcome"] == "failed"

@@ -76,7 +76,10 @@ def of_outcome(caller: Caller, outcome: Outcome[Answer]) -> Event:
 
 
 def of_module(caller: Caller, host: str, result: Answer) -> list[Event]:
-    """What is told of the result of a module that changed something: by VM, if it is of VMs."""
+    """What is told of the result of a module that changed something, or failed to: by VM, if it is
+    of VMs. A stage that reads does neither, even if it cannot read one."""
+    if not (result.get("changed") or result.get("failed")):
+        return []
     entries = result.get("vms")
     events: list[Event] = []
     for entry in entries if isinstance(entries, list) else ():
