@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
+
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import report
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.options import REPOSITORIES
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.arguments import Spec
@@ -14,6 +16,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answ
 ARGUMENTS: Spec = {
     **REPOSITORIES,
     "sizes": {"type": "bool", "default": True},
+    "hours": {"type": "float"},
     "output": {"type": "str", "choices": _output.FORMS, "default": "table"},
     "output_file": {"type": "path"},
 }
@@ -21,6 +24,7 @@ ARGUMENTS: Spec = {
 
 class VirtBackupInfoOptions(_repositories.RepositoryOptions):
     sizes: bool
+    hours: float | None
     output: str
     output_file: str | None
 
@@ -32,10 +36,15 @@ class ActionModule(_repositories.RepositoriesAction):
         repositories, problems = _repositories.read_all(
             given, self.access(options), options["names"], sizes=options["sizes"]
         )
-        vms = report.data(repositories)
+        hours = options["hours"]
+        wished = None if hours is None else (hours, datetime.now(timezone.utc))
+        vms = report.data(repositories, wished)
         problems += [why for repository in repositories for why in repository.problems]
         form = (options["output"], options["output_file"])
         result = self.delivered(
-            {"vms": vms}, lambda: report.text(vms), lambda: report.records(vms), form
+            {"vms": vms},
+            lambda: report.text(vms, hours),
+            lambda: report.records(vms),
+            form,
         )
         return self.concluded(result, problems, apart=form != ("table", None))

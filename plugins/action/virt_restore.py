@@ -32,6 +32,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore.options 
     RestoreWork,
     SavedVm,
 )
+from ansible_collections.fleet.virt.plugins.plugin_utils.backup._place import nearby
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._fleet_variables import Variables
@@ -42,7 +43,6 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import (
     texts,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
-from ansible_collections.fleet.virt.plugins.plugin_utils.images._images import cache_folder
 from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _noted, _placing
 
 _FOUND, _DECIDED, _CONFIRMED = "virt_saved", "virt_decision", "virt_confirmed"
@@ -94,12 +94,8 @@ class ActionModule(StagedAction[RestoreWork]):
         return envelope.read(RestoreWork, {envelope.OPTION: {"vms": archives_found["vms"]}})
 
     def _find(self, options: VirtRestoreOptions) -> Answer:
-        variables = self._variables()
-        near = variables.get("virt_backup_read_from")
-        if near is not None:
-            options["place"] = str(near[0] if isinstance(near, list) and near else near)
-        key = as_text(variables.get("virt_backup_ssh_key"))
-        access = Access(options["passphrase"], str(cache_folder() / "borg"), key)
+        options["place"], key, base = nearby(self._values, self._templar, options["place"])
+        access = Access(options["passphrase"], base, key)
         vms = read_archives.find(access, options, self.header.run)
         _peers.refuse_hypervisors([vm.name for vm in vms], self._values)
         return {"changed": False, "vms": [dataclasses.asdict(vm) for vm in vms]}

@@ -58,6 +58,9 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _ended
 
+if t.TYPE_CHECKING:
+    from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.ages import OverdueVm
+
 _VIEWS = {
     "host_info": "host",
     "images": "images",
@@ -109,6 +112,8 @@ _OPTIONS: Spec = {
     "noted": {"type": "bool", "default": True},
     "sort": {"type": "list", "elements": "str", "choices": selection.SORTS, "default": []},
     "columns": {"type": "list", "elements": "str", "default": []},
+    "backup_hours": {"type": "float"},
+    "backup_places": {"type": "list", "elements": "str", "default": []},
     "output": {"type": "str", "choices": _output.FORMS, "default": "table"},
     "output_file": {"type": "path"},
 }
@@ -141,6 +146,8 @@ class VirtShowOptions(Connected):
     noted: bool
     sort: list[str]
     columns: list[str]
+    backup_hours: float | None
+    backup_places: list[str]
     output: str
     output_file: str | None
     _direct: float | None
@@ -191,15 +198,20 @@ class ActionModule(StagedAction[ShowWork]):
             self.happened(provision_report.ends(hypervisors, problems))
         hypervisors, count = _selected(hypervisors, options)
         more = columns.named(options["columns"])
+        shown: Answer = {"hypervisors": hypervisors}
+        overdue: list[str] = []
+        if view == "list" and options["backup_hours"] is not None:
+            shown["overdue"], overdue, unread = self._overdue(hypervisors, options)
+            problems += unread
         text = _output.render(
             options["output"],
-            {"hypervisors": hypervisors},
-            lambda: _table(hypervisors, options, count, more, check=check),
+            shown,
+            lambda: "\n".join([_table(hypervisors, options, count, more, check=check), *overdue]),
             lambda: records.text(view, hypervisors, options["sort"], more, predicted=check),
         )
         diff = bool(self._task.diff)
         delivered = _output.deliver(text, options["output_file"], check=check, diff=diff)
-        result: Answer = {"hypervisors": hypervisors, "output": text, **delivered}
+        result: Answer = {**shown, "output": text, **delivered}
         apart = options["output"] != "table" or bool(options["output_file"])
         return self.concluded(result, problems, apart=apart)
 
@@ -265,6 +277,26 @@ class ActionModule(StagedAction[ShowWork]):
             told = self.answers(str(options["_told"]), Told, "noted", verb="virt_query")
         noted.add(hypervisors, told, silent, options["names"])
         return True
+
+    def _overdue(
+        self, hypervisors: t.Sequence[Answer], options: VirtShowOptions
+    ) -> tuple[list[OverdueVm], list[str], list[str]]:
+        """The VMs that are shown whose backup is older than wished, lines about them, and why
+        backups could not be read."""
+        # loaded only where somebody wishes to know
+        from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import ages
+        from ansible_collections.fleet.virt.plugins.plugin_utils.backup import _ages, _place
+
+        hours = options["backup_hours"] or 0.0
+        vms = [
+            (str(domain["name"]), str(domain["uuid"]))
+            for entry in hypervisors
+            for domain in as_mappings(entry["domains"])
+            if domain.get("uuid")
+        ]
+        access = _place.access(self._values, self._templar)
+        overdue, problems = _ages.overdue(vms, options["backup_places"], access, hours)
+        return overdue, ages.lines(overdue, hours), problems
 
     def _made(self, options: VirtShowOptions) -> tuple[list[Answer], list[str]]:
         """The results of requested VMs; without ``requested``, of those in the results."""

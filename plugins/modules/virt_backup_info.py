@@ -59,6 +59,10 @@ options:
         yet of every archive.
     type: bool
     default: true
+  hours:
+    description:
+      - Say of each VM whether it has no backup of the last so many hours.
+    type: float
   output:
     description:
       - Format of the output.
@@ -104,6 +108,10 @@ vms:
     unreadable:
       description: Archives that have the name of a backup or a proof and are none, with the reason.
       type: dict
+    overdue:
+      description: Whether there is no backup of the last O(hours) hours; null without it, and where
+        that is not known.
+      type: bool
     backups:
       description: The backups, oldest first.
       type: list

@@ -152,6 +152,18 @@ options:
     type: list
     elements: str
     default: []
+  backup_hours:
+    description:
+      - Name the VMs that have no backup of the last so many hours, with O(view=list). For that the
+        repository of each VM that is shown is read. Without this, no place of backups is asked.
+    type: float
+  backup_places:
+    description:
+      - Places of backups, as for M(fleet.virt.virt_backup_info). A backup in any of them counts.
+        The passphrase is the variable C(virt_backup_passphrase).
+    type: list
+    elements: str
+    default: []
   output:
     description:
       - Output format, a table for people, JSON, YAML or CSV.
@@ -237,6 +249,21 @@ hypervisors:
       returned: with O(view=list) and O(view=query)
       type: list
       elements: dict
+overdue:
+  description: The VMs that have no backup of the last O(backup_hours) hours.
+  returned: with O(backup_hours) and O(view=list)
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the VM.
+      type: str
+    uuid:
+      description: Its UUID.
+      type: str
+    at:
+      description: The moment of its newest backup, in UTC; null without any.
+      type: str
 output:
   description: The text that was printed or written.
   returned: always

@@ -22,6 +22,9 @@ import pytest
 import yaml
 from ansible_collections.fleet.virt.tests.contract import documentation, test_documentation
 from ansible_collections.fleet.virt.tests.contract.controller.test_backups import (
+    AGES as OF_AGES,
+)
+from ansible_collections.fleet.virt.tests.contract.controller.test_backups import (
     COMMANDS as OF_BACKUPS,
 )
 from ansible_collections.fleet.virt.tests.integration.backup.test_backup import (
@@ -352,6 +355,8 @@ _ELSEWHERE = {
     "virt_purge",
     "virt_restart",
     "virt_restore",
+    "virt_restore_disk",
+    "virt_restore_file",
     "virt_state",
     "virt_verify_backups",
     "virt_wait",
@@ -485,6 +490,7 @@ def test_every_command_shown_is_run() -> None:
         *OF_MOVED_DISKS,
         *OF_SNAPSHOTS,
         *OF_BACKUPS,
+        OF_AGES,
         *OF_COPIES,
         *OF_IMAGES,
         OF_PEERS,

@@ -22,6 +22,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._answers import PR
 # Of the fleet or of a hypervisor; mostly in group_vars, so every playbook accepts them
 FLEET = frozenset(
     {
+        "virt_backup_hours",
         "virt_backup_known",
         "virt_backup_passphrase",
         "virt_backup_read_from",
@@ -171,6 +172,9 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "repair_vms": _CHOSEN | {"virt_keep_volumes", "virt_proof_folder"},
     "restore": _CHOSEN
     | {"virt_archive", "virt_restore_as", "virt_unasked", "vm_host", "vm_new_name"},
+    "restore_disk": frozenset({"vm_name", "virt_archive", "virt_disk", "virt_to_pool"}),
+    "restore_file": frozenset({"vm_name", "vm_host", "virt_archive", "virt_path"})
+    | {"virt_restore_max_mib", "virt_restore_to"},
     "restart_elsewhere": _CHOSEN
     | {"virt_fenced", "virt_fenced_lease", "virt_host", "virt_wait_timeout"},
     "return_vms": _MOVE | {"virt_host"},

@@ -33,10 +33,14 @@ _PLAY = "ansible-playbook fleet.virt."
 COMMANDS = {
     f"{_PLAY}backups": "6 backups of 2 VMs",
     f"{_PLAY}backups -e vm_name=web1 -e virt_output=json": '"name": "web1"',
+    f"{_PLAY}backups -e virt_backup_hours=26": "no backup of the last 26 h: db1 .*, web1",
     f"{_PLAY}prune_backups --check": "2 archives would be deleted",
     f"{_PLAY}prune_backups": "2 archives deleted",
     f"{_PLAY}export_backup_keys -e virt_backup_keys=backup-keys": f"web1: .*/{UUID}.key",
 }
+
+
+AGES = f"{_PLAY}list -e virt_backup_hours=26"
 
 
 @dataclass(frozen=True)
@@ -156,6 +160,38 @@ def test_list_of_named_vm_as_json_has_sizes_and_proof(controller: Controller) ->
     proofs = [backup["proof"] for backup in vm["backups"]]
     assert [proof is not None for proof in proofs] == [False, True, False, False, False]
     assert proofs[1]["result"] == "booted"
+
+
+def test_list_with_a_wished_age_names_vms_without_such_backup(controller: Controller) -> None:
+    words = ("-e", "vm_name=web1", "-e", "virt_backup_sizes=false", "-e", "virt_backup_hours=1.5")
+    status, text = controller.run("backups", *words)
+    assert status == 0, text
+    assert f"no backup of the last 1.5 h: web1 ({MOMENTS[-1]})" in text
+
+
+def test_list_of_vms_names_those_without_such_backup(controller: Controller) -> None:
+    """Of libvirt's test driver, whose only VM was saved long ago, or never."""
+    there = "6695eb01-f6a4-8304-79aa-97f2502e193f"
+    words = ["list", *("-e", "virt_uri=test:///default"), *("-e", "virt_become=false")]
+    shown = shlex.split(AGES)[2:]
+    words += ["-e", "ansible_connection=local", "-e", "ansible_python_interpreter=/usr/bin/python3"]
+    status, text = controller.run(*words)
+    assert status == 0, text
+    assert "no backup" not in text
+    assert not (controller.folder / "cache").exists(), "no repository is read"
+    words += shown
+    status, text = controller.run(*words)
+    assert status == 0, text
+    assert "no backup of the last 26 h: test (none)" in text
+    access = _made.hypervisor(controller.folder)
+    _made.make(controller.place, access, MOMENTS[:1], "test", there)
+    status, text = controller.run(*words, "-e", "virt_output=json")
+    assert status == 0, text
+    assert f'"at": "{MOMENTS[0]}"' in text
+    shutil.rmtree(controller.place)
+    status, text = controller.run(*words)
+    assert status == 2, text
+    assert "how old backups are is not known: " in text
 
 
 def test_list_names_what_it_could_not_read(controller: Controller) -> None:

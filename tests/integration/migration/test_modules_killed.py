@@ -211,9 +211,10 @@ def test_each_that_dies_before_it_did_anything(movers: Movers) -> None:
 
 
 def test_every_playbook_is_among_them() -> None:
-    # they need an archive, and are killed everywhere by test_restore_crashes.py and
-    # test_proof_crashes.py below unit
+    # they need an archive, and are killed everywhere by test_restore_crashes.py,
+    # test_disk_crashes.py, test_restored_file.py and test_proof_crashes.py below unit
     killed = {kill.playbook for kill in NOTHING_CHANGES} | {"restore", "verify_backups"}
+    killed |= {"restore_disk", "restore_file"}
     assert killed == set(PLAYBOOKS) - documentation.WITHOUT_HYPERVISORS
 
 

@@ -22,7 +22,16 @@ from .conftest import Fleet
 RESTORE = "ansible-playbook fleet.virt.restore -e vm_name=web1"
 BESIDE = f"{RESTORE} -e vm_new_name=web1-before -e virt_archive=2026-11-28T06:51:18Z"
 LOST = "ansible-playbook fleet.virt.restore -e virt_names=web1,db1 -e virt_hypervisors_lost=hv1"
-COMMANDS = (RESTORE, f"{RESTORE} --check", BESIDE, LOST)
+FILE = (
+    "ansible-playbook fleet.virt.restore_file -e vm_name=web1 -e virt_path=/etc/fstab"
+    " -e virt_restore_to=web1-fstab"
+)
+DISK = "ansible-playbook fleet.virt.restore_disk -e vm_name=web1 -e virt_disk=data"
+DISK_BEFORE = f"{DISK} -e virt_archive=2026-11-28T06:51:18Z"
+COMMANDS = (
+    *(RESTORE, f"{RESTORE} --check", BESIDE, LOST),
+    *(DISK_BEFORE, f"{DISK_BEFORE} --check", FILE),
+)
 _FIRST, _SECOND, _DAMAGED = (f"2026-11-28T{hour}:51:18Z" for hour in ("06", "07", "08"))
 _HOSTS = ("hv1", "hv2")
 _DISK = "/var/lib/libvirt/images/web1_system.qcow2"
@@ -108,6 +117,8 @@ def test_vm_is_restored_elsewhere_and_beside_itself(saved: Backups) -> None:
     assert fleet.host("hv2", "virsh domuuid web1-before").strip() != uuid
     assert "restored before" in str(saved.run(BESIDE).succeeded())
 
+    _disk_beside(saved)
+
     # a hypervisor lost for good: its VMs are restored on others without it
     fleet.lab.kill("hv1")
     try:
@@ -133,15 +144,45 @@ def test_vm_is_restored_elsewhere_and_beside_itself(saved: Backups) -> None:
     _examples(saved)
 
 
+def _disk_beside(saved: Backups) -> None:
+    """A disk of the VM, which runs and is not touched, in a volume of its own."""
+    fleet, path = saved.fleet, "/var/lib/libvirt/images/web1_data-2026-11-28T065118Z.raw"
+    saved.refused(f"{DISK} -e virt_archive={_FIRST} -e virt_disk=vdz", message="has no disk 'vdz'")
+    fleet.host("hv1", "virsh -q start web1")
+    before = fleet.host("hv1", "virsh dumpxml web1")
+    state = saved.state()
+    check = saved.run(f"{DISK_BEFORE} --check").succeeded()
+    assert f"would be restored  {_FIRST}  {path}" in str(check)
+    assert saved.state() == state
+    done = saved.run(DISK_BEFORE).succeeded()
+    assert f"restored  {_FIRST}  {path}" in str(done)
+    assert "exists already" in str(saved.run(DISK_BEFORE).succeeded())
+    assert fleet.host("hv1", "virsh dumpxml web1") == before
+    name = path.rpartition("/")[2]
+    assert fleet.host("hv1", f"virsh vol-path {name} --pool default").strip() == path
+    fleet.host("hv1", "virsh -q destroy web1")
+    assert saved.holds("hv1", "b", _DISK, _DATA)
+    read = f"qemu-io -r -f raw -c 'read -P 97 1M 192k' -c 'read -P 0 2M 8M' {path}"
+    assert "verification failed" not in fleet.host("hv1", read)
+    saved.fleet.host("hv1", f"rm {path}; virsh -q pool-refresh default")
+
+
 def _examples(saved: Backups) -> None:
     """The module's own, on a hypervisor of its own: it has none of the VMs."""
     alone = saved.fleet.alone("hv2")
     saved.fleet.sweep_host("hv2")
     first, second = (example.task for example in documentation.examples("virt_restore"))
+    (disk,) = (example.task for example in documentation.examples("virt_restore_disk"))
+    (file,) = (example.task for example in documentation.examples("virt_restore_file"))
     first["fleet.virt.virt_restore"]["archive"] = _SECOND  # the newest is damaged
     variables = {"virt_backup_passphrase": backups.PASSPHRASE}
+    lacking = "guestfish is not installed; install the package libguestfs-tools"
+    saved.refused(FILE, message=f"one that has it is enough. hv2: {lacking}")
+    refused = alone.ansible.play([file], "hv2", become=True, vars=variables)
+    assert refused.returncode == 2, str(refused)
+    assert lacking in str(refused)
     for _run in range(2):
-        alone.ansible.play([second, first], "hv2", become=True, vars=variables).succeeded()
+        alone.ansible.play([second, first, disk], "hv2", become=True, vars=variables).succeeded()
     names = [f"/var/lib/libvirt/images/web1-before_{name}" for name in ("system.qcow2", "data.raw")]
     assert saved.holds("hv2", "a", *names)
     assert saved.holds("hv2", "b", _DISK, _DATA)

@@ -60,6 +60,10 @@ RUNS = {
     # no VM was ever saved there, which the controller finds out before it asks anybody
     "restore -e vm_name=nobody -e virt_backup_to=/tmp -e virt_backup_passphrase=x": "",
     "verify_backups -e virt_backup_to=/tmp -e virt_backup_passphrase=x": "",
+    "restore_file -e vm_name=nobody -e virt_path=/etc/fstab -e virt_restore_to=/tmp/fstab"
+    " -e virt_backup_to=/tmp -e virt_backup_passphrase=x": "",
+    "restore_disk -e vm_name=nobody -e virt_disk=data -e virt_backup_to=/tmp"
+    " -e virt_backup_passphrase=x": "",
     "repair_vms": "",
     "maintenance -e virt_host=hv1": "",
     "renew_keys": f"hv1: {_SHAPELESS}",

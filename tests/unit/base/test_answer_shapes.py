@@ -132,6 +132,12 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore import (
     decide as restore_decision,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore import (
+    decide_disk as restore_disk_decision,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore import (
+    decide_file as restore_file_decision,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore import (
     facts as restore_facts,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore import (
@@ -684,6 +690,36 @@ GOOD: dict[str, Answer] = {
         ]
     },
     "cleared": {"removed": ["fleet-virt-proof-0000"]},
+    "restore_disk_look": {"disks": [{"name": "web9", "uuid": "0000", "phase": None}]},
+    "restored_disk": {
+        "vms": [
+            {
+                "name": "web9",
+                "changed": True,
+                "failed": False,
+                "msg": None,
+                "uuid": "0000",
+                "steps": ["create default/web9_data.raw"],
+                "archive": "0000::2026-11-28T06:51:18Z",
+                "pool": "default",
+                "path": "/srv/web9_data.raw",
+            }
+        ]
+    },
+    "restore_file_look": {"lacks": ["guestfish is not installed"]},
+    "restored_file": {
+        "vms": [
+            {
+                "name": "web9",
+                "changed": True,
+                "failed": False,
+                "msg": None,
+                "archive": "0000::2026-11-28T06:51:18Z",
+                "size": 1,
+            }
+        ],
+        "content": "eA==",
+    },
     "rename_look": {
         "defined": [
             {
@@ -1074,6 +1110,28 @@ def read_restored(answer: Answer) -> None:
     )
 
 
+def read_restore_disk_look(answer: Answer) -> None:
+    vm = SavedVm(name="web9", uuid="0000")
+    with contextlib.suppress(FleetVirtError):
+        restore_disk_decision.decide(
+            vm, restore_disk_decision.fleet({"hv2": answer}, ["hv1", "hv2"], [])
+        )
+
+
+def read_restored_disk(answer: Answer) -> None:
+    restore_disk_decision.report({"hv2": ["web9"]}, {"hv2": answer}, "x", check=False)
+
+
+def read_restore_file_look(answer: Answer) -> None:
+    for lacks in ({}, {"lacks": []}):
+        with contextlib.suppress(FleetVirtError):
+            restore_file_decision.decide("web9", None, {"hv2": {**answer, **lacks}})
+
+
+def read_restored_file(answer: Answer) -> None:
+    restore_file_decision.report({"hv2": ["web9"]}, {"hv2": answer}, "x", "y", check=False)
+
+
 def read_migration(answer: Answer) -> None:
     hosts = placed(answer)
     first = {"host": copy.deepcopy(HOST), "vms": [], "expired": []}
@@ -1240,6 +1298,10 @@ READERS: dict[str, t.Callable[[Answer], t.Any]] = {
     "proof_look": read_proof_look,
     "proven": read_proven,
     "cleared": lambda answer: proof_report.cleared({"hv2": answer}, check=False),
+    "restore_disk_look": read_restore_disk_look,
+    "restored_disk": read_restored_disk,
+    "restore_file_look": read_restore_file_look,
+    "restored_file": read_restored_file,
     "rename_look": lambda answer: rename_decision.decide(
         "web1", "web2", rename_decision.fleet({"hv1": {"defined": []}, "hv2": answer}, None, [])
     ),
@@ -1341,6 +1403,10 @@ TYPES: dict[str, type[Answer]] = {
     "proof_look": proof_facts.ProofLook,
     "proven": proof_facts.Proven,
     "cleared": proof_facts.Cleared,
+    "restore_disk_look": restore_facts.DiskLook,
+    "restored_disk": restore_facts.DiskRestored,
+    "restore_file_look": restore_facts.FileLook,
+    "restored_file": restore_facts.FileRestored,
     "rename_look": rename_facts.RenameLook,
     "renamed": rename_facts.Renamed,
     "backup_look": backup_facts.BackupLook,

@@ -130,6 +130,7 @@ ELSEWHERE = {
     "restart/effects.py": "unit/restart/test_restart_crashes.py",
     "restore/effects.py": "unit/restore/test_restore_crashes.py",
     "verify/effects.py": "unit/verify/test_proof_crashes.py",
+    "restore/effects_disk.py": "unit/restore/test_disk_crashes.py",
     "seeding/effects.py": "unit/seeding/test_seeding_meanwhile.py",
 }
 

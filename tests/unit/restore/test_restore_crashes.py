@@ -88,8 +88,9 @@ class Image:
             file.write(data)
 
 
-@pytest.fixture
-def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machines:
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machines:
+    """Hypervisors, to which the archive's content is given as borg and qemu-nbd would."""
+
     @contextlib.contextmanager
     def opened(path: str, _format: str) -> Iterator[Image]:
         yield Image(path)
@@ -104,6 +105,11 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machines:
     monkeypatch.setattr(effects_archive.Archive, "pour", pour)
     monkeypatch.setattr(lease, "OBSERVE", 0.0)  # whoever does not live is dead at once
     return Machines(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machines:
+    return made(tmp_path, monkeypatch)
 
 
 def _saved(run: str) -> SavedVm:

@@ -12,8 +12,11 @@ from ..._errors import FleetVirtError
 from ..._units import MIB, format_size
 from ..base.selected import is_pattern, matches
 from ..base.tables import csv_text, table
+from . import ages
 
 if t.TYPE_CHECKING:
+    from datetime import datetime
+
     from .keep import Pruning
     from .listing import Repository, SavedVm
 
@@ -54,6 +57,7 @@ class ListedVm(t.TypedDict):
     name: str | None
     error: str | None
     unreadable: dict[str, str]
+    overdue: bool | None
     backups: list[ListedBackup]
 
 
@@ -85,8 +89,11 @@ def _is(repository: Repository, name: str) -> bool:
     return is_pattern(name) and any(matches(vm, name) for vm in vms)
 
 
-def data(repositories: t.Sequence[Repository]) -> list[ListedVm]:
-    """What a result says of them."""
+Wished = tuple[float, "datetime"]
+
+
+def data(repositories: t.Sequence[Repository], wished: Wished | None = None) -> list[ListedVm]:
+    """What a result says of them; ``wished``: hours after which a backup is overdue, and now."""
     return [
         {
             "place": repository.place,
@@ -94,10 +101,19 @@ def data(repositories: t.Sequence[Repository]) -> list[ListedVm]:
             "name": repository.name,
             "error": repository.problem,
             "unreadable": {**repository.unreadable},
+            "overdue": _is_overdue(repository, wished),
             "backups": [_backup(vm) for vm in repository.vms],
         }
         for repository in repositories
     ]
+
+
+def _is_overdue(repository: Repository, wished: Wished | None) -> bool | None:
+    """None: nobody wishes to know, or it is not known."""
+    if wished is None or repository.problem is not None:
+        return None
+    hours, now = wished
+    return ages.is_overdue(ages.newest((vm.backup.at for vm in repository.vms), now), hours, now)
 
 
 def _backup(vm: SavedVm) -> ListedBackup:
@@ -117,7 +133,7 @@ def _backup(vm: SavedVm) -> ListedBackup:
     }
 
 
-def text(vms: t.Sequence[ListedVm]) -> str:
+def text(vms: t.Sequence[ListedVm], hours: float | None = None) -> str:
     """The table of all backups, and below it what could not be read."""
     ordered = sorted(vms, key=lambda vm: (vm["name"] or "", vm["uuid"], vm["place"]))
     rows = [
@@ -137,6 +153,16 @@ def text(vms: t.Sequence[ListedVm]) -> str:
     count = len([vm for vm in vms if vm["backups"]])
     lines = [table(_HEADS, rows)] if rows else []
     lines.append(f"{len(rows)} backups of {count} VMs")
+    late: list[ages.OverdueVm] = [
+        {
+            "name": vm["name"] or vm["uuid"],
+            "uuid": vm["uuid"],
+            "at": max((backup["at"] for backup in vm["backups"]), default=None),
+        }
+        for vm in ordered
+        if vm["overdue"]
+    ]
+    lines += ages.lines(late, hours or 0)
     return "\n".join([*lines, *_problems(ordered)]) + "\n"
 
 

@@ -133,7 +133,7 @@ PROOFS: dict[str, Proof] = {
         ALL,
     ),
     "state": Proof(
-        "``state``, ``console``, ``snapshot``, ``move_disk``, ``backup``",
+        "``state``, ``console``, ``snapshot``, ``move_disk``, ``backup``, ``restore_disk``",
         "the VM is on that hypervisor",
         "that hypervisor",
         CONCERNED,
@@ -147,7 +147,8 @@ PROOFS: dict[str, Proof] = {
     ),
     "absent": Proof(
         "``migrate_vm``, ``repair_vms``, ``purge_vm``, ``state``, ``console``, ``snapshot``,"
-        " ``move_disk``, ``backup``, ``adopt``, ``clone`` of a VM that is found nowhere",
+        " ``move_disk``, ``backup``, ``restore_disk``, ``adopt``, ``clone`` of a VM that is found"
+        " nowhere",
         "no hypervisor has the VM",
         "all hypervisors of the fleet",
         ALL,

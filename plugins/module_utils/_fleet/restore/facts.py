@@ -68,3 +68,45 @@ class Restored(answers.Result, total=False):
     """The result of a stage."""
 
     vms: list[RestoredVm] | None
+
+
+class DiskLook(answers.Result, total=False):
+    """Those of the VMs, of which a disk is to be restored, that a hypervisor has."""
+
+    disks: list[answers.VmIdentity] | None
+
+
+class RestoredDisk(answers.VmResult):
+    """What came of restoring a disk: the volume's file and pool."""
+
+    uuid: str | None
+    steps: list[str]
+    archive: str
+    pool: str
+    path: str
+
+
+class DiskRestored(answers.Result, total=False):
+    """The result of restoring a disk beside its VM."""
+
+    vms: list[RestoredDisk] | None
+
+
+class FileLook(answers.Result, total=False):
+    """Whether a hypervisor can read files of guests: the programs that it lacks."""
+
+    lacks: list[str] | None
+
+
+class RestoredFile(answers.VmResult):
+    """What came of restoring a file of a VM: its size in bytes."""
+
+    archive: str
+    size: int
+
+
+class FileRestored(answers.Result, total=False):
+    """The result of restoring a file; its content is taken out before anybody sees it."""
+
+    vms: list[RestoredFile] | None
+    content: str | None
