@@ -356,7 +356,7 @@ def test_hypervisor_in_maintenance_that_is_off_is_a_warning() -> None:
     assert "in maintenance since 1970-01-01 00:00:00 UTC" in finding.message
 
 
-def test_vm_that_nobody_noted_is_named() -> None:
+def test_vm_without_notes_is_named() -> None:
     both = fleet(answer(HV1, vm("web1")))
     assert not look(both).findings
     both[HV1]["checkup"]["vms"] = [vm("web1"), vm("by-hand", nics=[])]
@@ -371,7 +371,7 @@ def test_vm_that_nobody_noted_is_named() -> None:
     assert not look(both).findings
 
 
-def test_hypervisor_that_nobody_noted_is_named() -> None:
+def test_hypervisor_without_notes_is_named() -> None:
     both = fleet()
     both[HV2]["host"]["notes"] = []
     (finding,) = look(both).findings
