@@ -1,0 +1,92 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What another fleet needs to restore a VM: the repository, the exported key, the passphrase."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import (
+    archives,
+    effects_borg,
+    listing,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.archives import (
+    Manifest,
+    SavedDisk,
+    SavedFile,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.effects_borg import Access
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore import read_archives
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore.effects_archive import (
+    Archive,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils.backup import _keys
+from ansible_collections.fleet.virt.tests.unit.backup._made import PASSPHRASE, UUID, at
+
+from .test_restore_crashes import _OPTIONS
+
+_AT = at(28)
+_FILES = {archives.DOMAIN: b"<domain/>", "disks/vda.raw": b"a disk" * 10_000}
+
+
+def _save(folder: Path, place: Path, access: Access) -> None:
+    """An archive as docs/design/backup.md has it."""
+    disks = (SavedDisk("vda", len(_FILES["disks/vda.raw"]), "qcow2"),)
+    backup = archives.Backup("web1", UUID, "hv1", _AT, archives.SHUT_OFF, disks)
+    files = tuple(
+        SavedFile(path, len(content), hashlib.sha256(content).hexdigest())
+        for path, content in _FILES.items()
+    )
+    content = {**_FILES, archives.MANIFEST: archives.manifest(Manifest(backup, files)).encode()}
+    for path, data in content.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(data)
+    place.mkdir()
+    repository = f"{place}/{UUID}"
+    effects_borg.run(access, ["init", "--encryption", "repokey-blake2", repository])
+    comment = effects_borg.placeholders_escaped(archives.comment(backup))
+    words = ["create", "--comment", comment, f"{repository}::{_AT}", *content]
+    effects_borg.run(access, words, folder=str(folder))
+
+
+def test_vm_is_restored_from_repository_key_and_passphrase_alone(tmp_path: Path) -> None:
+    first = Access(PASSPHRASE, str(tmp_path / "first"))
+    place, other = tmp_path / "place", tmp_path / "other"
+    _save(tmp_path / "content", place, first)
+    saved = listing.Repository(str(place), UUID)
+    (key,) = _keys.export([saved], first, str(tmp_path / "keys"), check=False)
+    assert not key["failed"], key
+
+    shutil.copytree(place, other)
+    config = other / UUID / "config"
+    text = re.sub(r"^key = .*\n(?:[ \t]+.*\n)*", "", config.read_text(), flags=re.M)
+    assert text != config.read_text()
+    config.write_text(text)
+    shutil.rmtree(place)
+    shutil.rmtree(tmp_path / "first")
+
+    # nothing of the first fleet is left but the copy, whose own key is gone, and the exported key
+    second = Access(PASSPHRASE, str(tmp_path / "second"))
+    options = {**_OPTIONS, "place": str(other)}
+    with pytest.raises(read_archives.PlanRefused, match="has no backup of 'web1'"):
+        read_archives.find(second, options, "run")
+    effects_borg.run(second, ["key", "import", f"{other}/{UUID}", key["path"]])
+    (vm,) = read_archives.find(second, options, "run")
+    assert (vm.name, vm.uuid, vm.archive, vm.copy) == ("web1", UUID, _AT, False)
+    assert vm.definition == "<domain/>"
+    manifest = archives.read_manifest(vm.manifest)
+    archive = Archive(second, str(other), vm.repository, vm.archive)
+    for path, content in _FILES.items():
+        file = manifest.file(path)
+        assert file is not None
+        assert archive.file(file) == content
+
+    with pytest.raises(read_archives.PlanRefused, match="passphrase"):
+        read_archives.find(Access("another", str(tmp_path / "third")), options, "run")
