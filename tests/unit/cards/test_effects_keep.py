@@ -596,8 +596,8 @@ def test_only_the_engine_carries_out_steps() -> None:
 
 def test_every_verb_keeps_cards() -> None:
     """Each verb's jobs are the engine's, whose cards are kept; the ends of moves do it themselves,
-    as do the steps of a restart elsewhere and any other work, else the engine raises. A backup
-    changes nothing of the VM."""
+    as do the steps of a restart elsewhere and any other work, else the engine raises. A backup and
+    its proof change nothing of the VM."""
     with pytest.raises(NotImplementedError):
         verb.Work().keep_cards()
     own = {
@@ -607,4 +607,4 @@ def test_every_verb_keeps_cards() -> None:
         if isinstance(node, ast.FunctionDef) and node.name == "keep_cards"
         if path.parent.name not in ("cards", "engine")
     }
-    assert own == dict.fromkeys(("backup", "migration", "restart"), "keep_cards")
+    assert own == dict.fromkeys(("backup", "migration", "restart", "verify"), "keep_cards")
