@@ -3,13 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Backups of guests that run and that are off, on libvirt 9.0 (hv1) and 11.3 (hv2).
 
-The place is a server, which hv2 is as well. With the second key it takes a while to answer: so long
-a backup is at work, and something else can be done to its VM.
+Each guest has an overlay on a base image and a raw disk, and counts on both of them.
 """
 
 from __future__ import annotations
 
+import base64
 import json
+import os
+import random
 import re
 import shlex
 from collections.abc import Iterator
@@ -18,15 +20,18 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from ansible_collections.fleet.virt.tests.contract import documentation
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
+from ansible_collections.fleet.virt.tests.integration.support.backup_server import (
+    KEEPING,
+    PLACE,
+    SECRET,
+    SLOW,
+    BackupServer,
+)
 from ansible_collections.fleet.virt.tests.integration.support.guests import IMAGES, Guests
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 
 VMS = {"hv1": "saved1", "hv2": "saved2"}
 DISKS = {"disks/vda.raw", "disks/vdb.raw"}
-SECRET = "marker-of-the-passphrase"  # noqa: S105
-PLACE = "/srv/backup-test"
-SLOW = "/root/.ssh/slow"
-_SECONDS = 12
 _ONE = "ansible-playbook fleet.virt.backup -e vm_name=web1"
 # As the guide shows them, each with what it must print
 COMMANDS = {
@@ -38,101 +43,62 @@ _DISK = f"""
 <source file='{IMAGES}/{{}}-data.raw'/><target dev='vdb' bus='virtio'/></disk>
 """
 _SHOWN = "mount | grep -c fleet-virt/backup || true"
-_LEFT = """
+# Each number is on the second disk before it is on the first
+_COUNT = """
+n=0; while n=$((n+1)); do
+  printf '%-511s\\n' "count $n" | dd of=/dev/vdb seek=8 conv=fsync,notrunc 2>/dev/null
+  echo $n > /root/count.new; sync; mv /root/count.new /root/count; sync; sleep 0.1
+done >/dev/null 2>&1 &
+"""
+_COUNTED = "cat /root/count; dd if=/dev/vdb skip=8 count=1 2>/dev/null | tr -dc 0-9; echo"
+# Ends the module that restores, once it has begun with a disk
+_KILL = """
 set +e
-for vm in $(virsh list --name); do virsh backup-dumpxml $vm 2>/dev/null; done
-ls -d /run/fleet-virt/backup-*/ 2>/dev/null
-ls /var/lib/fleet-virt/scratch
-ls /var/lib/libvirt/qemu/domain-*/fleet-virt-backup.sock 2>/dev/null
-mount | grep /run/fleet-virt/
-pgrep -l '^(borg|qemu-storage-d)'
-systemctl list-units --all --no-legend 'fleet-virt-backup*' 'fleet-virt-thaw*'
-true
+for try in $(seq 3000); do
+  owner=$(virsh -q dumpxml --inactive {name} 2>/dev/null | grep ':owner ' | grep -o ' pid=.[0-9]*')
+  [ -z "$(ls {images}/{name}* 2>/dev/null)" ] || [ -z "$owner" ] || break
+  sleep 0.02
+done
+kill -9 $(echo "$owner" | tr -dc 0-9) && echo killed
+"""
+_TRIALS = int(os.environ.get("FLEET_VIRT_TRIALS", "1"))
+_SEED = int(os.environ.get("FLEET_VIRT_SEED", "20261128"))
+_KILLS = {
+    "module": "pkill -KILL -f AnsiballZ_virt_backup",
+    "unit": "systemctl kill --kill-who=main --signal=KILL 'fleet-virt-backup-*'",
+    "all of the unit": "systemctl kill --kill-who=all --signal=KILL 'fleet-virt-backup-*'",
+    "reader": "pkill -KILL -x qemu-storage-d",
+    "borg": "pkill -KILL -x borg",
+    "libvirtd": "systemctl kill --kill-who=main --signal=KILL libvirtd",
+}
+_CUT = """
+nft add table inet cut
+nft add chain inet cut out '{ type filter hook output priority 0; }'
+nft add rule inet cut out tcp dport 2222 drop
 """
 
 
-_EACH = """bash -c 'f=$(mktemp); cat > $f
-set -- $(sha256sum < $f) $(grep -ac "$0" $f) $(grep -ac "$1" $f)
-echo "$TAR_FILENAME $1 $3 $4"; rm $f'"""
-
-
-class Server:
-    """The place of backups, on hv2."""
-
-    def __init__(self, guests: Guests) -> None:
-        self.guests = guests
-        self.address = guests.script("hv2", "hostname -I").split()[0]
-
-    @property
-    def place(self) -> str:
-        """As hypervisors are told it."""
-        return f"ssh://root@{self.address}{PLACE}"
-
-    def borg(self, *words: str) -> str:
-        """What borg prints of a repository."""
-        script = f"exec 9< <(printf {SECRET}); BORG_PASSPHRASE_FD=9 borg {shlex.join(words)}"
-        return self.guests.script("hv2", f"bash -c {shlex.quote(script)}")
-
-    def repository(self, name: str, host: str) -> str:
-        """The repository of a VM."""
-        return f"{PLACE}/{self.guests.virsh(host, 'domuuid', name).strip()}"
-
-    def archives(self, name: str, host: str) -> list[str]:
-        """The archives of a VM."""
-        repository = self.repository(name, host)
-        if not self.guests.script("hv2", f"ls -d {repository} 2>/dev/null || true"):
-            return []
-        return self.borg("list", "--short", repository).split()
-
-    def read_back(self, name: str, host: str, archive: str, *texts: str) -> dict[str, list[str]]:
-        """Of each file in an archive its digest, and how many of its lines have each text."""
-        where = f"{self.repository(name, host)}::{archive}"
-        each = f"{_EACH} {shlex.join(texts)}"
-        tar = f"borg export-tar {where} - | tar -x --to-command={shlex.quote(each)}"
-        script = f"exec 9< <(printf {SECRET}); BORG_PASSPHRASE_FD=9 {tar}"
-        printed = self.guests.script("hv2", f"bash -c {shlex.quote(script)}")
-        return {line.split()[0]: line.split()[1:] for line in printed.splitlines()}
-
-
 @pytest.fixture(scope="module")
-def server(all_guests: Guests) -> Iterator[Server]:
+def server(all_guests: Guests, ansible: Ansible) -> Iterator[BackupServer]:
     """The place, and a guest that runs on each hypervisor with an overlay and a raw disk."""
-    keys = "".join(
-        all_guests.script(
-            host,
-            "mkdir -p -m 700 /root/.ssh; cd /root/.ssh\n"
-            "[ -f id_ed25519 ] || ssh-keygen -q -t ed25519 -N '' -f id_ed25519\n"
-            f"[ -f {SLOW} ] || ssh-keygen -q -t ed25519 -N '' -f {SLOW}\n"
-            "cat id_ed25519.pub\n"
-            f"printf 'command=\"sleep {_SECONDS}; borg serve\" '; cat {SLOW}.pub",
-        )
-        for host in VMS
-    )
-    all_guests.script("hv2", "cat >> /root/.ssh/authorized_keys", input=keys)
-    all_guests.script("hv2", f"mkdir -p {PLACE}")
-    found = Server(all_guests)
+    found = BackupServer(all_guests, ansible, tuple(VMS))
+    found.begin()
     for host, name in VMS.items():
-        known = f"ssh-keyscan -t ed25519 {found.address} >> /root/.ssh/known_hosts 2>/dev/null"
-        all_guests.script(host, f"{known}; truncate -s 32M {IMAGES}/{name}-data.raw")
+        all_guests.script(host, f"truncate -s 32M {IMAGES}/{name}-data.raw")
         all_guests.define(host, name, start=True, devices=_DISK.format(name))
     for host, name in VMS.items():
         all_guests.wait_agent(host, name)
-        all_guests.script(host, "mkdir -p /var/lib/fleet-virt/scratch")
+        all_guests.execute(host, name, _COUNT)
     yield found
     for host, name in VMS.items():
         all_guests.remove(host, name)
-        all_guests.script(host, f"rm -f {IMAGES}/{name}*; rm -rf /root/.ssh/slow* {PLACE}")
-    all_guests.script("hv2", "sed -i '/borg serve/d' /root/.ssh/authorized_keys")
+        all_guests.script(host, f"rm -f {IMAGES}/{name}*")
+    found.end()
 
 
-def backup(ansible: Ansible, server: Server, *names: str, status: int = 0, **more: str) -> Run:
+def backup(server: BackupServer, *names: str, status: int = 0, **more: str) -> Run:
     """Back up VMs of these names, or both."""
-    variables = {"virt_backup_to": server.place, "virt_backup_passphrase": SECRET, **more}
-    chosen = ",".join(names or VMS.values())
-    done = ansible.playbook("backup", {"virt_names": chosen, **variables}, args=["-vv"])
-    assert done.returncode == status, done.stdout + done.stderr
-    assert SECRET not in done.stdout + done.stderr
-    return done
+    return server.backup(*(names or VMS.values()), status=status, **more)
 
 
 def write(guests: Guests, text: str) -> None:
@@ -142,15 +108,22 @@ def write(guests: Guests, text: str) -> None:
         guests.execute(host, name, command)
 
 
-def require_nothing_left(guests: Guests) -> None:
-    """No job, no unit, no file, no process; the guests' disks have no errors."""
-    for host in VMS:
-        left = wait_for(lambda host=host: not guests.script(host, _LEFT).strip(), 10, "its end")
-        assert left, guests.script(host, _LEFT)
+def says(guests: Guests, host: str, name: str, command: str) -> list[str]:
+    """The lines that a command prints inside the guest."""
+    words = {"path": "/bin/sh", "arg": ["-c", command], "capture-output": True}
+    pid = guests.agent(host, name, "guest-exec", **words)["pid"]
+    status = wait_for(
+        lambda: (
+            (found := guests.agent(host, name, "guest-exec-status", pid=pid))["exited"] and found
+        ),
+        20,
+        f"what {name} says",
+    )
+    return base64.b64decode(status.get("out-data", "")).decode().splitlines()
 
 
 def test_backup_is_of_its_moment_and_small_if_nothing_changed(
-    server: Server, ansible: Ansible, all_guests: Guests
+    server: BackupServer, ansible: Ansible, all_guests: Guests
 ) -> None:
     write(all_guests, "before-the-first")
     check = ansible.playbook(
@@ -159,8 +132,8 @@ def test_backup_is_of_its_moment_and_small_if_nothing_changed(
     assert check.returncode == 0, check.stdout
     assert len(re.findall(r"saved\d +hv\d +would be saved", check.stdout)) == len(VMS)
     assert not all_guests.script("hv2", f"ls {PLACE}").strip()
-    backup(ansible, server)
-    again = backup(ansible, server).stdout
+    backup(server)
+    again = backup(server).stdout
     write(all_guests, "after-the-second")
     for host, name in VMS.items():
         row = rf"{name} +{host} +saved +(\S+) +frozen +(\S+) +(\S+)"
@@ -179,21 +152,74 @@ def test_backup_is_of_its_moment_and_small_if_nothing_changed(
         assert digests == {file["path"]: file["sha256"] for file in manifest["files"]}
         assert {path for path, (_digest, lines, _later) in files.items() if lines != "0"} == DISKS
         assert {later for _digest, _lines, later in files.values()} == {"0"}
-    require_nothing_left(all_guests)
+    server.require_nothing_left()
+
+
+def _delete_as_root(server: BackupServer, guests: Guests) -> None:
+    """Do what root on a hypervisor can do to backups; undo it on the server, as the guide says."""
+    uuid = guests.virsh("hv1", "domuuid", "saved1").strip()
+    address, folder = f"{server.place}/{uuid}", f"{PLACE}/{uuid}"
+    before = server.archives("saved1", "hv1")
+    transactions = guests.script("hv2", f"cat {folder}/transactions")
+    last = re.findall(r"^transaction (\d+),", transactions, re.MULTILINE)[-1]
+    server.borg("delete", address, *before, host="hv1")
+    assert not server.borg("list", "--short", address, host="hv1").split()
+    server.borg("delete", "--force", address, host="hv1", check=False)
+    server.borg("compact", address, host="hv1", check=False)
+    (block,) = re.findall(r"code-block:: sh\n\n((?:    .*\n|\n)+)", KEEPING.read_text())
+    script = re.sub(r"^    ", "", str(block), flags=re.MULTILINE)
+    script = script.replace("/srv/backup/UUID", folder).replace("UUID", uuid)
+    guests.script("hv2", script.replace("> 9", f"> {last}"))
+    guests.script("hv1", "rm -rf /var/cache/fleet-virt/borg /root/.cache/borg /root/.config/borg")
+    guests.script("hv2", "rm -rf /root/.cache/borg /root/.config/borg")
+    assert server.archives("saved1", "hv1") == before
+
+
+def test_first_backup_is_restored_beside_the_guest_and_has_the_data_of_its_moment(
+    server: BackupServer, ansible: Ansible, all_guests: Guests
+) -> None:
+    _delete_as_root(server, all_guests)
+    for host, name in VMS.items():
+        first = server.archives(name, host)[0]
+        beside = {"vm_new_name": f"{name}-before", "virt_archive": first, "vm_host": host}
+        variables = {**server.variables, "vm_name": name, **beside}
+        all_guests.made.append((host, f"{name}-before"))
+        if host == "hv1":
+            kill = _KILL.format(name=f"{name}-before", images=IMAGES)
+            with ThreadPoolExecutor(1) as pool:
+                killed = pool.submit(all_guests.script, host, kill, limit=120)
+                cut = ansible.playbook("restore", variables, limit=300)
+                assert "killed" in killed.result(), str(cut)
+            assert cut.returncode == 2, str(cut)
+            started = all_guests.lab.ssh(host, f"virsh start {name}-before", check=False)
+            assert started.returncode, "what was restored in part cannot be started"
+        done = ansible.playbook("restore", variables, limit=300).succeeded()
+        assert "restored, shut off" in done.stdout, done.stdout
+        assert SECRET not in done.stdout + done.stderr
+        all_guests.virsh(host, "start", f"{name}-before")
+    for host, name in VMS.items():
+        all_guests.wait_agent(host, f"{name}-before")
+        data = "cat /root/data; head -n 1 /dev/vdb"
+        assert says(all_guests, host, f"{name}-before", data) == ["before-the-first"] * 2
+        assert says(all_guests, host, name, data) == ["after-the-second"] * 2
+        on_file, on_disk = map(int, says(all_guests, host, f"{name}-before", _COUNTED))
+        assert on_disk - 1 <= on_file <= on_disk, "both disks are of one moment"
+        assert on_file < int(says(all_guests, host, name, _COUNTED)[0])
+        all_guests.remove(host, f"{name}-before")
+        all_guests.script(host, f"rm -f {IMAGES}/{name}-before*")
 
 
 def test_backup_is_abandoned_where_its_unit_is_killed_or_its_scratch_fills(
-    server: Server, ansible: Ansible, all_guests: Guests
+    server: BackupServer, all_guests: Guests
 ) -> None:
     before = [server.archives(name, host) for host, name in VMS.items()]
     fill = "dd if=/dev/urandom of=/dev/vdb bs=1M count=24 conv=fsync"
     all_guests.execute("hv2", "saved2", fill)
     slow = {"virt_backup_host_key": SLOW, "virt_backup_scratch_mib": "16"}
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(backup, ansible, server, status=2, **slow)
+        running = pool.submit(backup, server, status=2, **slow)
         for host, name in VMS.items():
-            begun = f"virsh backup-dumpxml {name} >/dev/null 2>&1 && echo yes || true"
-            wait_for(lambda h=host, b=begun: all_guests.script(h, b).strip(), 30, f"job of {name}")
+            server.wait_begun(host, name)
         argv = all_guests.script(
             "hv1", "cat /proc/*/cmdline /proc/*/environ 2>/dev/null | tr '\\0' ' '"
         )
@@ -205,37 +231,114 @@ def test_backup_is_abandoned_where_its_unit_is_killed_or_its_scratch_fills(
         printed = running.result().stdout
     assert "its unit ended without a result" in printed, printed
     assert "80% of the 16 MiB" in printed, printed
-    require_nothing_left(all_guests)
+    server.require_nothing_left()
     for host, name in VMS.items():
-        assert (
-            not all_guests.virsh(host, "domblkerror", name).replace("No errors found", "").strip()
-        )
         all_guests.execute(host, name, "dd if=/dev/vdb of=/dev/null bs=1M 2>/dev/null")
     assert [server.archives(name, host) for host, name in VMS.items()] == before
 
 
-def test_snapshot_and_start_win_over_a_backup(
-    server: Server, ansible: Ansible, all_guests: Guests
+def test_guest_keeps_running_where_link_is_cut_or_libvirtd_is_killed(
+    server: BackupServer, all_guests: Guests
 ) -> None:
-    all_guests.virsh("hv2", "destroy", "saved2")
-    before = [server.archives(name, host) for host, name in VMS.items()]
+    before = {name: server.archives(name, host) for host, name in VMS.items()}
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(backup, ansible, server, status=2, virt_backup_host_key=SLOW)
-        for host in VMS:
-            wait_for(lambda h=host: int(all_guests.script(h, _SHOWN)) == 2, 30, "the reader")
-        all_guests.virsh("hv2", "start", "saved2")
-        options = {"name": "saved1", "snapshot": "wins", "disk_only": True}
-        taken = ansible.module("hv1", "virt_snapshot", options)
-        assert not taken["hv1"].get("failed"), taken
+        running = pool.submit(backup, server, status=2, virt_backup_host_key=SLOW)
+        for host, name in VMS.items():
+            server.wait_begun(host, name)
+        all_guests.script("hv1", _CUT)
+        all_guests.script("hv2", "systemctl kill --kill-who=main --signal=KILL libvirtd")
         printed = running.result().stdout
-    assert "a snapshot of it is taken, which wins" in printed, printed
-    assert "a start wins" in printed, printed
-    require_nothing_left(all_guests)
-    assert [server.archives(name, host) for host, name in VMS.items()] == before
+    all_guests.script("hv1", "nft delete table inet cut")
+    assert re.search(r"saved1 +hv1 +failed", printed), printed
+    assert "check the server, its key" in printed, printed
+    assert re.search(r"saved2 +hv2 +saved", printed), printed
+    for host, name in VMS.items():
+        all_guests.execute(host, name, "echo more > /root/more; sync")
+    assert server.archives("saved1", "hv1") == before["saved1"]
+    backup(server, "saved1")
+    assert len(server.archives("saved1", "hv1")) == len(before["saved1"]) + 1
+    server.require_nothing_left()
+
+
+def test_next_backup_succeeds_after_a_power_cut_and_where_the_place_was_full(
+    server: BackupServer, all_guests: Guests
+) -> None:
+    before = {name: server.archives(name, host) for host, name in VMS.items()}
+    all_guests.execute("hv2", "saved2", "dd if=/dev/urandom of=/dev/vdb bs=1M count=16 conv=fsync")
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(backup, server, status=2, virt_backup_host_key=SLOW)
+        for host, name in VMS.items():
+            server.wait_begun(host, name)
+        all_guests.script("hv2", f"dd if=/dev/zero of={PLACE}/fill bs=1M 2>/dev/null || true")
+        all_guests.lab.kill("hv1")
+        printed = running.result().stdout
+    assert "No space left" in printed, printed
+    assert "make space at the place" in printed, printed
+    all_guests.script("hv2", f"rm {PLACE}/fill")
+    all_guests.lab.start("hv1")
+    scratch = "ls /var/lib/fleet-virt/scratch"
+    assert all_guests.script("hv1", scratch).strip(), "what the next run removes"
+    again = backup(server).stdout
+    assert re.search(r"saved1 +hv1 +saved +\S+ +shut off", again), again
+    assert re.search(r"saved2 +hv2 +saved +\S+ +frozen", again), again
+    for host, name in VMS.items():
+        assert server.archives(name, host)[:-1] == before[name]
+    server.require_nothing_left()
+
+
+def test_snapshot_and_start_win_over_a_backup_that_is_then_tried_again(
+    server: BackupServer, ansible: Ansible, all_guests: Guests
+) -> None:
+    """hv1's VM is off, since its hypervisor was."""
+    before = [len(server.archives(name, host)) for host, name in VMS.items()]
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(backup, server, virt_backup_host_key=SLOW)
+        for host in VMS:
+            wait_for(lambda h=host: int(all_guests.script(h, _SHOWN)) == 2, 60, "the reader")
+        all_guests.virsh("hv1", "start", "saved1")
+        options = {"name": "saved2", "snapshot": "wins", "disk_only": True}
+        taken = ansible.module("hv2", "virt_snapshot", options)
+        assert not taken["hv2"].get("failed"), taken
+        done = running.result()
+    first = [event.result for event in done.events if "vms" in event.result]
+    said = json.dumps([vm.get("msg") for answer in first for vm in answer["vms"]])
+    assert "such as a move or a snapshot, which wins" in said, said
+    assert "it was started meanwhile" in said, said
+    assert re.search(r"saved1 +hv1 +saved +\S+ +(frozen|crash-consistent)", done.stdout), done
+    assert re.search(r"saved2 +hv2 +saved +\S+ +frozen", done.stdout), done.stdout
+    server.require_nothing_left()
+    after = [len(server.archives(name, host)) for host, name in VMS.items()]
+    assert after == [count + 1 for count in before]
+
+
+@pytest.mark.trials
+def test_next_backup_succeeds_after_a_kill_at_any_moment(
+    server: BackupServer, all_guests: Guests
+) -> None:
+    chance = random.Random(_SEED)  # noqa: S311 (where to kill, no secret)
+    for trial in range(_TRIALS):
+        after = {host: (chance.choice(sorted(_KILLS)), chance.uniform(0.5, 12)) for host in VMS}
+        with ThreadPoolExecutor(3) as pool:
+            variables = {**server.variables, "virt_names": ",".join(VMS.values())}
+            running = pool.submit(server.ansible.playbook, "backup", variables, limit=300)
+            kills = [
+                pool.submit(all_guests.script, host, f"sleep {seconds:.1f}; {_KILLS[what]}; true")
+                for host, (what, seconds) in after.items()
+            ]
+            for kill in kills:
+                kill.result()
+            ended = running.result()
+        where = f"seed {_SEED}, trial {trial}, {after}, exit status {ended.returncode}"
+        print(where)
+        again = backup(server).stdout
+        assert len(re.findall(r"saved\d +hv\d +saved +", again)) == len(VMS), where + again
+        server.require_nothing_left()
+        for host, name in VMS.items():
+            all_guests.execute(host, name, "dd if=/dev/vdb of=/dev/null bs=1M 2>/dev/null")
 
 
 def test_examples_and_commands_run_as_written(
-    server: Server, ansible: Ansible, guests: Guests
+    server: BackupServer, ansible: Ansible, guests: Guests
 ) -> None:
     for name in ("web1", "db1"):
         guests.define("hv1", name, blank=True)
@@ -255,4 +358,4 @@ def test_examples_and_commands_run_as_written(
         given = ["-e", f"virt_backup_to={server.place}", "-e", f"virt_backup_passphrase={SECRET}"]
         done = ansible.run(program, [*words, *given]).succeeded()
         assert re.search(printed, done.stdout), done.stdout
-    require_nothing_left(guests)
+    server.require_nothing_left()

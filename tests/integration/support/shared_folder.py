@@ -39,7 +39,7 @@ must(libc.syscall(MOVE_MOUNT, tree, b"", -100, target.encode(), 4), "move_mount"
 """
 
 
-def _inside(supervisor: int | None) -> int:
+def inside(supervisor: int | None) -> int:
     """The first process of the host itself: the child of its supervisor with mounts of its own."""
     outside = os.readlink(f"/proc/{supervisor}/ns/mnt")
     children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text(encoding="ascii")
@@ -56,7 +56,7 @@ def shared_folder(lab: Laboratory, folder: Path, at: str, hosts: Sequence[str]) 
     try:
         for host in hosts:
             lab.ssh(host, f"mkdir -p {at}")
-            words = [str(folder), at, str(_inside(lab.host(host).leader))]
+            words = [str(folder), at, str(inside(lab.host(host).leader))]
             subprocess.run([sys.executable, "-c", _SCRIPT, *words], check=True)
             mounted.append(host)
         yield

@@ -11,13 +11,13 @@ import os
 import time
 import typing as t
 
-from ..._errors import LibvirtFailure, PlanRefused
+from ..._errors import FleetVirtError, LibvirtFailure, PlanRefused
 from ..._libvirt import DOMAIN_XML_INACTIVE
 from ..._records import dataclass, field
 from ..base import answers
 from ..base import effects_programs as programs
 from ..base import read_caller as company
-from ..base.effects_connection import Connection
+from ..base.effects_connection import Connection, connect
 from ..base.effects_lookup import (
     find_domain,
     read_metadata,
@@ -57,6 +57,9 @@ for file in "$4"/disks/*; do
   ! mountpoint -q "$file" || umount -l "$file"
 done
 rm -rf --one-file-system "$4"
+for socket in /var/lib/libvirt/qemu/domain-*/"$3"; do  # of what a loss of power ended
+  grep -qF " $socket" /proc/net/unix || rm -f "$socket"
+done
 rm -f "$5"/"$2"-*.qcow2
 exit 0
 """
@@ -179,13 +182,19 @@ def _planned(connection: Connection, dom: VirDomain, wanted: BackupRequest) -> _
 def _carry_out(job: _BackupJob) -> None:
     """Do the steps under the VM's lock, after planning them again."""
     try:
-        with owners.host_lock(_LOCK_SECONDS, f"backup-{job.facts.uuid}"):
+        # a libvirtd that was restarted during the last one has ended its connection
+        with (
+            connect(job.connection.uri, job.connection.timeout) as connection,
+            owners.host_lock(_LOCK_SECONDS, f"backup-{job.facts.uuid}"),
+        ):
+            job.connection = connection
+            job.dom = require_domains(connection, [job.name])[job.name]
             current = _planned(job.connection, job.dom, job.wanted)
             job.facts, job.after, job.plan = current.facts, current.after, current.plan
             job.problem = current.problem
             if not job.problem:
                 _ACTIONS.carry_out([job])
-    except PlanRefused as error:  # the lock
+    except FleetVirtError as error:  # the lock, or it is here no more
         job.problem = str(error)
 
 

@@ -19,8 +19,6 @@ archive.
 from __future__ import annotations
 
 import contextlib
-import errno
-import hashlib
 import json
 import os
 import select
@@ -37,7 +35,7 @@ from pathlib import Path
 from ... import _lxml
 from ..._errors import FleetVirtError, PlanRefused
 from ..._records import dataclass, field
-from ..base import durations, read_sparse
+from ..base import durations
 from ..base import effects_programs as programs
 from ..base.effects_connection import Connection, connect
 from ..base.effects_lookup import read_metadata
@@ -47,6 +45,7 @@ from ..engine import leases
 from ..snapshots import effects_quiesce as quiesce_guest
 from . import archives, places, read
 from . import effects_borg as borg
+from . import effects_saved_files as files
 from .facts import BackupDisk
 
 if t.TYPE_CHECKING:
@@ -56,6 +55,7 @@ _POLL = 0.1
 _LOOK_SECONDS = 0.5
 _BEGIN_SECONDS = 120.0
 _MOUNT_SECONDS = 30.0
+_RESTART_SECONDS = 30.0  # in which libvirt answers again
 _FULL = 0.8  # of the scratch's room; then the guest comes first
 _MIB = 1024**2
 _CACHE = "/var/cache/fleet-virt/borg"
@@ -139,7 +139,7 @@ class _Backup:
         self.reader: programs.Running | None = None
         self.at = ""
         self.consistency = archives.SHUT_OFF
-        self._before = [_identity(disk) for disk in self.disks]
+        self._before = [files.identity(disk) for disk in self.disks]
 
     def run(self) -> Answer:
         """Do it, and watch; what came of it."""
@@ -150,7 +150,8 @@ class _Backup:
             )
             worker.start()
             ended = self._watch(connection, dom)
-            if self.order.active:
+        if self.order.active:
+            with contextlib.suppress(FleetVirtError), self._asking() as (connection, dom):
                 end_job(connection, dom)
         return ended or self.answer or {"error": "it ended without a result"}
 
@@ -187,7 +188,8 @@ class _Backup:
             if time.monotonic() - looked >= _LOOK_SECONDS:
                 looked = time.monotonic()
                 with contextlib.suppress(FleetVirtError):  # libvirt is being restarted
-                    lost = self._lost(connection, dom)
+                    with self._asking() as (anew, found):
+                        lost = self._lost_by(anew, found)
                     if lost:
                         return _gave_way(lost)
         return None
@@ -199,11 +201,33 @@ class _Backup:
             lost = self._lost(connection, dom)
         return _gave_way(lost) if lost else {"error": error}
 
+    @contextlib.contextmanager
+    def _asking(self) -> t.Iterator[tuple[Connection, VirDomain]]:
+        """A connection of its own, and the domain: others end with a libvirtd that is restarted,
+        but the job does not."""
+        with connect(self.order.uri, self.order.timeout) as connection:
+            find = connection.conn.lookupByUUIDString
+            yield connection, connection.call(f"find {self.order.name}", find, self.order.uuid)
+
     def _lost(self, connection: Connection, dom: VirDomain) -> str | None:
-        """Why the disks are no longer those of one moment."""
+        """Why the disks are no longer those of one moment; raises FleetVirtError if libvirt does
+        not say it within a while."""
+        with contextlib.suppress(FleetVirtError):
+            return self._lost_by(connection, dom)
+        limit = time.monotonic() + _RESTART_SECONDS
+        while True:
+            try:
+                with self._asking() as (anew, found):
+                    return self._lost_by(anew, found)
+            except FleetVirtError:
+                if time.monotonic() > limit:
+                    raise
+            time.sleep(_LOOK_SECONDS)
+
+    def _lost_by(self, connection: Connection, dom: VirDomain) -> str | None:
         if not self.order.active:
             started = connection.call(f"read the state of {self.order.name}", dom.isActive)
-            if started or [_identity(disk) for disk in self.disks] != self._before:
+            if started or [files.identity(disk) for disk in self.disks] != self._before:
                 return "it was started meanwhile, or its files were changed, which wins"
         else:
             connection.call("ask libvirt", connection.conn.getLibVersion)
@@ -308,7 +332,7 @@ class _Backup:
         tpm = Path(_TPM, self.order.uuid)
         if root.find("devices/tpm/backend[@type='emulator']") is not None and tpm.is_dir():
             with tarfile.open(self.folder / archives.TPM, "w") as archive:
-                archive.add(tpm, arcname=".", filter=_without_lock)
+                archive.add(tpm, arcname=".", filter=files.without_lock)
 
     def _show_disks(self, socket: str | None) -> None:
         """Have each disk shown as a raw file (FUSE)."""
@@ -386,7 +410,7 @@ class _Backup:
         if answer:
             self.answer = answer  # and borg waits until the unit has ended
             return
-        with os.fdopen(_opened(self.folder / _VERDICT), "wb") as verdict:
+        with os.fdopen(files.opened(self.folder / _VERDICT), "wb") as verdict:
             verdict.write(_GO)
 
     def _passed(
@@ -395,11 +419,11 @@ class _Backup:
         disks = [disk.path for disk in backup.disks]
         small = [archives.DOMAIN, archives.NVRAM, archives.TPM, archives.SEED]
         small = [path for path in small if (self.folder / path).exists()]
-        with os.fdopen(_opened(self.folder / _PATHS), "wb") as paths:
+        with os.fdopen(files.opened(self.folder / _PATHS), "wb") as paths:
             paths.write(_padded(disks, _BLOCK))
             paths.flush()
-            files = tuple(_digested(self.folder, path) for path in [*disks, *small])
-            text = archives.manifest(archives.Manifest(backup, files))
+            saved = tuple(files.digested(self.folder, path) for path in [*disks, *small])
+            text = archives.manifest(archives.Manifest(backup, saved))
             (self.folder / archives.MANIFEST).write_text(text, encoding="utf-8")
             os.set_blocking(paths.fileno(), True)
             paths.write(_padded(small, _PIPES))
@@ -445,25 +469,6 @@ def _node(disk: BackupDisk, socket: str | None) -> dict[str, object]:
     return {**common, "driver": disk.format, "force-share": True, "file": file}
 
 
-def _identity(disk: BackupDisk) -> tuple[int, int, int] | None:
-    """What of a disk's file is different once a VM has written to it."""
-    if disk.block:
-        return None
-    with contextlib.suppress(FileNotFoundError):
-        status = os.stat(disk.source)
-        return status.st_ino, status.st_size, status.st_mtime_ns
-    return None
-
-
-def _digested(folder: Path, path: str) -> archives.SavedFile:
-    digest, size = hashlib.sha256(), 0
-    with open(folder / path, "rb", buffering=0) as file:
-        for block in read_sparse.blocks(file.fileno()):
-            digest.update(block)
-            size += len(block)
-    return archives.SavedFile(path, size, digest.hexdigest())
-
-
 def _padded(paths: t.Sequence[str], block: int) -> bytes:
     """Paths as whole blocks: borg takes the dots away, and begins once it has a block."""
     text = "".join(f"{path}\n" for path in paths)
@@ -471,18 +476,3 @@ def _padded(paths: t.Sequence[str], block: int) -> bytes:
     if missing == 1:
         missing += block
     return ("./" * (missing // 2) + "/" * (missing % 2) + text).encode()
-
-
-def _opened(pipe: Path) -> int:
-    """The pipe, once it has a reader."""
-    while True:
-        try:
-            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError as error:
-            if error.errno != errno.ENXIO:
-                raise
-        time.sleep(0.02)
-
-
-def _without_lock(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    return None if os.path.basename(member.name) == ".lock" else member

@@ -1,0 +1,58 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The files that a backup reads, and the pipes that it writes to."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import tarfile
+import time
+import typing as t
+from pathlib import Path
+
+from ..base import read_sparse
+from . import archives
+
+if t.TYPE_CHECKING:
+    from .facts import BackupDisk
+
+
+def identity(disk: BackupDisk) -> tuple[int, int, int] | None:
+    """What of a disk's file is different once a VM has written to it."""
+    if disk.block:
+        return None
+    with contextlib.suppress(FileNotFoundError):
+        status = os.stat(disk.source)
+        return status.st_ino, status.st_size, status.st_mtime_ns
+    return None
+
+
+def digested(folder: Path, path: str) -> archives.SavedFile:
+    """What the manifest says of a file."""
+    digest, size = hashlib.sha256(), 0
+    with open(folder / path, "rb", buffering=0) as file:
+        for block in read_sparse.blocks(file.fileno()):
+            digest.update(block)
+            size += len(block)
+    return archives.SavedFile(path, size, digest.hexdigest())
+
+
+def opened(pipe: Path) -> int:
+    """The pipe, once it has a reader."""
+    while True:
+        try:
+            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+        time.sleep(0.02)
+
+
+def without_lock(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """The member, unless it is the lock of a TPM's state."""
+    return None if os.path.basename(member.name) == ".lock" else member
