@@ -47,6 +47,13 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _placi
 # When the first process began tells the restart of a container, whose boot id is its machine's
 _BOOT = "cat /proc/sys/kernel/random/boot_id; cut -d' ' -f22 /proc/1/stat"
 _BOOTED = "timeout 300 systemctl is-system-running --wait || true"
+# What the work on a hypervisor registers, in its order, and the stage of each
+_WORK = (
+    ("claimed", "claim"),
+    ("begun", "begin"),
+    ("rebooted", "reboot"),
+    ("checked", "check"),
+)
 _LINE = 300  # characters of what a command printed last
 _PLAN = "virt_rolling_plan"
 _MOVES = "virt_rolling_moves"  # the report of the last moves
@@ -208,29 +215,30 @@ class ActionModule(StagedAction[RollingWork]):
             self._verdict(host, number, worked=host in texts(turns[number]["work"]))
             for host in texts(turns[number]["hosts"])
         ]
+        passed = texts(self.decision(_PLAN)["passed"])
         text, failures = report.turn_text(
-            verdicts, [texts(turn["hosts"]) for turn in turns], number
+            verdicts, [texts(turn["hosts"]) for turn in turns], number, passed
         )
         told = [outcomes.Failure(host, why) for host, why in failures.items()]
         return self.shown(text, told)
 
     def _verdict(self, host: str, number: int, *, worked: bool) -> report.Verdict:
         """What came of the turn of a hypervisor."""
-        begun = self.answers("virt_begun", RollingAnswer, "begin", number)[host]
-        checked = self.answers("virt_checked", RollingAnswer, "check", number)[host]
         finished = self.answers("virt_finished", RollingAnswer, "finish", number)[host]
         marked = self.answers("virt_marked", Marked, "act", verb="virt_maintenance")[host]
-        maintenance = bool(marked.get("maintenance"))
         why = self.answers("virt_turn_failed", RollingAnswer, "note", number)[host].get("why") or ""
-        if worked and not why and not begun.get("ready"):
-            why = "; ".join([outcomes.reason(begun), *self._moves_failed()])
-        elif worked and not why and not checked.get("well"):
-            why = outcomes.reason(checked) if checked else "it did not answer any more"
-        elif not why and not self.check and not finished.get("finished"):
+        begun, checked = RollingAnswer(), RollingAnswer()
+        if worked:
+            claimed, begun, rebooted, checked = (
+                self.answers(f"virt_{name}", RollingAnswer, stage, number)[host]
+                for name, stage in _WORK
+            )
+            why = why or report.incomplete(claimed, begun, rebooted, checked, self._moves_failed())
+        if not why and not self.check and not finished.get("finished"):
             told = self._moves_failed() or [outcomes.reason(finished)]
             why = f"not all is as it was: {'; '.join(told)}"
         text = self._done(begun, checked) if worked else "done, its VMs have returned"
-        return report.Verdict(host, why, text, maintenance)
+        return report.Verdict(host, why, text, bool(marked.get("maintenance")))
 
     def _done(self, begun: RollingAnswer, checked: RollingAnswer) -> str:
         if self.check:

@@ -118,6 +118,10 @@ rebooted:
   description: Whether it was rebooted.
   returned: in playbooks of this collection
   type: bool
+claimed:
+  description: Whether it is marked as begun.
+  returned: in playbooks of this collection
+  type: bool
 ready:
   description: Whether no VM runs there, and your tasks may.
   returned: in playbooks of this collection

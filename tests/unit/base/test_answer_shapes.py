@@ -570,6 +570,7 @@ GOOD: dict[str, Answer] = {
         "versions": {"libvirt": "9.0.0", "hypervisor": "7.2.0", "kernel": "6.1.0"},
         "marks": ["rolling.begun.0123456789abcdef.1"],
         "at": 2,
+        "claimed": True,
         "ready": True,
         "rebooted": True,
         "well": True,

@@ -65,11 +65,12 @@ def test_domain_that_runs_keeps_the_tasks_away(connection: Connection) -> None:
 def test_marks_of_a_turn_are_set_once_and_removed(connection: Connection) -> None:
     connection.conn.lookupByName("test").destroy()
     notes.keep(connection, RollingMark("passed", _OTHER, 5).volume)
-    assert _stage(connection, "begin", check=True)["changed"] is False
+    assert _stage(connection, "claim", check=True)["changed"] is True
     assert _marks(connection) == [f"rolling.passed.{_OTHER}"]
-    assert _stage(connection, "begin")["changed"] is True
+    assert _stage(connection, "claim")["changed"] is True
     assert _marks(connection) == [f"rolling.begun.{_OWN}"], "other tasks are begun"
-    assert _stage(connection, "begin")["changed"] is False
+    assert _stage(connection, "claim")["changed"] is False
+    assert _stage(connection, "begin")["ready"] is True
     with pytest.raises(LibvirtFailure, match="start a trial VM"):
         _stage(connection, "check")
     assert _marks(connection) == [f"rolling.begun.{_OWN}"], "what is not well has not passed"

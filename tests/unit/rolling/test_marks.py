@@ -85,10 +85,32 @@ def test_reboot_is_needed_for_a_reason(given: dict[str, t.Any], why: str | None)
 
 def test_turn_that_is_not_well_names_what_is_done_and_what_is_not_begun() -> None:
     verdicts = [Verdict("hv2", text="done"), Verdict("hv3", "Upgrade: no space left")]
-    text, failures = report.turn_text(verdicts, [["hv1"], ["hv2", "hv3"], ["hv4"]], 1)
+    text, failures = report.turn_text(verdicts, [["hv1"], ["hv2", "hv3"], ["hv4"]], 1, ["hv0"])
     assert failures == {"hv3": "not well: Upgrade: no space left"}
     assert "hv3 is left in maintenance\n" in text
-    assert "done: hv1, hv2; not well: hv3; not begun: hv4\n" in text
+    assert "done: hv0, hv1, hv2; not well: hv3; not begun: hv4\n" in text
     assert "fleet.virt.return_vms -e virt_host=hv3" in text
     text, failures = report.turn_text([Verdict("hv1", text="done; fine")], [["hv1"], ["hv2"]], 0)
     assert (text, failures) == ("hv1: done; fine\n", {})
+
+
+@pytest.mark.parametrize(
+    ("missing", "why"),
+    [
+        (None, ""),
+        (0, "no pool"),
+        (1, "web1 still runs there; web1 has no place"),
+        (2, "no boot"),
+        (3, "no trial VM"),
+    ],
+)
+def test_first_stage_without_its_outcome_says_why(missing: int | None, why: str) -> None:
+    answers: list[t.Any] = [{"claimed": True}, {"ready": True}, {"rebooted": False}, {"well": True}]
+    failed = ("no pool", "web1 still runs there", "no boot", "no trial VM")
+    if missing is not None:
+        answers[missing] = {"failed": True, "msg": failed[missing]}
+        answers[missing + 1 :] = [{"skipped": True}] * (3 - missing)
+    claimed, begun, rebooted, checked = answers
+    moves = ["web1 has no place"]
+    assert report.incomplete(claimed, begun, rebooted, checked, moves) == why
+    assert "any more" in report.incomplete(claimed, begun, rebooted, {}, moves) or missing != 3

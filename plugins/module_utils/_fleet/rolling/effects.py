@@ -29,6 +29,7 @@ _PROBE = "fleet-virt-probe-"
 def stage(connection: Connection, work: RollingWork, *, check: bool) -> t.Mapping[str, object]:
     """The result of one stage."""
     stages: dict[str, t.Callable[..., t.Mapping[str, object]]] = {
+        "claim": _claim,
         "begin": _begin,
         "check": _check,
         "finish": _finish,
@@ -39,22 +40,27 @@ def stage(connection: Connection, work: RollingWork, *, check: bool) -> t.Mappin
     return stages[work.stage](connection, work.digest, check=check)
 
 
-def _begin(connection: Connection, digest: str, *, check: bool) -> RollingAnswer:
-    """Require that no VM runs, and mark it as begun. In check mode the VMs are still there."""
-    versions = read.versions(connection)
-    if check:
-        return {"changed": False, "ready": True, "versions": versions}
-    running = read.running(connection)
+def _claim(connection: Connection, digest: str, *, check: bool) -> RollingAnswer:
+    """Mark it as begun, before it is put into maintenance: a kill in between must not leave a
+    hypervisor in maintenance of which no run knows why."""
+    there = _there(connection)
+    old = [mark for mark in there if mark.digest != digest]
+    lacking = not any(mark.state == BEGUN and mark.digest == digest for mark in there)
+    if not check:
+        _mark(connection, BEGUN, digest, there)
+        _forget(connection, old)
+    return {"changed": lacking or bool(old), "claimed": True}
+
+
+def _begin(connection: Connection, _digest: str, *, check: bool) -> RollingAnswer:
+    """Require that no VM runs. In check mode the VMs are still there."""
+    running = [] if check else read.running(connection)
     if running:
         raise PlanRefused(
             f"{', '.join(running)} still run{'s' if len(running) == 1 else ''} there, so nothing is"
             " done there"
         )
-    there = _there(connection)
-    old = [mark for mark in there if mark.digest != digest]
-    changed = _mark(connection, BEGUN, digest, there)
-    _forget(connection, old)
-    return {"changed": changed or bool(old), "ready": True, "versions": versions}
+    return {"changed": False, "ready": True, "versions": read.versions(connection)}
 
 
 def _check(connection: Connection, digest: str, *, check: bool) -> RollingAnswer:

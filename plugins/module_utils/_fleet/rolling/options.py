@@ -31,12 +31,23 @@ ARGUMENTS: Spec = {
 class RollingWork(Work):
     """A stage of rolling work; ``round`` is the number of the turn, ``digest`` that of the tasks.
 
-    ``look`` reads, ``begin`` requires that no VM runs, ``check`` is the health gate, ``finish``
-    ends a turn, ``clear`` the whole; ``note`` says which task failed.
+    ``look`` reads, ``claim`` marks as begun, ``begin`` requires that no VM runs, ``check`` is the
+    health gate, ``finish`` ends a turn, ``clear`` the whole; ``note`` says which task failed.
     """
 
     STAGES: t.ClassVar[tuple[str, ...]] = (
-        *("all", "look", "decide", "prepare", "begin", "reboot", "check", "finish", "note"),
+        *(
+            "all",
+            "look",
+            "decide",
+            "prepare",
+            "claim",
+            "begin",
+            "reboot",
+            "check",
+            "finish",
+            "note",
+        ),
         *("report", "clear", "summary"),
     )
 

@@ -11,8 +11,9 @@ import typing as t
 from ..._records import dataclass
 from ..base.names import playbook_command
 from ..base.tables import clean, table
+from ..engine import outcomes
 from ..notes.note import time_text
-from .facts import Versions
+from .facts import RollingAnswer, Versions
 from .plan import RollingPlan, Turn
 
 
@@ -74,16 +75,40 @@ def change(before: Versions | None, after: Versions | None) -> str:
     return ", ".join(texts)
 
 
+def incomplete(
+    claimed: RollingAnswer,
+    begun: RollingAnswer,
+    rebooted: RollingAnswer,
+    checked: RollingAnswer,
+    moves: t.Sequence[str],
+) -> str:
+    """Why the work on a hypervisor has not come to its end; ``moves`` are those that failed."""
+    stages = (
+        (claimed, claimed.get("claimed")),
+        (begun, begun.get("ready")),
+        (rebooted, rebooted.get("rebooted")),
+        (checked, checked.get("well")),
+    )
+    for answer, outcome in stages:
+        if outcome is None:
+            why = outcomes.reason(answer) if answer else "it did not answer any more"
+            return "; ".join([why, *moves]) if answer is begun else why
+    return ""
+
+
 def turn_text(
-    verdicts: t.Sequence[Verdict], turns: t.Sequence[t.Sequence[str]], number: int
+    verdicts: t.Sequence[Verdict],
+    turns: t.Sequence[t.Sequence[str]],
+    number: int,
+    passed: t.Sequence[str] = (),
 ) -> tuple[str, dict[str, str]]:
-    """What came of turn ``number``, and the failures by hypervisor."""
+    """What came of turn ``number``, and the failures by hypervisor. ``passed`` were done before."""
     text = "".join(f"{one.host}: {one.text}\n" for one in verdicts if not one.why)
     failing = [one for one in verdicts if one.why]
     failures = {one.host: f"not well: {one.why}" for one in failing}
     if not failing:
         return text, failures
-    done = [host for turn in turns[:number] for host in turn]
+    done = [*passed, *(host for turn in turns[:number] for host in turn)]
     done += [one.host for one in verdicts if not one.why]
     left = [host for turn in turns[number + 1 :] for host in turn]
     names = ", ".join(one.host for one in failing)
