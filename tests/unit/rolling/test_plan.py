@@ -11,6 +11,7 @@ import typing as t
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.proofs import Silence
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import evacuation
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import decide as placement
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.rolling import plan, report
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.rolling.marks import Progress
@@ -136,3 +137,16 @@ def test_vms_of_what_was_begun_count_as_returned_for_the_others() -> None:
     rolling = _planned(answers, begun)
     assert _hosts(rolling) == [["hv1"], ["hv2"], ["hv3"]]
     assert answers["hv1"]["host"]["maintenance"] is True
+
+
+@pytest.mark.parametrize("partly", [False, True])
+def test_return_with_silent_third_hypervisor_succeeds_in_rolling_work(partly: bool) -> None:
+    answers = _three()
+    returning = evacuation.come_back(
+        "hv1", answers, hosts(answers), _SILENT, placement.Policy(), partly=partly
+    )
+    told, other = returning.notes, returning.problems
+    if not partly:
+        told, other = other, told
+    assert other == []
+    assert "VMs of hv1 on a hypervisor that did not respond are not returned now" in told[0]
