@@ -56,7 +56,7 @@ def _save(folder: Path, place: Path, access: Access) -> None:
     effects_borg.run(access, words, folder=str(folder))
 
 
-def test_vm_is_restored_from_repository_key_and_passphrase_alone(tmp_path: Path) -> None:
+def test_vm_is_restored_from_repository_key_and_passphrase(tmp_path: Path) -> None:
     first = Access(PASSPHRASE, str(tmp_path / "first"))
     place, other = tmp_path / "place", tmp_path / "other"
     _save(tmp_path / "content", place, first)
