@@ -177,7 +177,7 @@ def _examples(saved: Backups) -> None:
     first["fleet.virt.virt_restore"]["archive"] = _SECOND  # the newest is damaged
     variables = {"virt_backup_passphrase": backups.PASSPHRASE}
     lacking = "guestfish is not installed; install the package libguestfs-tools"
-    saved.refused(FILE, message=f"one that has it is enough. hv2: {lacking}")
+    saved.refused(FILE, message=f"hv2: {lacking}")
     refused = alone.ansible.play([file], "hv2", become=True, vars=variables)
     assert refused.returncode == 2, str(refused)
     assert lacking in str(refused)
