@@ -134,8 +134,8 @@ FAULTS = (
     ),
     Fault(
         "a claim is stolen from the living",
-        "engine/effects_lease_holder.py",
-        "    return processes.start_time(owner.pid) == owner.start_time\n",
+        "base/read_processes.py",
+        "    return pid > 0 and boot == boot_id() and start_time(pid) == started\n",
         "    return False\n",
         f"{_CREATION}::test_a_claim_of_the_living_is_left_alone",
     ),

@@ -8,13 +8,13 @@ import dataclasses
 import typing as t
 import uuid
 
-from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import (
     as_number,
     as_text,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import outcomes
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes import note
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import outcomes, proofs
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes import note, rule
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename import (
     decide as rename_decision,
 )
@@ -22,15 +22,17 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename.facts imp
     Renamed,
     RenamedVm,
     RenameLook,
+    RenameNoted,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename.options import (
     ARGUMENTS,
     RenameWork,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers, _stated
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, texts
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _noted
 
 
 class VirtRenameOptions(Connected):
@@ -53,12 +55,23 @@ class ActionModule(StagedAction[RenameWork]):
         old, new = options["name"], options["new_name"]
         seen = self._fleet(0)
         _peers.refuse_hypervisors([new], self._values)
-        host = rename_decision.decide(old, new, seen)
+        known = self._standing(seen)
+        host = rename_decision.decide(old, new, seen, known)
+        for remark in rule.remarks(known, [new]):
+            _output.warn(remark)
         there = seen.answers[host]
         place = {"machine": there.get("machine"), "at": there.get("at")}
-        return {"changed": False, "hypervisor": host, **place}
+        claims = rename_decision.claims(seen)
+        return {"changed": False, "hypervisor": host, **place, "claims": claims}
 
     def asked(self, work: RenameWork, task_vars: Values) -> Answer:
+        if work.stage == "noted":
+            seen = rename_decision.answering(self._fleet(0))
+            silent = rule.silent_machines(seen)
+            if not silent or str(task_vars["inventory_hostname"]) not in seen:
+                return {"changed": False}
+            machines = sorted(host.machine for host in seen.values())
+            return super().asked(dataclasses.replace(work, answering=machines), task_vars)
         if work.stage == "look" and work.round and not self.check:
             place = self.decision("virt_decision")
             if str(task_vars["inventory_hostname"]) != place["hypervisor"]:
@@ -71,8 +84,22 @@ class ActionModule(StagedAction[RenameWork]):
         if not machine or at is None:
             return []
         new = self.options(VirtRenameOptions, ARGUMENTS)["new_name"]
-        run = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.header.run} {new}"))
-        return [note.Claim(machine, at, run, "name", new).volume]
+        return [note.Claim(machine, at, self._run(new), "name", new).volume]
+
+    def _run(self, new: str) -> str:
+        """The run, as its claims name it."""
+        return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.header.run} {new}"))
+
+    def _standing(self, seen: rename_decision.Fleet) -> rule.Standing:
+        """What is known of hypervisors that do not answer."""
+        excused = _stated.for_this_run(self, _noted.UNASKED)
+        problem = proofs.unknown_names(
+            _noted.UNASKED, excused, list(dict.fromkeys([*seen.answers, *self.expected()]))
+        )
+        if problem:
+            raise PlanRefused(problem)
+        told = self.answers("virt_told", RenameNoted, "noted")
+        return rename_decision.standing(seen, _noted.noted(told), {*excused, *self.lost()})
 
     def _fleet(self, number: int) -> rename_decision.Fleet:
         answers = self.answers("virt_look", RenameLook, "look", number)
@@ -94,7 +121,10 @@ class ActionModule(StagedAction[RenameWork]):
         if failures:
             return {"changed": False, "next": "", "problem": ""}
         try:
-            problem = rename_decision.confirm(old, new, host, self._fleet(1))
+            seen = self._fleet(1)
+            known, run = self._standing(seen), self._run(new)
+            before = texts(self.decision("virt_decision")["claims"])
+            problem = rename_decision.confirm(old, new, host, seen, known, run, before)
         except FleetVirtError as error:
             problem = str(error)
         following = "" if self.check else "withdraw" if problem else "finish"

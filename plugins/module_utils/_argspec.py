@@ -116,11 +116,13 @@ def run(
             )
         if needs_libvirt:
             requirements.require(*commands)
-        result = function()
+        result = {**function()}
     except FleetVirtError as error:
         module.fail_json(msg=str(error), **_details(error))
     if not module.check_mode:
         _note(module, result)
+    for warning in t.cast("list[str]", result.pop("warnings", [])):
+        module.warn(warning)
     if result.get("failed"):
         failure: dict[str, t.Any] = {"msg": "failed", **result}
         module.fail_json(**failure)

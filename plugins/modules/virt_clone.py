@@ -103,6 +103,11 @@ defined:
     phase:
       description: Phase of a run that is working on it.
       type: str
+    leftover:
+      description: Which hypervisor has the VM by its card, where the definition here is only left
+        from before it was restarted there.
+      returned: where there is such a definition
+      type: str
 alone:
   description: Why the hypervisor cannot exchange images with others; empty if it can.
   returned: always

@@ -64,6 +64,11 @@ consoles:
     phase:
       description: Phase of a run of this collection that is working on it; else null.
       type: str
+    leftover:
+      description: Which hypervisor has the VM by its card, where the definition here is only left
+        from before it was restarted there.
+      returned: where there is such a definition
+      type: str
     screens:
       description: The types of its screens.
       type: list

@@ -294,6 +294,11 @@ host:
           description: Inventory groups.
           type: list
           elements: str
+        leftover:
+          description: Which hypervisor has the VM by its card, where the definition here is only
+            left from before it was restarted there.
+          returned: where there is such a definition
+          type: str
         anti_affinity:
           description: Groups with whose members it must not share a hypervisor.
           type: list

@@ -126,6 +126,11 @@ defined:
     phase:
       description: Phase of a run that is working on it.
       type: str
+    leftover:
+      description: Which hypervisor has the VM by its card, where the definition here is only left
+        from before it was restarted there.
+      returned: where there is such a definition
+      type: str
     managed:
       description: Whether this collection created or adopted it.
       type: bool
@@ -174,6 +179,8 @@ def main() -> None:
             stage = given.stage
             if stage == "look":
                 return rename.look(connection, given.claims)
+            if stage == "noted":
+                return rename.noted(connection, given.answering)
             old, new = params["name"], params["new_name"]
             volumes = params["volumes"]
             return rename.run(connection, old, new, stage, check=module.check_mode, volumes=volumes)

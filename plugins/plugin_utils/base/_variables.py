@@ -167,7 +167,7 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     | {"virt_wait_timeout"},
     "purge_vm": _CHOSEN_OR_GROUPED | {"virt_confirm", "vm_force"},
     "query": _OUTPUT | _SELECTION | _CHOSEN,
-    "rename": frozenset({"vm_name", "vm_new_name", "vm_rename_volumes"}),
+    "rename": frozenset({"virt_unasked", "vm_name", "vm_new_name", "vm_rename_volumes"}),
     "renew_keys": _KEYS,
     "repair_vms": _CHOSEN | {"virt_keep_volumes", "virt_proof_folder"},
     "restore": _CHOSEN

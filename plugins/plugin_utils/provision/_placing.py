@@ -14,6 +14,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
     machine_types as machines,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import Json
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards import leftover
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.facts import ImageFacts
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import decide as placement
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import unique
@@ -87,6 +88,10 @@ def place(
             phases = {host: vm.phase for host, vm in there.items()}
             uuids = [vm.uuid for vm in there.values()]
             raise PlanRefused(twice.duplicate_vm_message(domain.name, phases, uuids))
+        for host, vm in there.items():
+            left = leftover.refusal(domain.name, host, vars(vm))
+            if left:
+                raise PlanRefused(left)
         wanted = domain.placement.host
         if result.existing and wanted not in (None, result.existing[0]):
             raise PlanRefused(

@@ -272,6 +272,23 @@ def _returned(survivors: Survivors, new: str) -> None:
     assert len(survivors.running("web1")) == 1
     assert survivors.movers.state(new, "web1") == "running"
 
+    # the leftover is no duplicate: the VM can be worked on, and the leftover is named
+    named = f"web1 (by its card on {new})"
+    state = {"vm_name": "web1", "vm_autostart": "false"}
+    done = survivors.fleet.ansible.playbook("state", state).succeeded()
+    told = " ".join(done.stderr.split())
+    assert f"leftover on hv3: {named}; ansible-playbook fleet.virt.repair_vms clears it" in told
+    changed = survivors.fleet.provision(vm_name="web1", vm_title="Restarted", vm_seed="false")
+    assert named in " ".join(changed.succeeded().stderr.split()), str(changed)
+    kept = {
+        host: lab.ssh(host, "virsh desc --title web1 --config; virsh dominfo web1").stdout
+        for host in (new, "hv3")
+    }
+    assert [("Restarted" in text, "disable" in text) for text in kept.values()] == [
+        (True, True),
+        (False, False),
+    ], kept
+
 
 def _back_again(survivors: Survivors, new: str) -> None:
     """The VM comes back to a hypervisor whose old definition still is there."""
@@ -338,6 +355,21 @@ def test_vm_of_interrupted_move_is_restarted_once_both_hypervisors_are_off(
     assert len(survivors.running("web2")) == 1
     for host in ("hv2", "hv3"):
         survivors.start(host)
+        lab.ssh(host, tls.LISTEN)
+    marked = lab.ssh("hv3", "virsh dumpxml --inactive web2").stdout
+    assert "<fleet:phase>migrating</fleet:phase>" in marked
+    state = {"vm_name": "web2", "vm_autostart": "true"}
+    survivors.fleet.ansible.playbook("state", state).succeeded()
+    before = sorted((one.name, one.stat().st_ino) for one in folder.glob("web2*.qcow2"))
+    repaired = survivors.fleet.ansible.playbook("repair_vms", {}, limit=300).succeeded()
+    assert f"{SHARED_AT}/web2_system.r1.qcow2" in str(repaired), "its disks are named"
+    assert survivors.where("web2") == "hv1"
+    for host in ("hv2", "hv3"):
+        assert "web2" not in lab.ssh(host, "virsh list --all --name").stdout, "nor a claim"
+    assert sorted((one.name, one.stat().st_ino) for one in folder.glob("web2*.qcow2")) == before
+    assert len(survivors.running("web2")) == 1
+    again = survivors.fleet.ansible.playbook("repair_vms", {}, limit=300).succeeded()
+    assert "changed=1" not in again.stdout, str(again)
 
 
 class _Sampler(threading.Thread):

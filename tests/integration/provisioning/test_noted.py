@@ -23,7 +23,7 @@ from .conftest import Fleet
 _HOSTS = ("hv1", "hv2", "hv3", "hv4")
 _NOTES = "ls /var/lib/libvirt/fleet-notes"
 _TWIN = """
-<domain type='qemu'><name>new1</name><memory>65536</memory><os><type>hvm</type></os></domain>
+<domain type='qemu'><name>new9</name><memory>65536</memory><os><type>hvm</type></os></domain>
 """
 _BLANK = {"memory": 64, "seed": False, "start": False}
 # As the guide shows it
@@ -117,17 +117,17 @@ def _read_silent_host(fleet: Fleet) -> None:
 
 def _verify_duplicate_is_named(fleet: Fleet) -> None:
     """hv3 is back, with a VM of the name of one that was created meanwhile."""
-    (other,) = [host for host in ("hv1", "hv2") if "new1" in _domains(fleet, host)]
+    (other,) = [host for host in ("hv1", "hv2") if "new9" in _domains(fleet, host)]
     run = fleet.ansible.playbook("list").succeeded()
-    shown = [line.split()[:3] for line in run.stdout.splitlines() if " new1 " in line]
-    assert sorted(shown) == [[other, "new1", "shutoff"], ["hv3", "new1", "shutoff"]]
+    shown = [line.split()[:3] for line in run.stdout.splitlines() if " new9 " in line]
+    assert sorted(shown) == [[other, "new9", "shutoff"], ["hv3", "new9", "shutoff"]]
     inventory = fleet.with_guests(fleet.images.parent / "guests")
     plugin = {"plugin": "fleet.virt.virt", "unmanaged": True}
     (inventory / "20-guests.virt.yml").write_text(json.dumps(plugin), encoding="utf-8")
-    listed = fleet.ansible.run("ansible", ["new1", "--list-hosts"], inventory=inventory)
-    assert "hypervisor hv3: domain 'new1' is left out" in listed.stderr + listed.stdout
+    listed = fleet.ansible.run("ansible", ["new9", "--list-hosts"], inventory=inventory)
+    assert "hypervisor hv3: domain 'new9' is left out" in listed.stderr + listed.stdout
     assert f"hypervisor {other} has one of that name" in listed.stderr + listed.stdout
-    wanted = {"vm_name": "new1", "vm_state": "shutoff"}
+    wanted = {"vm_name": "new9", "vm_state": "shutoff"}
     refused = fleet.ansible.playbook("state", wanted)
     assert refused.returncode == 2, str(refused)
     assert f"-e vm_host={other}" in refused.stdout + refused.stderr
@@ -183,6 +183,12 @@ def test_fleet_with_hypervisor_down_goes_on(four: Fleet) -> None:
     assert "unchanged" in mixed.stdout
     assert "new2: not tried" in mixed.stdout
     assert _domains(four, "hv1", "hv2", "hv4") == ["new1"]
+    taken = four.ansible.playbook("rename", {"vm_name": "new1", "vm_new_name": "gone3"})
+    assert taken.returncode == 2, str(taken)
+    assert "-e virt_unasked=hv3" in taken.stdout + taken.stderr
+    free = four.ansible.playbook("rename", {"vm_name": "new1", "vm_new_name": "new9"}).succeeded()
+    assert "none named new9" in free.stdout + free.stderr
+    assert _domains(four, "hv1", "hv2", "hv4") == ["new9"]
 
     four.host("hv1", "rm /var/lib/libvirt/fleet-notes/*; virsh pool-refresh fleet-notes")
     for host in ("hv2", "hv4"):
@@ -202,7 +208,7 @@ def test_fleet_with_hypervisor_down_goes_on(four: Fleet) -> None:
     assert "2 of 4 hypervisors answered; more than half must" in half.stdout + half.stderr
     stated = four.provision(virt_vms=_vms("new3"), args=("-e", "virt_unasked=hv3,hv4"))
     stated.succeeded()
-    assert _domains(four, "hv1", "hv2") == ["new1", "new3", "web9"]
+    assert _domains(four, "hv1", "hv2") == ["new3", "new9", "web9"]
 
     four.lab.start("hv3")
     four.lab.ssh("hv3", "virsh -q define /dev/stdin", input=_TWIN)

@@ -19,6 +19,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import effe
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
     read_caller as caller,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
+    read_processes as processes,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.answers import VmIdentity
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
     Connection,
     connect,
@@ -31,10 +35,14 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards import (
     effects_cards,
     effects_keep,
     read_cards,
+    read_leftovers,
     read_vms,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards.card import Card, CardName
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import effects_verb as verb
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
+    read_placement_facts as placement_facts,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import effects as purge
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import plan as purge_plan
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage import (
@@ -98,6 +106,11 @@ class Host:
         """A card that was there before."""
         made = dataclasses.replace(self.card(), at=CardName("web1", tuple(hosts.split("+"))))
         effects_cards.write(str(self.shared), dataclasses.replace(made, **changes))
+
+    def rename_card(self, hosts: str, others: str) -> None:
+        names = (CardName("web1", tuple(ends.split("+"))) for ends in (hosts, others))
+        before, after = (self.shared / name.file for name in names)
+        before.rename(after)
 
 
 @pytest.fixture
@@ -298,21 +311,79 @@ def test_leftover_definition_is_removed_and_disks_kept(
     assert effects_keep.lacking(host.connection) == []
 
 
-@pytest.mark.parametrize("why", ["runs", "disk exists", "phase", "other UUID"])
+def _marked(host: Host) -> tuple[str | None, list[str]]:
+    """Which hypervisor has the VM, if what is here is a leftover, and what is said of it."""
+    dom = host.connection.conn.lookupByName("web1")
+    vm: VmIdentity = {"name": "web1", "uuid": dom.UUIDString(), "phase": None}
+    warnings = read_leftovers.mark(host.connection, [vm])
+    return vm.get("leftover"), warnings
+
+
+def _owner(process: tuple[str, int, int]) -> str:
+    boot, pid, started = process
+    return f'<fleet:owner boot_id="{boot}" pid="{pid}" start_time="{started}" run="r"/>'
+
+
+def _this_process() -> tuple[str, int, int]:
+    return processes.boot_id(), os.getpid(), processes.start_time(os.getpid()) or 0
+
+
+@pytest.mark.parametrize(
+    "why",
+    ["runs", "disk exists", "phase", "a move at work", "a move without restart", "card", "UUID"],
+)
 def test_definition_that_may_be_more_than_leftover_is_kept(host: Host, why: str) -> None:
     _leave(host)
     dom = host.connection.conn.lookupByName("web1")
+    moving = "<fleet:phase>migrating</fleet:phase>" + _MOVE.format("running")
     if why == "runs":
         dom.create()
     elif why == "disk exists":
         host.disk.write_bytes(b"another disk")
     elif why == "phase":
         host.define("web1", host.disk, metadata=_MARKS.format("changing"), touch=False)
+    elif why == "a move at work":
+        owner = _owner(_this_process())
+        host.define("web1", host.disk, metadata=moving + owner, touch=False)
+    elif why == "a move without restart":
+        host.define("web1", host.disk, metadata=moving, touch=False)
+        card = host.card("hv2")
+        effects_cards.write(str(host.shared), dataclasses.replace(card, counter=0))
+    elif why == "card":
+        host.rename_card("hv2", "hv2+hv1")
     else:
         dom.undefine()
         host.define("web1", host.disk, uuid=OTHER, touch=False)
+    assert _marked(host) == (None, [])
     effects_keep.repair(host.connection, ["web1"], check=False)
     assert find_domain(host.connection, "web1") is not None
+
+
+def test_leftover_is_marked_with_hypervisor_of_its_card(host: Host) -> None:
+    _leave(host)
+    left = "leftover on hv1: web1 (by its card on hv2); "
+    told = f"{left}ansible-playbook fleet.virt.repair_vms clears it"
+    assert _marked(host) == ("hv2", [told])
+    (vm,) = (vm for vm in placement_facts.defined(host.connection) if vm["name"] == "web1")
+    assert vm.get("leftover") == "hv2"
+
+
+def test_leftover_of_a_move_that_died_is_removed(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The VM was restarted once both ends were proven off."""
+    monkeypatch.setattr(effects_definitions, "_UNDEFINE", 3)
+    monkeypatch.setattr(effects_definitions._libvirt, "DOMAIN_UNDEFINE_KEEP_NVRAM", 0)
+    renamed = _leave(host)
+    boot, pid, started = _this_process()
+    moving = "<fleet:phase>migrating</fleet:phase>" + _MOVE.format("running")
+    owner = _owner((boot, pid, started + 1))  # another process had that PID
+    host.define("web1", host.disk, metadata=moving + owner, touch=False)
+    assert _marked(host)[0] == "hv2"
+    entry = {"name": "web1", "problem": None, "leftover": [str(renamed)]}
+    assert effects_keep.repair(host.connection, ["web1"], check=False) == [entry]
+    assert find_domain(host.connection, "web1") is None
+    assert renamed.exists()
 
 
 def test_leftover_on_a_hypervisor_that_returned_gets_no_card(host: Host) -> None:

@@ -22,6 +22,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.steps imp
     interrupted,
     predict,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes import note, rule
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename import (
     decide as rename_decision,
 )
@@ -208,12 +209,16 @@ def _fleet(*hosts: list[dict[str, t.Any]]) -> rename_decision.Fleet:
     return rename_decision.fleet(answers, list(answers), [])
 
 
+def _decided(new: str, seen: rename_decision.Fleet) -> str:
+    return rename_decision.decide("a", new, seen, rename_decision.standing(seen, {}, []))
+
+
 def test_it_is_renamed_where_it_is() -> None:
-    assert rename_decision.decide("a", "b", _fleet([], [_vm("a")])) == "hv2"
-    assert rename_decision.decide("a", "A", _fleet([], [_vm("a")])) == "hv2"
+    assert _decided("b", _fleet([], [_vm("a")])) == "hv2"
+    assert _decided("A", _fleet([], [_vm("a")])) == "hv2"
     # begun, or done before
     for phase in ("renaming", None):
-        assert rename_decision.decide("a", "b", _fleet([_vm("b", phase, "a")], [])) == "hv1"
+        assert _decided("b", _fleet([_vm("b", phase, "a")], [])) == "hv1"
 
 
 @pytest.mark.parametrize(
@@ -230,19 +235,88 @@ def test_it_is_renamed_where_it_is() -> None:
 )
 def test_a_name_that_is_not_certainly_free_is_refused(hosts: t.Any, words: str) -> None:
     with pytest.raises(PlanRefused) as told:
-        rename_decision.decide("a", "b", _fleet(*hosts))
+        _decided("b", _fleet(*hosts))
     assert words in str(told.value)
 
 
-def test_all_must_answer_before_and_after() -> None:
-    answers = {"hv1": {"defined": [_vm("a")]}, "hv2": {"msg": "gone", "unreachable": True}}
-    seen = rename_decision.fleet(answers, ["hv1", "hv2"], [])
-    with pytest.raises(PlanRefused, match="may be on a hypervisor that did not respond"):
-        rename_decision.decide("a", "b", seen)
-    assert "hv2: gone" in rename_decision.confirm("a", "b", "hv1", seen)
+def _machine(number: int) -> str:
+    return f"0000000{number}-0000-4000-8000-000000000000"
+
+
+def _seen(*silent: str, **held: t.Any) -> tuple[rename_decision.Fleet, rule.Standing]:
+    """Three hypervisors, of which hv1 has the VM, and hv2 holds notes, with what is known then."""
+    answers = {
+        host: {"defined": [_vm("a")] if host == "hv1" else [], "machine": _machine(int(host[2:]))}
+        for host in ("hv1", "hv2", "hv3")
+    }
+    answers["hv2"]["notes"] = [*held]
+    down = {"msg": "gone", "unreachable": True}
+    seen = rename_decision.fleet(
+        {**answers, **dict.fromkeys(silent, down)},  # type: ignore[arg-type]
+        [*answers],
+        [],
+    )
+    texts = {volume: text for volume, text in held.items() if text}
+    return seen, rename_decision.standing(seen, texts, [])
+
+
+def _noted(*names: str) -> dict[str, str]:
+    """What hv2 noted of hv3."""
+    vms = [
+        {"name": name, "uuid": f"u-{name}", "macs": [], "addresses": [], "groups": []}
+        for name in names
+    ]
+    text = note.text_of("hv3", [{**vm, "active": True, "managed": True} for vm in vms])
+    return {note.reading(_machine(3), 1_795_851_165_300, text).volume: note.packed(text)}
+
+
+@pytest.mark.parametrize(
+    ("silent", "noted", "words"),
+    [
+        ((), {}, ""),
+        (("hv3",), _noted("c"), ""),
+        (("hv3",), {}, "nothing is known of what hv3 had"),
+        (("hv3",), _noted("b"), "a VM named 'b' is on hv3, which does not answer, as hv2 noted"),
+        (("hv2", "hv3"), {}, "1 of 3 hypervisors answered; more than half must"),
+    ],
+    ids=["all answer", "noted", "nothing noted", "taken", "half"],
+)
+def test_new_name_needs_names_rule_before_and_after(
+    silent: tuple[str, ...], noted: dict[str, str], words: str
+) -> None:
+    seen, known = _seen(*silent, **noted)
+    after = rename_decision.confirm("a", "b", "hv1", seen, known, "r", [])
+    if words:
+        with pytest.raises(PlanRefused, match=words):
+            rename_decision.decide("a", "b", seen, known)
+        assert words in after
+        assert "-e virt_unasked=" in after
+    else:
+        assert rename_decision.decide("a", "b", seen, known) == "hv1"
+        assert after == ""
+
+
+def test_name_that_another_run_claimed_meanwhile_is_given_back() -> None:
+    """Its VM may be on a hypervisor that this controller does not see."""
+    run, own = "11111111-0000-4000-8000-000000000001", "22222222-0000-4000-8000-000000000002"
+    claims = {who: note.Claim(_machine(5), 7, who, "name", "b").volume for who in (run, own)}
+    _before, known = _seen()
+    for who, problem in ((run, "name b was claimed meanwhile by another run"), (own, "")):
+        after, _known = _seen(**{claims[who]: ""})
+        said = rename_decision.confirm("a", "b", "hv1", after, known, own, [])
+        assert said.startswith(problem)
+        assert bool(said) == bool(problem)
+        old = rename_decision.claims(after)
+        assert old == [claims[who]]
+        assert not rename_decision.confirm("a", "b", "hv1", after, known, own, old)
+
+
+def test_new_name_of_another_vm_is_a_conflict_afterwards() -> None:
     taken = [_vm("b", "renaming", "a")]
-    assert rename_decision.confirm("a", "b", "hv1", _fleet(taken, [])) == ""
-    assert "'b' is on hv2" in rename_decision.confirm("a", "b", "hv1", _fleet(taken, [_vm("b")]))
+    free, both = _fleet(taken, []), _fleet(taken, [_vm("b")])
+    known = rename_decision.standing(free, {}, [])
+    assert rename_decision.confirm("a", "b", "hv1", free, known, "r", []) == ""
+    assert "'b' is on hv2" in rename_decision.confirm("a", "b", "hv1", both, known, "r", [])
 
 
 def test_what_is_told() -> None:

@@ -140,7 +140,12 @@ def _clashes(
     """Other VMs with the name, UUID or a MAC address of a VM."""
     problems = []
     name, uuid = vm["name"], vm["uuid"]
-    others = [(host, other) for host, other in everybody if (host, other["name"]) != (where, name)]
+    others = [
+        (host, other)
+        for host, other in everybody
+        if (host, other["name"]) != (where, name)
+        if not (other.get("leftover") and other["uuid"] == uuid)
+    ]
     own = next((own for host, own in everybody if (host, own["name"]) == (where, name)), None)
     macs = _macs(own) if own is not None else set()
     named = [(host, other) for host, other in others if other["name"].lower() == name.lower()]

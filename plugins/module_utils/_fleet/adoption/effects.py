@@ -140,7 +140,13 @@ def look(connection: Connection, names: t.Sequence[str], pool: str) -> AdoptLook
             for job in jobs
         ],
         "defined": [
-            {"name": vm["name"], "uuid": vm["uuid"], "phase": vm["phase"], "macs": vm["macs"]}
+            {
+                "name": vm["name"],
+                "uuid": vm["uuid"],
+                "phase": vm["phase"],
+                "macs": vm["macs"],
+                "leftover": vm.get("leftover"),
+            }
             for vm in placement_facts.defined(connection)
         ],
         "pool_ids": sorted(

@@ -27,6 +27,7 @@ from ..base.effects_lookup import (
 from ..base.json_values import as_text
 from ..base.metadata import Metadata
 from ..base.selected import Selected
+from ..cards import read_leftovers
 from ..engine import effects_attended as attended
 from ..engine import effects_backups as units
 from ..engine import effects_lease as lease
@@ -122,7 +123,8 @@ def look(
                 "groups": [str(group) for group in stored.groups] if stored is not None else [],
             }
         )
-    return {"changed": False, "vms": sorted(vms, key=lambda vm: str(vm["name"]))}
+    vms.sort(key=lambda vm: str(vm["name"]))
+    return {"changed": False, "vms": vms, "warnings": read_leftovers.mark(connection, vms)}
 
 
 def run(

@@ -40,6 +40,7 @@ class Result(t.TypedDict, total=False):
     failed: object
     unreachable: object
     msg: object
+    warnings: object
 
 
 class Unreadable(t.TypedDict, total=False):
@@ -48,7 +49,14 @@ class Unreadable(t.TypedDict, total=False):
     error: str | None
 
 
-class VmIdentity(Unreadable):
+class LeftBehind(t.TypedDict, total=False):
+    """``leftover``: which hypervisor has the VM by its card, if the definition here is only what is
+    left of it from before it was restarted there."""
+
+    leftover: str | None
+
+
+class VmIdentity(Unreadable, LeftBehind):
     """What every verb must know of a VM."""
 
     name: VmName

@@ -48,6 +48,11 @@ def start_time(pid: int) -> int | None:
     return None if process.state == "Z" else process.start_time
 
 
+def is_same(boot: str, pid: int, started: int) -> bool:
+    """Whether the process with this PID and start time of that boot still exists."""
+    return pid > 0 and boot == boot_id() and start_time(pid) == started
+
+
 def started_at(start_time: int) -> str:
     """When a process with this start time began, as UTC, to the second."""
     for line in Path("/proc/stat").read_text(encoding="ascii").splitlines():

@@ -452,7 +452,7 @@ class HostEntry(t.TypedDict):
 # --- what placement needs ------------------------------------------------------------------------
 
 
-class DefinedEntry(t.TypedDict):
+class DefinedEntry(answers.LeftBehind):
     """A domain as far as it matters to the placement of another. ``seeded``: it was given a host
     key, which it presents once it responds."""
 

@@ -193,15 +193,27 @@ def repair(connection: Connection, names: t.Iterable[str], *, check: bool) -> li
     is."""
     entries: list[CardEntry] = []
     for name in dict.fromkeys(names):
-        problem, disks = None, None
+        problem, cleared = None, list[CardEntry]()
         try:
-            with effects.lock():
-                disks = effects_leftover.remove(connection, name, check=check)
-            if not check and disks is None:
+            cleared = clear_leftovers(connection, [name], check=check)
+            if not check and not cleared:
                 keep_cards(connection, [name])
         except FleetVirtError as error:
             problem = str(error)
-        entries.append({"name": name, "problem": problem, "leftover": disks})
+        entries += cleared or [{"name": name, "problem": problem, "leftover": None}]
+    return entries
+
+
+def clear_leftovers(
+    connection: Connection, names: t.Iterable[str], *, check: bool
+) -> list[CardEntry]:
+    """Remove what is left of these VMs; those of which anything was, or would be, removed."""
+    entries: list[CardEntry] = []
+    for name in dict.fromkeys(names):
+        with effects.lock():
+            disks = effects_leftover.remove(connection, name, check=check)
+        if disks is not None:
+            entries.append({"name": name, "problem": None, "leftover": disks})
     return entries
 
 

@@ -12,6 +12,7 @@ from ..._libvirt import DOMAIN_XML_INACTIVE
 from ..base.effects_connection import Connection
 from ..base.effects_lookup import find_domain, require_domains
 from ..base.states import ACTIVE_STATES, state_name
+from ..cards import read_leftovers
 from ..hosts import domain_info
 from .facts import ConsoleVm
 
@@ -28,10 +29,12 @@ def look(
         domains = [domain for domain in sought if domain is not None]
     else:
         domains = list(require_domains(connection, names).values())
-    return [
+    entries = [
         connection.call(f"read the consoles of {domain.name()}", _entry, domain)
         for domain in domains
     ]
+    read_leftovers.mark(connection, entries)
+    return entries
 
 
 def _entry(domain: VirDomain) -> ConsoleVm:

@@ -20,10 +20,12 @@ from ..base import effects_lookup as lookup
 from ..base import effects_programs as programs
 from ..base import read_caller as caller
 from ..base import read_file_identity as identity
+from ..base.answers import GroupedVm
 from ..base.effects_connection import Connection
 from ..base.effects_lookup import require_domains, selected_domains
 from ..base.metadata import Metadata, OwnVolume
 from ..base.selected import Selected
+from ..cards import read_leftovers
 from ..engine import effects_backups as backups
 from ..engine import effects_lease_holder as owners
 from ..engine import effects_verb as verb
@@ -116,18 +118,16 @@ class _DiskJob(verb.Job[DiskMoveFacts]):
 
 def look(connection: Connection, names: t.Sequence[str], groups: t.Sequence[str] = ()) -> DiskLook:
     """The VMs of ``names``, names or patterns, and of ``groups`` that are here."""
-    return {
-        "changed": False,
-        "vms": [
-            {
-                "name": str(dom.name()),
-                "uuid": str(dom.UUIDString()),
-                "phase": stored.phase if stored is not None else None,
-                "groups": [str(group) for group in stored.groups] if stored is not None else [],
-            }
-            for dom, stored in selected_domains(connection, Selected.of(names, groups))
-        ],
-    }
+    vms: list[GroupedVm] = [
+        {
+            "name": str(dom.name()),
+            "uuid": str(dom.UUIDString()),
+            "phase": stored.phase if stored is not None else None,
+            "groups": [str(group) for group in stored.groups] if stored is not None else [],
+        }
+        for dom, stored in selected_domains(connection, Selected.of(names, groups))
+    ]
+    return {"changed": False, "vms": vms, "warnings": read_leftovers.mark(connection, vms)}
 
 
 def run(

@@ -41,9 +41,7 @@ def reserved(run: str) -> Owner:
 
 def is_alive(owner: Owner | None) -> bool:
     """Whether the owner's process still exists on this host."""
-    if owner is None or owner.pid <= 0 or owner.boot_id != boot_id():
-        return False
-    return processes.start_time(owner.pid) == owner.start_time
+    return owner is not None and processes.is_same(owner.boot_id, owner.pid, owner.start_time)
 
 
 def holder(owner: Owner | None) -> Holder | None:

@@ -14,6 +14,7 @@ from ..base import duplicate_vm as twice
 from ..base.answers import GroupedVm, VmIdentity
 from ..base.names import require_named
 from ..base.selected import Member, Selected, expand
+from ..cards import leftover
 from . import proofs
 
 Answer = t.Mapping[str, object]
@@ -73,16 +74,19 @@ def locate(
     hypervisors: t.Collection[str] = (),
     *,
     selectable: bool = False,
+    whole: bool = False,
 ) -> Located[Vm]:
     """Where each of ``names`` is, by the VMs of each hypervisor; raises PlanRefused if there is no
     name. ``hypervisors`` are those of the inventory, also outside of the play. ``selectable``: of
-    two VMs of a name one can be meant by its hypervisor."""
+    two VMs of a name one can be meant by its hypervisor. ``whole``: what is left of it elsewhere
+    hinders it too."""
     if not names:
         raise PlanRefused("no VM is named; give -e vm_name=web1, or virt_names for several")
     require_named(names)
     located: Located[Vm] = Located()
     for name in dict.fromkeys(names):
-        places = {host: vm for host, vms in vms_by_host.items() for vm in vms if vm["name"] == name}
+        every = {host: vm for host, vms in vms_by_host.items() for vm in vms if vm["name"] == name}
+        places = leftover.without(every)
         if len(places) > 1:
             phases = {where: vm["phase"] for where, vm in places.items()}
             uuids = [vm["uuid"] for vm in places.values()]
@@ -91,8 +95,10 @@ def locate(
         elif places:
             ((host, vm),) = places.items()
             why = vm.get("error")
-            if why:
-                located.problems.append(f"{name!r} on {host}: {why}")
+            left = [leftover.refusal(name, host, vm), f"{name!r} on {host}: {why}" if why else None]
+            refused = [*filter(None, left), *(leftover.hindrances(name, every) if whole else [])]
+            if refused:
+                located.problems.append(refused[0])
             else:
                 located.places[name] = (host, vm)
         elif name in (*vms_by_host, *silent, *hypervisors):
@@ -117,9 +123,12 @@ def select(
     silent: Silences,
     hypervisors: t.Collection[str] = (),
     host: str | None = None,
+    *,
+    whole: bool = False,
 ) -> Located[Grouped]:
     """:func:`locate` each of the VMs that are meant; a pattern or a group without any is a
     problem. Only those on ``host`` are meant if it is not empty; None: the verb has no such option.
+    ``whole`` as there.
     """
     require_named(selected.names)
     if host:
@@ -128,7 +137,9 @@ def select(
     if listed.empty and not listed.names:
         raise PlanRefused(none_meant(listed.empty, selected, silent))
     selectable = host is not None
-    located = locate(listed.names, vms_by_host, silent, hypervisors, selectable=selectable)
+    located = locate(
+        listed.names, vms_by_host, silent, hypervisors, selectable=selectable, whole=whole
+    )
     located.problems[:0] = listed.empty
     located.silent = "".join(more_meant(selected, silent))
     return located
@@ -171,7 +182,7 @@ def _only_on(
             f"vm_host: {host!r} is not a hypervisor of this play; its hypervisors:"
             f" {', '.join([*vms_by_host, *silent])}"
         )
-    own = {vm["uuid"] for vm in vms_by_host.get(host, ())}
+    own = {vm["uuid"] for vm in vms_by_host.get(host, ()) if not vm.get("leftover")}
     return {
         name: [vm for vm in vms if name == host or vm["uuid"] in own]
         for name, vms in vms_by_host.items()
@@ -180,7 +191,8 @@ def _only_on(
 
 def members(vms: t.Iterable[GroupedVm]) -> list[Member]:
     """The VMs of answers, for :func:`expand`."""
-    return [Member(vm["name"], vm["groups"], bool(vm.get("error"))) for vm in vms]
+    own = (vm for vm in vms if not vm.get("leftover"))
+    return [Member(vm["name"], vm["groups"], bool(vm.get("error"))) for vm in own]
 
 
 def more_meant(selected: Selected, silent: Silences) -> list[str]:

@@ -117,8 +117,8 @@ PROOFS: dict[str, Proof] = {
     "rename": Proof(
         "``rename``",
         "no hypervisor has a VM of the new name, before and after it is taken",
-        "all hypervisors of the fleet",
-        ALL,
+        "more than half of the fleet; for each other, one that noted what it had",
+        NOTED,
     ),
     "purge": Proof(
         "``purge_vm``, disks on a file system of the hypervisor's own",

@@ -12,7 +12,7 @@ import typing as t
 
 from ..._records import dataclass, field
 
-_NOT_COUNTED = ("active", "seeded", "disks", "targets", "addresses", "segments")
+_NOT_COUNTED = ("active", "seeded", "disks", "targets", "addresses", "segments", "leftover")
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,8 @@ def domains(entries: t.Iterable[t.Mapping[str, object]], run: str | None = None)
     ``entries`` are ``vms`` of ``placement_facts``; those being created by ``run`` do not count.
     Whether they run is left out: what is defined counts, running or not; and so are their disks
     and whether they have a host key, which matter to themselves only, and their static addresses,
-    which a hypervisor that reads another's domains does not read: a new VM counts anyway.
+    which a hypervisor that reads another's domains does not read: a new VM counts anyway. Nor does
+    it see which are leftovers, which count here too.
     """
     counted = [
         {key: value for key, value in entry.items() if key not in _NOT_COUNTED}

@@ -24,6 +24,7 @@ from ..base.effects_connection import Connection
 from ..base.effects_deadline import Failed
 from ..base.json_values import disk_sizes
 from ..base.metadata import Metadata
+from ..cards import read_leftovers
 from ..notes import read as read_notes
 from ..storage import read_paths as paths
 from ..storage.read_pools import describe_volume, list_handles, list_pools
@@ -104,6 +105,7 @@ def read(
         "images": [],
         "addresses": _addresses(networks) if connection.local else None,
     }
+    read_leftovers.mark(connection, facts["vms"])
     listed: set[str] = set()
     for handle in list_pools(connection, active_only=True):
         entry = next(pool for pool in host["pools"] if pool["name"] == str(handle.name()))
@@ -251,7 +253,9 @@ def _addresses(networks: t.Mapping[str, NetworkInfo]) -> list[str]:
 
 def defined(connection: Connection) -> list[DefinedEntry]:
     """``vms`` of :func:`read`, but not which of them are ``active``."""
-    return [_entry(domain) for domain in _domains(connection)]
+    entries = [_entry(domain) for domain in _domains(connection)]
+    read_leftovers.mark(connection, entries)
+    return entries
 
 
 class _Defined(t.NamedTuple):

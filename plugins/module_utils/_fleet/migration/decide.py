@@ -16,6 +16,7 @@ from ..._units import MIB
 from ..base import duplicate_vm as twice
 from ..base.names import playbook_command
 from ..base.selected import Member, Selected, expand
+from ..cards import leftover
 from ..engine import located, proofs
 from ..placement import decide as placement
 from ..placement.offers import Wants
@@ -68,6 +69,7 @@ def decide(
             Member(str(vm["name"]), vm["groups"], bool(vm.get("error")))
             for answer in answers.values()
             for vm in answer.get("vms") or ()
+            if not vm.get("leftover")
         ],
     )
     problems = list(expanded.empty)
@@ -100,8 +102,11 @@ def repair(
     listed = [str(vm["name"]) for answer in answers.values() for vm in answer.get("vms") or ()]
     claimed = [name for name, source, _to in _claims(answers) if not _has(source, name, answers)]
     for name in dict.fromkeys([*names, *listed, *([] if names else claimed)]):
-        places = places_of(name, answers)
-        endpoints = unfinished(name, places, answers)
+        every = places_of(name, answers)
+        places = {where: vm for where, vm in every.items() if not vm.get("leftover")}
+        endpoints = unfinished(name, places, answers) or _claimed(name, answers)
+        if every and not places and endpoints is None:
+            continue  # with its card it is cleared, which is no move
         if endpoints is not None:
             gone = endpoints[0] in lost and endpoints[0] not in answers
             problem = ends_silent(name, endpoints, answers, mute, gone=gone)
@@ -178,12 +183,14 @@ def require(proof: str, host: str | None, answers: t.Mapping[str, Answer], mute:
 
 def places_of(name: str, answers: t.Mapping[str, Answer]) -> dict[str, Answer]:
     """The hypervisors that were asked about the VM and have it, with their answers."""
-    return {
-        where: vm
-        for where, answer in answers.items()
-        for vm in answer.get("vms") or ()
-        if vm["name"] == name
-    }
+    return leftover.without(
+        {
+            where: vm
+            for where, answer in answers.items()
+            for vm in answer.get("vms") or ()
+            if vm["name"] == name
+        }
+    )
 
 
 def place_one(
@@ -224,6 +231,9 @@ def place_one(
             name, {where: vm["phase"] for where, vm in places.items()}
         )
     ((source, vm),) = places.items()
+    left = leftover.refusal(name, source, vm)
+    if left:
+        return left
     if host == source:
         decision.settled[name] = source
         return None
@@ -276,7 +286,8 @@ def unfinished(
 
     An incoming VM has no marks yet: a live VM travels without them, so only its UUID identifies it.
     If the source does not respond, the claim on the destination identifies it, and also if the
-    source was read after the VM had left, and the destination before it had arrived.
+    source was read after the VM had left, and the destination before it had arrived. One that a
+    third hypervisor has is in no move.
     """
     for vm in places.values():
         if vm["phase"] == "migrating" and vm.get("move"):
@@ -284,6 +295,12 @@ def unfinished(
             same = {one["uuid"] for one in places.values()}
             if set(places) <= {source, destination} and len(same) == 1:
                 return source, destination
+    ends = _claimed(name, answers)
+    return ends if ends is not None and set(places) <= {*ends} else None
+
+
+def _claimed(name: str, answers: t.Mapping[str, Answer]) -> tuple[str, str] | None:
+    """Source and destination of a VM with a claim that its source does not have."""
     for of, source, destination in _claims(answers):
         if of == name and not _has(source, name, answers):
             return source, destination
@@ -295,7 +312,8 @@ def _has(host: str, name: str, answers: t.Mapping[str, Answer]) -> bool:
     answer = answers.get(host)
     if answer is None:
         return False
-    return any(vm["name"] == name for vm in (*answer["host"]["vms"], *(answer.get("vms") or ())))
+    vms = (*answer["host"]["vms"], *(answer.get("vms") or ()))
+    return any(vm["name"] == name and not vm.get("leftover") for vm in vms)
 
 
 def _claims(answers: t.Mapping[str, Answer]) -> list[tuple[str, str, str]]:

@@ -22,12 +22,15 @@ import typing as t
 import uuid as uuids
 from concurrent.futures import ThreadPoolExecutor
 
-from ..._errors import LibvirtFailure, PlanRefused, error_message
+from ..._errors import FleetVirtError, LibvirtFailure, PlanRefused, error_message
 from ..._libvirt import ERR_NO_DOMAIN
 from ..base.effects_connection import Connection, connect
 from ..base.effects_lookup import find_domain, read_metadata
 from ..base.metadata import Metadata, Owner
+from ..base.names import CLAIM
 from ..base.results import GENERATED
+from ..cards import read_leftovers
+from ..cards.effects_keep import clear_leftovers
 from ..cards.effects_keep import repair as repair_cards
 from ..engine import effects_backups as backups
 from ..engine import effects_lease as lease
@@ -39,6 +42,8 @@ from ..seeding.effects_waited import consumed_medium
 from . import effects_job as migration_job
 from . import effects_lost_source as migration_lost
 from . import effects_noting as noting
+from . import effects_records as migration_records
+from . import effects_volumes as migration_volumes
 from . import plan as migration_plan
 from . import plan_steps as moving
 from . import read as migration_facts
@@ -54,6 +59,7 @@ from .types import Destination, LostSource, MigrationPlan, Source, Target
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
+    from ..cards.facts import CardEntry
 
 _POLL = 0.5
 _JOIN_GIB = 4.0  # an earlier run's move may take as long as one of this size
@@ -78,6 +84,11 @@ def run(
         )
 
     moves = list(moves)
+    cleared: list[CardEntry] = []
+    for name in settings.cards:
+        with contextlib.suppress(FleetVirtError):  # said below
+            cleared += clear_leftovers(connection, [name], check=check)
+    settings = dataclasses.replace(settings, cleared=[card["name"] for card in cleared])
     if not check:
         noting.leave(connection, [(name, to.name) for name, to, _lost in moves], settings.places)
 
@@ -105,7 +116,8 @@ def run(
     answer = verb.planned(jobs, work, check=False, together=False)
     if not settings.cards:
         return answer
-    cards = repair_cards(connection, settings.cards, check=check)
+    others = [name for name in settings.cards if name not in settings.cleared]
+    cards = [*cleared, *repair_cards(connection, others, check=check)]
     written = any(card["problem"] is None for card in cards)
     return {**answer, "cards": cards, "changed": answer["changed"] or written}
 
@@ -148,7 +160,9 @@ class _Mover:
             self.job.seconds = round(time.monotonic() - began, 1)
 
     def _move(self) -> None:
-        dom = find_domain(self.connection, self.name)
+        # in check mode it is still there
+        cleared = self.name in self.settings.cleared
+        dom = None if cleared else find_domain(self.connection, self.name)
         stored = None if dom is None else self._read_metadata(dom)
         other = migration_plan.other_move(
             self.name, stored, self.settings.here, self.endpoints.where, owners.is_alive
@@ -270,6 +284,8 @@ class _Mover:
         if not self.check:
             self._completed_by_another()
         destination = self.endpoints.destination_view(remote)
+        if destination.dom is None and self._restarted(remote):
+            return
         if destination.dom is None:
             raise PlanRefused(
                 f"no VM {self.name!r} on {here} or {where}: another run may have moved it; locate"
@@ -297,6 +313,29 @@ class _Mover:
             self.job.changed = True
             return
         self.settler.complete(remote, destination, str(destination.dom.UUIDString()))
+
+    def _restarted(self, remote: Connection) -> bool:
+        """Remove the claim of a move that died with both of its hypervisors, if the VM was
+        restarted on another; files that were copied for it are kept."""
+        ends = (self.settings.here, self.endpoints.where)
+        card = read_leftovers.restarted(self.connection, self.name, ends)
+        claimed = find_domain(remote, self.name + CLAIM)
+        claim = None if claimed is None else read_metadata(remote, claimed)
+        if card is None or claimed is None or claim is None or claim.move is None:
+            return False
+        own = str(claimed.UUIDString()) == migration_plan.claim_uuid(card.uuid)
+        if not own or (claim.move.source, claim.move.destination) != ends:
+            return False
+        if owners.is_alive(claim.owner):
+            return False
+        self.job.flow, self.job.changed = "finish", True
+        self.job.note = f"it was restarted on {' or '.join(card.hosts)}"
+        self.job.tell(f"remove the claim of {self.name} on {self.endpoints.where}")
+        self.job.kept += [f"{volume.path}: was copied for the move" for volume in claim.volumes]
+        if not self.check:
+            migration_volumes.drop_claim(remote, self.name, card.uuid, volumes=False)
+            migration_records.drop(remote, str(claimed.UUIDString()))
+        return True
 
     def _resolve(self, dom: VirDomain, remote: Connection) -> bool:
         """Join or undo an earlier run's move; whether that has moved the VM."""

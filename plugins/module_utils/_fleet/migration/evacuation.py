@@ -14,6 +14,7 @@ import operator
 import typing as t
 
 from ..._errors import PlanRefused
+from ..cards import leftover
 from ..engine import proofs
 from ..placement import decide as placement
 from ..placement import together
@@ -38,7 +39,7 @@ def leave(
     """
     migration_decision.require("evacuate", source, answers, mute)
     marked = [_with_mark(host, True) if host.name == source else host for host in hosts]
-    names = {str(vm["name"]): vm for vm in answers[source].get("vms") or ()}
+    names = {str(vm["name"]): vm for vm in _own(answers[source])}
     for name, vm in _under_way(answers).items():
         if vm["move"]["source"] == source:
             names.setdefault(name, vm)
@@ -79,7 +80,7 @@ def lose(
         else host
         for host in hosts
     ]
-    names = {str(vm["name"]): vm for source in sources for vm in answers[source].get("vms") or ()}
+    names = {str(vm["name"]): vm for source in sources for vm in _own(answers[source])}
     decision = _decide(names, None, answers, gone, {}, policy)
     decision.problems += [
         f"{name!r} is being moved to {to}, which is lost too"
@@ -107,7 +108,7 @@ def come_back(
     names = {
         str(vm["name"]): vm
         for where, answer in answers.items()
-        for vm in answer.get("vms") or ()
+        for vm in _own(answer)
         if where != home and home in vm["evacuated_from"]
     }
     for name, vm in _under_way(answers).items():
@@ -133,9 +134,14 @@ def _under_way(answers: t.Mapping[str, Answer]) -> dict[str, Answer]:
     return {
         str(vm["name"]): vm
         for answer in answers.values()
-        for vm in answer.get("vms") or ()
+        for vm in _own(answer)
         if vm["phase"] == "migrating" and vm["move"]
     }
+
+
+def _own(answer: Answer) -> list[Answer]:
+    """Its VMs; what is left of one that was restarted elsewhere is none of them."""
+    return [vm for vm in answer.get("vms") or () if not vm.get("leftover")]
 
 
 def _decide(
@@ -160,7 +166,7 @@ def _decide(
             if vm["name"] == name
         }
         problem = migration_decision.place_one(
-            name, host, places, answers, mute, fleet, decision, relax=relax
+            name, host, leftover.without(places), answers, mute, fleet, decision, relax=relax
         )
         if problem:
             decision.problems.append(problem)

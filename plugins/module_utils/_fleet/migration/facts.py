@@ -53,7 +53,7 @@ class _Unsound(t.TypedDict, total=False):
     unsound: str
 
 
-class MovingVm(MovingDemand, _Unsound):
+class MovingVm(MovingDemand, _Unsound, answers.LeftBehind):
     """A VM that may move; ``error`` says why its demand is not known.
 
     ``unsound``: so is whether it is in a move, since its hypervisor's answer is not as declared.

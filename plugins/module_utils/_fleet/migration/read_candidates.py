@@ -13,11 +13,13 @@ from ..._libvirt import DOMAIN_XML_INACTIVE, ERR_NO_DOMAIN
 from ..._lxml import parse
 from ..._records import dataclass
 from ..base import metadata as own_metadata
+from ..base import read_caller as caller
 from ..base.effects_connection import Connection
 from ..base.effects_lookup import list_domains
 from ..base.metadata import Metadata
 from ..base.names import CLAIM
 from ..base.selected import Selected
+from ..cards import leftover
 from ..cards.effects_keep import lacking as lacking_cards
 from ..hosts import domain_info
 from ..hosts import read_placement_facts as placement_facts
@@ -81,10 +83,15 @@ def look(
     # such a file would hang libvirt, and with it requests about other VMs
     files = [file for vm in vms for file in vm.files] if connection.local else []
     hanging = paths.probe(files, connection.timeout).hanging
+    left = {vm["uuid"]: vm.get("leftover") for vm in host["vms"]}
+    entries = [_entry(connection, vm, hanging) for vm in vms]
+    for entry in entries:
+        entry["leftover"] = left.get(entry["uuid"])
     return {
         "changed": False,
         "host": t.cast("SeenHost", host),  # all that placement knows, and more than is checked
-        "vms": [_entry(connection, vm, hanging) for vm in vms],
+        "vms": entries,
+        "warnings": [] if cards else leftover.warnings(caller.host(), entries),
         "claims": [
             {
                 "name": claim.name[: -len(CLAIM)],

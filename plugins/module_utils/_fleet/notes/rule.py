@@ -86,11 +86,13 @@ def judge(
     silent: t.Mapping[str, Silence],
     texts: Texts,
     excused: t.Collection[str] = (),
+    done: str = "created",
 ) -> Standing:
     """What is known of the hypervisors that do not answer, and whether that suffices.
 
     ``silent`` are those of the inventory, ``texts`` the content of readings of machines that do not
     answer, ``excused`` the names and machine UUIDs of those that need not be asked or are lost.
+    ``done`` is what is not done else.
     """
     standing = Standing(silent={n: why for n, why in silent.items() if n not in excused})
     excluded = {name: why for name, why in standing.silent.items() if not why.asked}
@@ -126,11 +128,11 @@ def judge(
     elif len(unread) > len({*excused} - explained - {*answering}):
         problems.append(_unread(unread))
     if problems:
-        standing.problem = _because(problems, standing)
+        standing.problem = _because(problems, standing, done)
     return standing
 
 
-def _because(problems: t.Sequence[str], standing: Standing) -> str:
+def _because(problems: t.Sequence[str], standing: Standing, done: str) -> str:
     why = "; ".join(problems)
     if not standing.silent:
         return why
@@ -144,7 +146,7 @@ def _because(problems: t.Sequence[str], standing: Standing) -> str:
     )
     return (
         "a hypervisor that does not respond may be running a VM of that name, so nothing is"
-        f" created: {named(standing.silent)} ({why}). Remedy: {remedy(standing.silent)}{unasked}"
+        f" {done}: {named(standing.silent)} ({why}). Remedy: {remedy(standing.silent)}{unasked}"
     )
 
 

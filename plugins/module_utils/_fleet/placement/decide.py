@@ -49,6 +49,7 @@ from .filters import (
     Wishes,
     excess,
     fixed_rejection,
+    leftover_rejection,
     name_rejection,
     room_rejection,
     wishes_of,
@@ -207,7 +208,8 @@ def rank(fleet: FleetLoad, request: Request, fixed: Fixed | None = None) -> Plac
     rejected = list(fixed.rejected)
     for name in fixed.passed:
         load = fleet.loads[name]
-        rejection = room_rejection(load, request, fleet.policy)
+        rejection = leftover_rejection(fleet, name, request)
+        rejection = rejection or room_rejection(load, request, fleet.policy)
         if rejection is None:
             ranking.append(scorer.judged(load, request))
         else:

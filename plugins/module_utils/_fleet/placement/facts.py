@@ -14,7 +14,7 @@ import typing as t
 from ..base import answers
 
 
-class _DefinedMore(t.TypedDict, total=False):
+class _DefinedMore(answers.LeftBehind, total=False):
     uuid: str | None
     managed: bool | None
     seeded: bool | None

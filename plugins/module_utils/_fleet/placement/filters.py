@@ -16,6 +16,7 @@ import shlex
 import typing as t
 
 from ..base.machine_types import uses_uefi
+from ..base.names import playbook_command
 from . import offers
 from .hosts import PlacementHost
 from .load import FleetLoad, HostLoad, PoolLoad, Space
@@ -161,6 +162,15 @@ def name_rejection(fleet: FleetLoad, load: HostLoad, request: Request) -> Reject
         return Rejection(host, "name", f"a VM named {request.name} is already defined here{known}")
     places = ", ".join(sorted(where))
     reason = f"a VM named {request.name} is already defined on {places}; there can be only one"
+    return Rejection(host, "name", reason)
+
+
+def leftover_rejection(fleet: FleetLoad, host: str, request: Request) -> Rejection | None:
+    """A rejection if the hypervisor has a definition of that name from before the VM was restarted
+    elsewhere."""
+    if (host, request.name) not in fleet.left:
+        return None
+    reason = f"has a leftover of {request.name}; {playbook_command('repair_vms')} clears it"
     return Rejection(host, "name", reason)
 
 

@@ -54,6 +54,7 @@ class DefinedVm:
     groups: tuple[str, ...] = ()
     anti_affinity: tuple[str, ...] = ()
     phase: str | None = None
+    leftover: str | None = None
 
 
 @dataclass(frozen=True)
@@ -334,6 +335,7 @@ def _vms(entries: object) -> tuple[DefinedVm, ...]:
                 groups=tuple(sorted(groups)),
                 anti_affinity=tuple(sorted(avoided)),
                 phase=str(entry["phase"]) if entry.get("phase") else None,
+                leftover=as_text(entry.get("leftover")),
             )
         )
     return tuple(vms)

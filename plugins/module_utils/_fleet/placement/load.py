@@ -195,6 +195,12 @@ class FleetLoad:
         self.members: dict[str, int] = {}
         self.together: dict[str, int] = {}  # members on hypervisors in service
         self.where: dict[str, tuple[str, ...]] = {}
+        self.left = {
+            (load.host.name, vm.name): vm.uuid
+            for load in self.loads.values()
+            for vm in load.host.vms
+            if vm.leftover
+        }
         for load in self.loads.values():
             for name in load.names:
                 self.where[name] = (*self.where.get(name, ()), load.host.name)
@@ -209,6 +215,20 @@ class FleetLoad:
                 for pool in {id(pool): pool for pool in load.pools.values()}.values():
                     if pool.counted:
                         self.disk.setdefault(pool.key, Evenness()).enter(pool.promised, pool.limit)
+
+        for host, name in self.left:
+            self.where[name] = self._without_leftover(name, host)
+
+    def _without_leftover(self, name: str, host: str) -> tuple[str, ...]:
+        """Where the VM is, without ``host``, which only has a leftover of it, if another has it."""
+        uuid = self.left[host, name]
+        there = [
+            other
+            for other in self.where[name]
+            if (other, name) not in self.left and self.loads[other].names[name] == uuid
+        ]
+        rest = tuple(other for other in self.where[name] if other != host)
+        return rest if there and uuid is not None else self.where[name]
 
     def evenness(self, pool: str) -> Evenness | None:
         """The sums over the pools with that name or folder; None where no hypervisor has one."""

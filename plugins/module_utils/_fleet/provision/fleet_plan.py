@@ -13,6 +13,7 @@ from ..._records import dataclass
 from ..base import duplicate_vm as twice
 from ..base.metadata import UNREADABLE
 from ..base.tables import csv_text, table
+from ..cards import leftover
 from ..placement.facts import vms_of
 from .facts import Compared
 
@@ -101,9 +102,14 @@ def _entry(
     places: t.Mapping[str, Place],
     refused: t.Mapping[str, str],
 ) -> PlannedVm:
-    vms_by_host = {
-        host: vm for host, answer in answers.items() for vm in vms_of(answer) if vm["name"] == name
-    }
+    vms_by_host = leftover.without(
+        {
+            host: vm
+            for host, answer in answers.items()
+            for vm in vms_of(answer)
+            if vm["name"] == name
+        }
+    )
     if not vms_by_host and name in refused:
         return PlannedVm(name, "unknown", None, (refused[name],))
     if not vms_by_host:
@@ -126,6 +132,9 @@ def _entry(
         text = twice.duplicate_vm_message(name, phases, uuids)
         return PlannedVm(name, "conflict", " ".join(sorted(vms_by_host)), (text,))
     ((host, vm),) = vms_by_host.items()
+    left = leftover.refusal(name, host, vm)
+    if left:
+        return PlannedVm(name, "conflict", host, (left,))
     if vm["phase"] == UNREADABLE:
         return PlannedVm(name, "conflict", host, (_BROKEN,))
     if vm["phase"] is not None:

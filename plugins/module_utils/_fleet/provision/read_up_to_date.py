@@ -13,6 +13,8 @@ import base64
 import json
 import typing as t
 
+from ..base import read_caller as caller
+from ..cards import leftover
 from ..hosts import read_placement_facts as placement_facts
 from ..notes import handed
 from ..notes import read as read_notes
@@ -44,6 +46,7 @@ class UpToDateResult(_Found):
 
     changed: bool
     host: PlacementEntry
+    warnings: list[str]
 
 
 def facts(connection: Connection, params: Options, work: ProvisionWork) -> UpToDateResult:
@@ -56,7 +59,11 @@ def facts(connection: Connection, params: Options, work: ProvisionWork) -> UpToD
 
         unnoted = noting.keep(connection, notes)
     host = placement_facts.read(connection, base, path, work.image_paths)
-    answer: UpToDateResult = {"changed": False, "host": host}
+    answer: UpToDateResult = {
+        "changed": False,
+        "host": host,
+        "warnings": leftover.warnings(caller.host(), host["vms"]),
+    }
     if unnoted is not None:
         answer["unnoted"] = unnoted
     if notes.answering:

@@ -55,7 +55,8 @@ def decide(
     """Where each VM of ``names``, names or patterns, and of ``groups`` is; raises PlanRefused with
     everything that is unproven."""
     vms_by_host = {host: answer.get("vms") or [] for host, answer in seen.answers.items()}
-    where = located.select(Selected.of(names, groups), vms_by_host, seen.silent, hypervisors)
+    selected = Selected.of(names, groups)
+    where = located.select(selected, vms_by_host, seen.silent, hypervisors, whole=True)
     decision = PurgeDecision(absent=where.absent, silent=where.silent)
     problems = where.problems
     for name, (host, vm) in where.places.items():

@@ -30,6 +30,7 @@ from ..base.effects_lookup import find_domain, read_metadata, selected_domains
 from ..base.metadata import Metadata, Owner, OwnVolume
 from ..base.names import require_named
 from ..base.selected import Selected
+from ..cards import read_leftovers
 from ..engine import effects_lease_holder as owners
 from ..engine import effects_verb as verb
 from ..engine.steps import Plan, Step
@@ -197,6 +198,7 @@ def look(
         "vms": vms,
         "pool_ids": sorted(pool.id for pool in pools.values() if pool.id),
         "users": users,
+        "warnings": read_leftovers.mark(connection, vms),
     }
 
 

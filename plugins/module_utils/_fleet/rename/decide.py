@@ -15,6 +15,7 @@ from ..base.results import word
 from ..base.tables import table
 from ..engine import located, proofs
 from ..engine.outcomes import Failure, outcomes
+from ..notes import note, rule
 from .facts import Renamed, RenamedVm, RenameLook, RenameVm
 from .plan import PHASE
 
@@ -22,6 +23,7 @@ _HEADS = ["VM", "HYPERVISOR", "RESULT", "STEPS"]
 
 
 Fleet = located.Fleet[RenameLook]
+Names = t.Collection[str]
 
 
 def fleet(
@@ -35,16 +37,36 @@ def _vms_by_host(seen: Fleet) -> dict[str, list[RenameVm]]:
     return {host: answer.get("defined") or [] for host, answer in seen.answers.items()}
 
 
-def decide(old: str, new: str, seen: Fleet) -> str:
+def answering(seen: Fleet) -> dict[str, rule.Answering]:
+    """The hypervisors that answered, with the notes that they hold."""
+    return {
+        host: rule.Answering(str(answer.get("machine")), answer.get("notes") or ())
+        for host, answer in seen.answers.items()
+    }
+
+
+def claims(seen: Fleet) -> list[str]:
+    """The claims that they hold, by the volumes."""
+    return sorted({one for host in answering(seen).values() for one in note.claims_in(host.held)})
+
+
+def standing(seen: Fleet, texts: rule.Texts, excused: t.Collection[str]) -> rule.Standing:
+    """What is known of those that did not answer, by the ``texts`` of what others noted."""
+    return rule.judge(
+        answering(seen), proofs.missing("rename", seen.silent), texts, excused, "renamed"
+    )
+
+
+def decide(old: str, new: str, seen: Fleet, known: rule.Standing) -> str:
     """The hypervisor that renames the VM; raises PlanRefused with everything that is unproven."""
     require_named([old, new])
-    problems = _unproven(new, seen)
+    problems = _unproven(new, seen, known)
     begun = _begun(old, new, seen)
     where = None
     if begun:
         where = begun[0]
     else:
-        location = located.locate([old], _vms_by_host(seen), seen.silent)
+        location = located.locate([old], _vms_by_host(seen), seen.silent, whole=True)
         problems += location.problems
         if location.absent and not proofs.missing("absent", seen.silent):
             problems.append(
@@ -69,14 +91,10 @@ def _begun(old: str, new: str, seen: Fleet) -> list[str]:
     ]
 
 
-def _unproven(new: str, seen: Fleet) -> list[str]:
-    missing = proofs.missing("rename", seen.silent)
-    if not missing:
-        return []
-    return [
-        f"a VM {new!r} may be on a hypervisor that did not respond ({proofs.named(missing)});"
-        f" {proofs.remedy(missing)}"
-    ]
+def _unproven(new: str, seen: Fleet, known: rule.Standing) -> list[str]:
+    """Why the new name may be taken on a hypervisor that did not answer."""
+    uuids = {str(vm["uuid"]) for vms in _vms_by_host(seen).values() for vm in vms}
+    return [*rule.not_free([rule.Wanted(new)], known, uuids).values()]
 
 
 def clashes(old: str, new: str, where: str | None, seen: Fleet) -> list[str]:
@@ -94,9 +112,14 @@ def clashes(old: str, new: str, where: str | None, seen: Fleet) -> list[str]:
     return conflicts
 
 
-def confirm(old: str, new: str, host: str, seen: Fleet) -> str:
-    """Conflicts with the new name now that it is in use; empty if there are none."""
-    return "; ".join([*_unproven(new, seen), *clashes(old, new, host, seen)])
+def confirm(
+    old: str, new: str, host: str, seen: Fleet, known: rule.Standing, run: str, before: Names
+) -> str:
+    """Conflicts with the new name now that it is in use; empty if there are none. ``run`` has
+    claimed it on those that are ``seen``, which held the claims ``before``."""
+    claimed = rule.claimed(rule.Wanted(new), answering(seen), run, before)
+    problems = [*_unproven(new, seen, known), *clashes(old, new, host, seen), *claimed]
+    return "; ".join(problems)
 
 
 def report(

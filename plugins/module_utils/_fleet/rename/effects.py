@@ -25,6 +25,7 @@ from ..base.effects_connection import Connection
 from ..base.effects_lookup import find_domain, read_metadata
 from ..base.metadata import Metadata
 from ..base.states import state_name
+from ..cards import read_leftovers
 from ..cards import read_vms as cards
 from ..engine import effects_lease_holder as owners
 from ..engine import effects_verb as verb
@@ -35,7 +36,7 @@ from ..notes import read as read_notes
 from ..storage import effects_storage as storage
 from ..storage import read_file_users as ownership
 from . import plan as rename_plan
-from .facts import RenameLook, RenameVm
+from .facts import RenameLook, RenameNoted, RenameVm
 from .plan import Define, Link, Note, Rename, RenamedFile, RenameFacts, Unlink
 
 if t.TYPE_CHECKING:
@@ -104,7 +105,19 @@ def look(connection: Connection, claims: t.Sequence[str] = ()) -> RenameLook:
             }
         )
     defined = sorted(entries, key=lambda entry: entry["name"])
-    return {"changed": False, "defined": defined, "machine": machine, "at": at}
+    read_leftovers.mark(connection, defined)
+    return {
+        "changed": False,
+        "defined": defined,
+        "machine": machine,
+        "at": at,
+        "notes": read_notes.held(connection),
+    }
+
+
+def noted(connection: Connection, answering: t.Collection[str]) -> RenameNoted:
+    """What this hypervisor noted of machines that are none of ``answering``."""
+    return {"changed": False, "noted": read_notes.texts(connection, answering)}
 
 
 def run(

@@ -18,11 +18,18 @@ class RenameVm(answers.VmIdentity):
 
 class RenameLook(answers.Result, total=False):
     """The VMs of a hypervisor; its machine UUID, and when it was read, by its own clock, in
-    milliseconds since 1970."""
+    milliseconds since 1970; the notes that it holds."""
 
     defined: list[RenameVm] | None
     machine: str | None
     at: int | None
+    notes: list[str] | None
+
+
+class RenameNoted(answers.Result, total=False):
+    """What a hypervisor noted of machines that do not answer, by the volumes of the notes."""
+
+    noted: dict[str, str] | None
 
 
 class RenamedVm(answers.VmResult):

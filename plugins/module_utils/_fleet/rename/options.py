@@ -26,8 +26,10 @@ ARGUMENTS: Spec = {
 class RenameWork(Work):
     """A stage of renaming a VM; after ``take`` all hypervisors are asked again, as round 1.
 
-    They note the ``claims`` first: that the VM has the new name where it is."""
+    They note the ``claims`` first: that the VM has the new name where it is. Before the decision
+    they tell what they noted of machines that are none of ``answering``."""
 
-    STAGES = ("all", "look", "decide", "take", "finish", "withdraw", "report")
+    STAGES = ("all", "look", "noted", "decide", "take", "finish", "withdraw", "report")
 
     claims: list[str] = field(default_factory=list)
+    answering: list[str] = field(default_factory=list)

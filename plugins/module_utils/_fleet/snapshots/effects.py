@@ -23,6 +23,7 @@ from ..base import effects_definitions as domains
 from ..base.effects_connection import Connection
 from ..base.effects_lookup import list_domains, require_domains, selected_domains
 from ..base.selected import Selected
+from ..cards import read_leftovers
 from ..engine import effects_backups as backups
 from ..engine import effects_lease as lease
 from ..engine import effects_lease_holder as owners
@@ -115,8 +116,10 @@ def look(
         listed = [dom for dom, _stored in selected_domains(connection, selected)]
     else:
         listed = list_domains(connection)
-    vms = [_seen(read.facts(connection, dom)) for dom in listed]
-    return {"changed": False, "vms": sorted(vms, key=lambda vm: vm["name"])}
+    vms = sorted(
+        (_seen(read.facts(connection, dom)) for dom in listed), key=lambda vm: str(vm["name"])
+    )
+    return {"changed": False, "vms": vms, "warnings": read_leftovers.mark(connection, vms)}
 
 
 def _seen(facts: SnapshotFacts) -> SnapshotVm:

@@ -24,6 +24,7 @@ from ..base.effects_lookup import is_saved, read_metadata, require_domains, sele
 from ..base.metadata import metadata_problems
 from ..base.selected import Selected
 from ..base.states import reason_name, state_name
+from ..cards import read_leftovers
 from ..engine import effects_backups as backups
 from ..engine import effects_lease as lease
 from ..engine import effects_lease_holder as owners
@@ -149,7 +150,7 @@ def look(connection: Connection, names: t.Sequence[str], groups: t.Sequence[str]
         }
         for dom, stored in selected_domains(connection, Selected.of(names, groups))
     ]
-    return {"changed": False, "vms": vms}
+    return {"changed": False, "vms": vms, "warnings": read_leftovers.mark(connection, vms)}
 
 
 def _carry_out(jobs: t.Sequence[_StateJob], wanted: StateRequest) -> None:

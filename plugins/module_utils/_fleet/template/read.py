@@ -66,7 +66,12 @@ def sources(connection: Connection, names: t.Collection[str], pool: str) -> Clon
 
 def _defined(connection: Connection) -> list[VmIdentity]:
     return [
-        {"name": vm["name"], "uuid": vm["uuid"], "phase": vm["phase"]}
+        {
+            "name": vm["name"],
+            "uuid": vm["uuid"],
+            "phase": vm["phase"],
+            "leftover": vm.get("leftover"),
+        }
         for vm in placement_facts.defined(connection)
     ]
 

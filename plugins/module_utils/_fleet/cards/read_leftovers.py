@@ -1,0 +1,101 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a hypervisor that was off has left of VMs that were restarted elsewhere meanwhile.
+
+Such a definition names disks that have other names now, and the VM's card names another hypervisor.
+So it is no duplicate: it cannot be started.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._libvirt import CONNECT_LIST_DOMAINS_INACTIVE
+from ..base import metadata
+from ..base import read_caller as caller
+from ..base import read_processes as processes
+from ..base.effects_connection import Connection
+from . import keep, leftover
+from . import read_vms as read
+from .card import Card
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+    from ..base.answers import VmIdentity
+    from ..base.snapshot import DefinedEntry
+    from .keep import ReadVm
+
+    _Listed = t.Union[t.Iterable[VmIdentity], t.Iterable[DefinedEntry]]
+
+
+def mark(connection: Connection, vms: _Listed) -> list[str]:
+    """Mark those of ``vms`` of which this hypervisor only has a leftover; returns what is said of
+    them. Without shared storage nothing is read."""
+    entries = {str(vm["uuid"]): vm for vm in vms}
+    if not entries or not read.concerns(connection):
+        return []
+    inactive = connection.call(
+        "list domains", connection.conn.listAllDomains, CONNECT_LIST_DOMAINS_INACTIVE
+    )
+    candidates = [dom for dom in inactive if str(dom.UUIDString()) in entries]
+    shared: dict[str, str] | None = None
+    for dom in candidates:
+        vm = read.vm_of(connection, dom)
+        if vm is None or not read.may_have_card(connection, vm):
+            continue
+        shared = read.shared_folders(connection) if shared is None else shared
+        card = card_of(connection, dom, vm, shared)
+        if card is not None:
+            entries[vm.uuid]["leftover"] = " or ".join(card.hosts)
+    return leftover.warnings(caller.host(), entries.values())
+
+
+def card_of(
+    connection: Connection, dom: VirDomain, vm: ReadVm, shared: t.Mapping[str, str]
+) -> Card | None:
+    """The card of the VM, if what this hypervisor has is a leftover of it. ``shared`` are the
+    folders of shared pools.
+
+    That is certain only of one that is shut off, without saved memory and work begun on it, whose
+    disks all have other names. A move is no such work if it died with this hypervisor: the VM has
+    been restarted since, and could not have been before its two ends were proven off.
+    """
+    if vm.active:
+        return None
+    if connection.call(f"read the saved memory of {vm.name}", dom.hasManagedSaveImage, 0):
+        return None
+    stored = metadata.parse(read.root(vm))
+    if stored is not None and (stored.broken is not None or _is_at_work(stored)):
+        return None
+    if keep.place(read.root(vm), shared) is None:
+        return None
+    files = read.cards_named(connection, sorted(set(shared.values())), vm.name)
+    cards = [file.card for file in files if file.card is not None and file.card.uuid == vm.uuid]
+    if len(cards) != 1 or caller.host() in cards[0].hosts:
+        return None
+    if stored is not None and stored.phase is not None and not cards[0].counter:
+        return None
+    return None if read.present_disks(connection, vm) else cards[0]
+
+
+def restarted(connection: Connection, name: str, ends: t.Collection[str]) -> Card | None:
+    """The only card of a VM of that name, if it was restarted on another hypervisor than the two
+    ``ends`` of a move that died with them."""
+    if not read.concerns(connection):
+        return None
+    folders = sorted(set(read.shared_folders(connection).values()))
+    cards = [file.card for file in read.cards_named(connection, folders, name)]
+    card = cards[0] if len(cards) == 1 else None
+    return card if card is not None and card.counter and not {*card.hosts} & {*ends} else None
+
+
+def _is_at_work(stored: metadata.Metadata) -> bool:
+    """Whether work on the VM was begun that may go on; a dead move of it may not."""
+    if stored.phase is None:
+        return False
+    owner = stored.owner
+    return stored.phase != keep.MIGRATING or (
+        owner is not None and processes.is_same(owner.boot_id, owner.pid, owner.start_time)
+    )
