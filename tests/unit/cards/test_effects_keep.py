@@ -678,4 +678,5 @@ def test_every_verb_keeps_cards() -> None:
         if isinstance(node, ast.FunctionDef) and node.name == "keep_cards"
         if path.parent.name not in ("cards", "engine")
     }
-    assert own == dict.fromkeys(("backup", "migration", "restart", "verify"), "keep_cards")
+    verbs = ("backup", "migration", "restart", "restore", "verify")
+    assert own == dict.fromkeys(verbs, "keep_cards")
