@@ -18,6 +18,7 @@ from ..base import metadata
 from ..base.effects_connection import Connection
 from ..base.effects_lookup import is_saved
 from ..base.states import state_name
+from ..engine import effects_backups as backups
 from ..engine import effects_lease_holder as owners
 from ..storage import effects_storage as storage
 from ..storage import encryption
@@ -163,6 +164,8 @@ def _disk(
         if live is not None
         else {}
     )
+    if job and mirror is None and connection.local and backups.is_at_work(str(dom.UUIDString())):
+        job = {}  # that of a backup, which the move ends
     copied = None
     if job or mirror is not None:
         copied = (mirror.get("file") or _file(mirror)) if mirror is not None else ""
