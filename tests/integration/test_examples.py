@@ -102,6 +102,9 @@ from ansible_collections.fleet.virt.tests.integration.reading.test_console impor
 from ansible_collections.fleet.virt.tests.integration.support import blank
 from ansible_collections.fleet.virt.tests.integration.support.ansible import PROGRAMS, Ansible
 from ansible_collections.fleet.virt.tests.integration.support.guests import BLANK, IMAGES, Guests
+from ansible_collections.fleet.virt.tests.integration.test_cell import (
+    COMMANDS as OF_CELLS,
+)
 from ansible_collections.fleet.virt.tests.integration.test_image_peers import (
     COMMAND as OF_PEERS,
 )
@@ -296,6 +299,7 @@ _STAGES: dict[str, Callable[[Props], Stage]] = {
     "virt_clone": _off_to_copy,
     "virt_adopt": _legacy1,
     "virt_firewall": _nothing,
+    "virt_cell": _nothing,
     "virt_daemon": _daemon,
     "virt_doctor": _nothing,
     "virt_init": _init,
@@ -483,6 +487,7 @@ def test_every_command_shown_is_run() -> None:
         *OF_ADOPTING,
         OF_RENAMING,
         OF_RENAMING_VOLUMES,
+        *OF_CELLS,
         *OF_CHANGES,
         *OF_CONSOLES,
         *OF_DOCTOR,

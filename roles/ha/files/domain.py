@@ -48,7 +48,8 @@ UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # What QEMU, virtlockd and sanlock say of a disk that another process writes to
 LOCKED = re.compile(r"\block\b|is locked|another process using|resource busy", re.IGNORECASE)
 ASK_AGAIN = 20.0  # a guest that is booting does not hear the power button
-ANSWER = 8.0  # seconds that libvirt, or the storage, has for one answer
+# Parts of an operation's time that libvirt, or the storage, has for one answer, and to come back
+ANSWER, RETURN = 0.25, 0.5
 
 META_DATA = """<?xml version="1.0"?>
 <!DOCTYPE resource-agent SYSTEM "ra-api-1.dtd">
@@ -236,14 +237,16 @@ class Vm:
         self.end = self.begin + seconds
         # What is left for forcing the guest off is at most half of the time
         self.guest_end = self.begin + max(seconds - 30, seconds / 2)
+        self.answer = seconds * ANSWER
+        self.patience = self.begin + seconds * RETURN
         self.connection: Any = None
 
     def connect(self) -> Any:
         """The connection to libvirt, None if it does not answer in time."""
         try:
             if self.connection is None:
-                self.connection = within(ANSWER, lambda: libvirt.open(URI))
-            if within(ANSWER, self.connection.isAlive):
+                self.connection = within(self.answer, lambda: libvirt.open(URI))
+            if within(self.answer, self.connection.isAlive):
                 return self.connection
         except (TimeoutError, libvirt.libvirtError) as error:
             note(f"libvirt does not answer: {error}")
@@ -253,7 +256,7 @@ class Vm:
     def find(self, connection: Any) -> Any:
         """The domain here, None if libvirt has none."""
         try:
-            return within(ANSWER, lambda: connection.lookupByUUIDString(self.uuid))
+            return within(self.answer, lambda: connection.lookupByUUIDString(self.uuid))
         except libvirt.libvirtError as error:
             if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
                 raise
@@ -269,7 +272,7 @@ class Vm:
             domain = self.find(connection)
             if domain is None:
                 return int(libvirt.VIR_DOMAIN_SHUTOFF)
-            return int(within(ANSWER, lambda: domain.state(0))[0])
+            return int(within(self.answer, lambda: domain.state(0))[0])
         except (TimeoutError, libvirt.libvirtError) as error:
             note(f"libvirt does not answer: {error}")
             return None
@@ -277,7 +280,7 @@ class Vm:
     def card(self) -> Card:
         """Its card."""
         try:
-            card: Card = within(ANSWER, lambda: find_card(self.cards, self.uuid))
+            card: Card = within(self.answer, lambda: find_card(self.cards, self.uuid))
         except TimeoutError:
             reason = f"{self.cards} does not answer: the storage hangs on this hypervisor"
             raise Ended(ERR_INSTALLED, reason) from None
@@ -301,7 +304,7 @@ class Vm:
     def start(self) -> int:
         """Define it from the card and start it."""
         while (state := self.state()) is None:
-            if time.monotonic() > min(self.begin + 20, self.end - 5):
+            if time.monotonic() > self.patience:
                 raise Ended(ERR_INSTALLED, "libvirt does not answer on this hypervisor")
             time.sleep(1)
         if state not in (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_CRASHED):
@@ -356,7 +359,7 @@ class Vm:
             if now > self.end - 1:
                 raise Ended(ERR_GENERIC, "it still runs")
             # Without libvirt the guest cannot be asked, and libvirt may come back
-            limit = min(self.guest_end, self.begin + 30) if state is None else self.guest_end
+            limit = min(self.guest_end, self.patience) if state is None else self.guest_end
             crashed = state == libvirt.VIR_DOMAIN_CRASHED
             if now >= limit or state == libvirt.VIR_DOMAIN_SHUTOFF or crashed:
                 self.force(state, forced)
@@ -371,7 +374,7 @@ class Vm:
         try:
             domain = self.find(self.connection)
             if domain is not None:
-                within(ANSWER, domain.shutdown)
+                within(self.answer, domain.shutdown)
         except (TimeoutError, libvirt.libvirtError) as error:
             note(f"the guest cannot be asked: {error}")
 
@@ -398,7 +401,7 @@ class Vm:
                 return
             self.require_plain(domain)
             self.card()
-            within(ANSWER, domain.undefine)
+            within(self.answer, domain.undefine)
         except (Ended, TimeoutError, libvirt.libvirtError) as error:
             note(f"its definition stays on this hypervisor: {error}")
 

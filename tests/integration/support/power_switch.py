@@ -12,26 +12,35 @@ from contextlib import contextmanager
 
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
-AGENT = "/usr/local/sbin/fence_lab"
+AGENT = "/usr/sbin/fence_lab"  # where Pacemaker looks for agents
 COMMAND = "/usr/local/sbin/rack-power"
 PASSWORD = "xyzzy-plugh"  # noqa: S105
 # As agents of fence-agents do: parameters on standard input, the status as exit status
-_AGENT = """\
+_AGENT = '''\
 #!/usr/bin/python3
 import sys
 import urllib.error
 import urllib.request
 
+META = """<resource-agent name="fence_lab"><parameters>
+<parameter name="action"><content type="string"/></parameter>
+<parameter name="plug"><content type="string"/></parameter>
+<parameter name="ip"><content type="string"/></parameter>
+<parameter name="password"><content type="string"/></parameter></parameters><actions>
+<action name="off"/><action name="on"/><action name="status"/><action name="monitor"/>
+<action name="metadata"/></actions></resource-agent>"""
 options = dict(line.rstrip("\\n").split("=", 1) for line in sys.stdin if "=" in line)
+if options["action"] == "metadata":
+    sys.exit(print(META))
 if options.get("password") != "xyzzy-plugh":
     sys.exit("Unable to connect/login to fencing device")
-url = "http://{}/{}/{}".format(options["ip"], options["action"], options.get("plug", ""))
+url = "http://{}/{}/{}".format(options["ip"], options["action"], options.get("plug", "any"))
 try:
     state = urllib.request.urlopen(url, timeout=30).read().decode()
 except urllib.error.HTTPError as error:
     sys.exit(error.read().decode())
 sys.exit(2 if (options["action"], state) == ("status", "off") else 0)
-"""
+'''
 _COMMAND = """\
 #!/usr/bin/python3
 import sys
@@ -79,6 +88,8 @@ class PowerSwitch:
         """Status and text of the answer."""
         if self.broken:
             return 500, "the management controller does not answer"
+        if verb == "monitor":
+            return 200, "on"
         host = self.lab.host(name)
         if verb == "off" and not self.lies and host.leader is not None:
             host.power_cut()

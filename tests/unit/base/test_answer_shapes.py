@@ -35,6 +35,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
     snapshot,
     tables,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell import decide as cell_decision
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell import facts as cell_facts
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.clone import decide as clone
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.console import decide as console
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.console import (
@@ -979,6 +981,20 @@ GOOD: dict[str, Answer] = {
         "faults": [],
         "daemons": ["libvirtd"],
     },
+    "cell": {
+        "release": "debian 13",
+        "cell": "a",
+        "foreign": "b",
+        "numbers": {"hv1": 1},
+        "running": True,
+        "online": ["hv1"],
+        "unclean": ["hv2"],
+        "quorate": True,
+        "resources": ["fleet-1"],
+        "here": ["fleet-1"],
+        "keys": "x",
+        "missing": ["fence_x"],
+    },
     "platform": {
         "platform": {
             "architecture": "x86_64",
@@ -1226,6 +1242,14 @@ def read_keys(answer: Answer) -> None:
     ", ".join([*answer["faults"], *answer["daemons"]])
 
 
+def read_cell(answer: Answer) -> None:
+    for stays in (True, False):
+        hosts = [cell_decision.CellHost("hv1", stays, ("192.0.2.1",), t.cast("t.Any", answer))]
+        "; ".join(cell_decision.refusals("a", hosts, qdevice=False))
+        cell_decision.rounds("a", hosts)
+        cell_decision.all_numbers("a", hosts)
+
+
 def read_captured(answer: Answer) -> None:
     for screen in answer["screens"]:
         assert isinstance(screen["content"], (str, type(None)))
@@ -1352,6 +1376,7 @@ READERS: dict[str, t.Callable[[Answer], t.Any]] = {
     "facts": lambda answer: read_facts(answer["facts"]),
     "baseline": lambda answer: read_facts(GOOD["facts"]["facts"], answer["baseline"]),
     "keys": read_keys,
+    "cell": read_cell,
     "platform": lambda answer: packages.platform(
         {f"ansible_{key}": value for key, value in answer["platform"].items()}
     ),
@@ -1387,6 +1412,7 @@ TYPES: dict[str, type[Answer]] = {
     "facts": preflight_facts.Preflight,
     "baseline": preflight_facts.CommonCpu,
     "keys": keys_facts.KeysLook,
+    "cell": cell_facts.CellLook,
     "platform": packages.Platform,
     "packages": packages.Installed,
     "console_look": console_facts.ConsoleLook,

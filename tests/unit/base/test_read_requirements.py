@@ -34,7 +34,7 @@ RELEASES = {
 def read(tmp_path: Path, name: str) -> dict[str, str]:
     path = tmp_path / "os-release"
     path.write_text(RELEASES[name])
-    return requirements._os_release(str(path))
+    return requirements.os_release(str(path))
 
 
 @pytest.mark.parametrize(

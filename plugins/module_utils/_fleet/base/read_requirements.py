@@ -68,7 +68,7 @@ def require(*commands: str, libvirt: bool = True) -> None:
     if not missing:
         return
     try:
-        release: t.Mapping[str, str] = _os_release()
+        release: t.Mapping[str, str] = os_release()
     except OSError:
         release = {}
     text = missing_message(missing, release)
@@ -77,7 +77,8 @@ def require(*commands: str, libvirt: bool = True) -> None:
     raise DependencyMissing(text)
 
 
-def _os_release(path: str = "/etc/os-release") -> dict[str, str]:
+def os_release(path: str = "/etc/os-release") -> dict[str, str]:
+    """The fields of os-release(5)."""
     fields = {}
     with open(path, encoding="utf-8", errors="replace") as lines:
         for line in lines:

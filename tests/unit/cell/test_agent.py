@@ -328,7 +328,7 @@ def test_agent_has_no_migration_and_says_what_it_has() -> None:
 
 def test_storage_that_hangs_is_not_waited_for(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
     cell.connection.defineXML(cell.xml())
-    monkeypatch.setattr(cell.agent, "ANSWER", 0.2)
+    monkeypatch.setattr(cell.agent, "ANSWER", 0.005)
     os.mkfifo(cell.folder / "answers")
 
     def hang(_folder: str) -> list[str]:

@@ -1,0 +1,189 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What Pacemaker's configuration (CIB) is to have, and how the present one differs from it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ... import _lxml
+from ..._records import dataclass
+from .devices import PREFIX, FenceResource
+
+if t.TYPE_CHECKING:
+    from ..._lxml import Element
+
+# A node whose state is unknown is switched off, and stays so until a person has looked at it. A
+# minority stops its VMs. One refusal, by the lock of a disk for one, bans no hypervisor.
+PROPERTIES = {
+    "stonith-enabled": "true",
+    "stonith-action": "off",
+    "stonith-timeout": "30s",
+    "no-quorum-policy": "stop",
+    "start-failure-is-fatal": "false",
+}
+# VMs stay where they are; what a hypervisor could not start it may try again after a while
+DEFAULTS = {"resource-stickiness": "1000", "failure-timeout": "120s"}
+_SET, _DEFAULTS = "cib-bootstrap-options", "fleet-defaults"
+# Each failure ends what Pacemaker was about to do, and VMs start after fence devices: one that does
+# not answer and is tried again at once keeps every VM from starting. Fencing itself needs no start.
+_OF_DEVICES = {"migration-threshold": "1", "failure-timeout": "60s"}
+_MONITOR = {"name": "monitor", "interval": "60s", "timeout": "20s"}
+
+
+@dataclass(frozen=True)
+class CibChange:
+    """A call of cibadmin with ``xml`` as its input; only ``text`` is shown."""
+
+    text: str
+    words: tuple[str, ...]
+    xml: str
+
+
+def changes(cib: Element, devices: t.Sequence[FenceResource]) -> list[CibChange]:
+    """What makes the configuration as it is to be; nothing of others' is touched."""
+    return [
+        *_values(cib, "crm_config", "cluster_property_set", _SET, PROPERTIES),
+        *_values(cib, "rsc_defaults", "meta_attributes", _DEFAULTS, DEFAULTS),
+        *_devices(cib, devices),
+    ]
+
+
+def _values(
+    cib: Element, section: str, kind: str, name: str, wanted: t.Mapping[str, str]
+) -> list[CibChange]:
+    present = {
+        pair.get("name"): pair.get("value")
+        for pair in cib.iterfind(f"configuration/{section}/{kind}/nvpair")
+    }
+    differing = {key: value for key, value in wanted.items() if present.get(key) != value}
+    if not differing:
+        return []
+    root = _lxml.new(section)
+    _add_pairs(_lxml.add(root, kind, {"id": name}), name, differing)
+    shown = ", ".join(f"{key}={value}" for key, value in differing.items())
+    words = ("--modify", "--allow-create", "--scope", section)
+    return [CibChange(f"set {shown}", words, _lxml.tostring(root))]
+
+
+def _add_pairs(parent: Element, name: str, values: t.Mapping[str, str]) -> None:
+    for key, value in values.items():
+        _lxml.add(parent, "nvpair", {"id": f"{name}-{key}", "name": key, "value": value})
+
+
+def _devices(cib: Element, devices: t.Sequence[FenceResource]) -> list[CibChange]:
+    result = []
+    present = {
+        str(item.get("id")): item
+        for item in cib.iterfind("configuration/resources/primitive[@class='stonith']")
+    }
+    for device in devices:
+        item = present.get(device.id)
+        if item is not None and _content(item) == _content(_primitive(device)):
+            continue
+        if item is not None:
+            result.append(_delete("resources", "primitive", device.id))
+        xml = _lxml.tostring(_primitive(device))
+        words = ("--create", "--scope", "resources")
+        result.append(CibChange(f"fence {device.host} by {device.agent}", words, xml))
+    wanted = {device.id for device in devices}
+    result += _topology(cib, devices)
+    result += [
+        _delete("resources", "primitive", name)
+        for name in present
+        if name.startswith(PREFIX) and name not in wanted
+    ]
+    return result
+
+
+def _primitive(device: FenceResource) -> Element:
+    root = _lxml.new("primitive", {"id": device.id, "class": "stonith", "type": device.agent})
+    name = f"{device.id}-parameters"
+    values = {**device.parameters, **device.secrets}
+    _add_pairs(_lxml.add(root, "instance_attributes", {"id": name}), name, values)
+    meta = f"{device.id}-meta"
+    _add_pairs(_lxml.add(root, "meta_attributes", {"id": meta}), meta, _OF_DEVICES)
+    _lxml.add(_lxml.add(root, "operations"), "op", {"id": f"{device.id}-monitor", **_MONITOR})
+    return root
+
+
+def _content(item: Element) -> tuple[object, ...]:
+    pairs = item.iterfind("*/nvpair")
+    operations = item.iterfind("operations/op")
+    return (
+        item.get("type"),
+        {pair.get("name"): pair.get("value") for pair in pairs},
+        [tuple(op.get(key) for key in _MONITOR) for op in operations],
+    )
+
+
+def _topology(cib: Element, devices: t.Sequence[FenceResource]) -> list[CibChange]:
+    """A host with several power supplies is off when all of them are: one level with them all."""
+    by_host: dict[str, list[str]] = {}
+    for device in devices:
+        by_host.setdefault(device.host, []).append(device.id)
+    wanted = {host: ",".join(ids) for host, ids in by_host.items() if len(ids) > 1}
+    result = []
+    present: dict[str, str] = {}
+    for level in cib.iterfind("configuration/fencing-topology/fencing-level"):
+        name, host = str(level.get("id")), str(level.get("target"))
+        if name != f"{PREFIX}{host}-level":
+            continue
+        present[host] = str(level.get("devices"))
+        if present[host] != wanted.get(host):
+            result.append(_delete("fencing-topology", "fencing-level", name))
+    for host, ids in wanted.items():
+        if present.get(host) != ids:
+            root = _lxml.new("fencing-topology")
+            values = {"id": f"{PREFIX}{host}-level", "target": host, "index": "1", "devices": ids}
+            _lxml.add(root, "fencing-level", values)
+            words = ("--modify", "--allow-create", "--scope", "fencing-topology")
+            text = f"fence {host} by all of {ids}"
+            result.append(CibChange(text, words, _lxml.tostring(root)))
+    return result
+
+
+def _delete(section: str, tag: str, name: str) -> CibChange:
+    xml = _lxml.tostring(_lxml.new(tag, {"id": name}))
+    return CibChange(f"remove {name}", ("--delete", "--scope", section), xml)
+
+
+@dataclass(frozen=True)
+class Monitored:
+    """What crm_mon says: nodes by their names, whether these have quorum, the VMs of the cell and
+    the nodes that each runs on, and the fence devices that work."""
+
+    online: t.AbstractSet[str]
+    unclean: t.AbstractSet[str]
+    quorate: bool
+    vms: t.Mapping[str, t.Sequence[str]]
+    devices: t.AbstractSet[str]
+
+
+def monitored(root: Element) -> Monitored:
+    """What the output of ``crm_mon --output-as=xml`` says."""
+    nodes = [*root.iterfind("nodes/node")]
+    center = root.find("summary/current_dc")
+    vms = {
+        str(item.get("id")): [str(node.get("name")) for node in item.iterfind("node")]
+        for item in root.iter("resource")
+        if str(item.get("resource_agent")).replace("::", ":") == "ocf:fleet:domain"
+    }
+    return Monitored(
+        frozenset(
+            str(node.get("name"))
+            for node in nodes
+            if node.get("online") == "true" and node.get("pending") != "true"
+        ),
+        frozenset(str(node.get("name")) for node in nodes if node.get("unclean") == "true"),
+        center is not None and center.get("with_quorum") == "true",
+        vms,
+        frozenset(
+            str(item.get("id"))
+            for item in root.iter("resource")
+            if str(item.get("resource_agent")).startswith("stonith:")
+            and (item.get("role"), item.get("failed")) == ("Started", "false")
+        ),
+    )

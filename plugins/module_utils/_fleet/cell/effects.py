@@ -1,0 +1,314 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Making a hypervisor a member of a cell, and taking it out again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import time
+import typing as t
+
+from ..._errors import DeadlineExceeded, DependencyMissing, PlanRefused
+from ..._records import dataclass
+from ..base import effects_config_files as config_files
+from ..base import effects_files as files
+from ..base import effects_programs as programs
+from ..base import effects_systemd as systemd
+from . import cib, corosync, read
+from .corosync import CellSettings, Member
+from .devices import FenceResource
+from .facts import CellDone
+from .files import (
+    AGENT,
+    COROSYNC_KEY,
+    PACEMAKER_KEY,
+    SERVICES,
+    SHEBANG,
+    STATE,
+    UNIT,
+    UNIT_TEXT,
+)
+
+if t.TYPE_CHECKING:
+    from ..._lxml import Element
+
+_ONLINE = 180.0
+_STOP = 330.0  # longer than systemd's own limit
+_PAUSE = 1.0
+_QDEVICE = "corosync-qdevice.service"
+
+
+@dataclass(frozen=True)
+class CellJob:
+    """What one hypervisor is to do: ``host`` is its name in the inventory, ``agent`` the resource
+    agent's text, ``leave`` whether it leaves the cell."""
+
+    host: str
+    settings: CellSettings
+    agent: str
+    devices: tuple[FenceResource, ...]
+    keys: tuple[bytes, bytes]
+    leave: bool
+
+
+def job_of(given: t.Mapping[str, t.Any], secrets: t.Mapping[str, str]) -> CellJob:
+    """The job that the controller sent, and its secrets, which it sent apart."""
+    members = [
+        Member(str(item["name"]), int(item["number"]), tuple(map(str, item["addresses"])))
+        for item in given["members"]
+    ]
+    settings = CellSettings(
+        given["cell"], tuple(members), given["token"], given["system"], given["qdevice"]
+    )
+    devices = [
+        FenceResource(
+            item["id"],
+            item["host"],
+            item["agent"],
+            item["parameters"],
+            {name: secrets[f"{item['id']}/{name}"] for name in item["secrets"]},
+        )
+        for item in given["devices"]
+    ]
+    keys = tuple(bytes.fromhex(secrets.get(name, "")) for name in ("corosync", "pacemaker"))
+    return CellJob(
+        given["host"], settings, given["agent"], tuple(devices), (keys[0], keys[1]), given["leave"]
+    )
+
+
+@dataclass(frozen=True)
+class _File:
+    path: str
+    content: bytes
+    mode: int
+    owner: tuple[str, str]
+
+    def is_there(self) -> bool:
+        try:
+            with open(self.path, "rb") as file:
+                status = os.fstat(file.fileno())
+                same = file.read() == self.content
+        except OSError:
+            return False
+        return same and (stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid) == (
+            self.mode,
+            *(_ids(self.owner) or (-1, -1)),
+        )
+
+
+def _ids(owner: tuple[str, str]) -> tuple[int, int] | None:
+    import grp
+    import pwd
+
+    try:
+        return pwd.getpwnam(owner[0]).pw_uid, grp.getgrnam(owner[1]).gr_gid
+    except KeyError:
+        return None
+
+
+def write(job: CellJob, *, check: bool) -> CellDone:
+    """Write the files of a member; one that leaves is stopped, and loses them."""
+    present = corosync.read(config_files.read(corosync.PATH))
+    if job.leave:
+        return _leave(job, present.cell, check=check)
+    root = ("root", "root")
+    wanted = [
+        _File(COROSYNC_KEY, job.keys[0], 0o400, root),
+        _File(PACEMAKER_KEY, job.keys[1], 0o440, ("hacluster", "haclient")),
+        _File(AGENT, (SHEBANG + job.agent).encode(), 0o755, root),
+        _File(UNIT, UNIT_TEXT.encode(), 0o644, root),
+        # the last one, by which the next run knows that it was a member
+        _File(corosync.PATH, corosync.text_of(job.settings).encode(), 0o644, root),
+    ]
+    differing = [file for file in wanted if not file.is_there()]
+    joins = present.cell != job.settings.cell
+    active = [name for name in reversed(SERVICES) if joins and systemd.is_active(name)]
+    steps = [f"stop {name}" for name in active] + [f"write {file.path}" for file in differing]
+    if not check:
+        for name in active:
+            _stop(name)
+        if joins:
+            _forget()
+        for file in differing:
+            owner = _ids(file.owner)
+            if owner is None:
+                raise DependencyMissing(
+                    f"the user {file.owner[0]} is missing; install pacemaker, which has it"
+                )
+            os.makedirs(os.path.dirname(file.path), mode=0o755, exist_ok=True)
+            files.write(file.path, file.content, mode=file.mode, owner=owner, locked=True)
+        if any(file.path == UNIT for file in differing):
+            systemd.systemctl("daemon-reload")
+    return {"changed": bool(steps), "steps": steps}
+
+
+def _leave(job: CellJob, cell: str | None, *, check: bool) -> CellDone:
+    services = [_QDEVICE, *reversed(SERVICES)]
+    running = [name for name in services if systemd.is_active(name)]
+    enabled = [name for name in services if systemd.is_enabled(name)]
+    paths = [COROSYNC_KEY, PACEMAKER_KEY, AGENT, UNIT, corosync.PATH]
+    left = [path for path in paths if os.path.lexists(path)]
+    if cell != job.settings.cell:
+        return {"changed": False, "steps": []}
+    steps = [f"stop {name}" for name in running] + [f"disable {name}" for name in enabled]
+    steps += [f"remove {path}" for path in left]
+    if not check:
+        for name in running:
+            _stop(name)
+        for name in enabled:
+            systemd.systemctl("disable", name)
+        _forget()
+        for path in left:
+            os.unlink(path)
+        for path in (AGENT, UNIT):
+            with contextlib.suppress(OSError):
+                os.rmdir(os.path.dirname(path))
+        systemd.systemctl("daemon-reload")
+    return {"changed": True, "steps": steps}
+
+
+def _forget() -> None:
+    """Remove what Pacemaker has stored: of two configurations that meet the newer one wins, and
+    not that of the cell."""
+    with contextlib.suppress(FileNotFoundError):
+        for entry in os.scandir(STATE):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path)
+            else:
+                os.unlink(entry.path)
+
+
+def _stop(service: str) -> None:
+    """Stop a service; pacemaker may hang while it joins, and systemd then ends it."""
+    with contextlib.suppress(DeadlineExceeded):
+        systemd.stop(service, _STOP)
+    if systemd.is_active(service):
+        raise PlanRefused(
+            f"{service} did not stop within {_STOP:g} seconds; see journalctl -u {service}, and"
+            " run this again"
+        )
+
+
+def activate(job: CellJob, *, check: bool) -> CellDone:
+    """Have corosync and Pacemaker run here with the files that were written."""
+    services = [*SERVICES, *([_QDEVICE] if job.settings.qdevice else [])]
+    enable = [name for name in services if not systemd.is_enabled(name)]
+    idle = [name for name in services if not systemd.is_active(name)]
+    steps = [f"enable {name}" for name in enable] + [f"start {name}" for name in idle]
+    joins = check and corosync.read(config_files.read(corosync.PATH)).cell != job.settings.cell
+    if joins:
+        idle = services
+        steps = [f"enable {name}" for name in enable] + [f"start {name}" for name in idle]
+    restart = reload = False
+    if SERVICES[0] not in idle:
+        values = read.running_values()
+        restart = corosync.needs_restart(job.settings, values)
+        reload = not restart and corosync.running_differs(job.settings, values)
+    if restart:
+        _require_idle(job.host)
+        steps.append(f"restart {' and '.join(SERVICES)}")
+    if reload:
+        steps.append("reload corosync.conf")
+    if not check:
+        if enable:
+            systemd.systemctl("enable", *enable)
+        if restart:
+            for name in reversed(SERVICES):
+                _stop(name)
+        if restart or idle:
+            systemd.systemctl("reset-failed", *services, may_fail=True)
+            systemd.systemctl("start", *services)
+        if reload:
+            programs.run(["corosync-cfgtool", "-R"])
+        if restart or idle:
+            _await_online({job.host}, quorum=False)
+    return {"changed": bool(steps), "steps": steps}
+
+
+def _require_idle(host: str) -> None:
+    seen = read.monitored()
+    here = sorted(vm for vm, nodes in seen.vms.items() if host in nodes) if seen else []
+    if here:
+        raise PlanRefused(
+            f"corosync has to be restarted on {host}, which runs {', '.join(here)}; evacuate it,"
+            " and run this again"
+        )
+
+
+def configure(job: CellJob, *, check: bool) -> CellDone:
+    """Wait until all members are there, and write the configuration of the cell."""
+    names = {member.name for member in job.settings.members}
+    root = read.configuration()
+    if check:
+        steps = [change.text for change in cib.changes(_or_empty(root), job.devices)]
+        return {"changed": bool(steps), "steps": steps}
+    _await_online(names, quorum=True)
+    steps = []
+    root = read.configuration()
+    for node in _or_empty(root).iterfind("configuration/nodes/node"):
+        name = str(node.get("uname"))
+        if name not in names:
+            programs.run(["crm_node", "--force", "--remove", name])
+            steps.append(f"remove the node {name}")
+    for change in cib.changes(_or_empty(root), job.devices):
+        _change(change)
+        steps.append(change.text)
+    left = cib.changes(_or_empty(read.configuration()), job.devices)
+    if left:
+        raise PlanRefused(
+            f"Pacemaker did not keep what was written: {'; '.join(change.text for change in left)}"
+        )
+    _await_devices({device.id for device in job.devices})
+    return {"changed": bool(steps), "steps": steps}
+
+
+def _or_empty(root: Element | None) -> Element:
+    from ... import _lxml
+
+    return _lxml.new("cib") if root is None else root
+
+
+def _change(change: cib.CibChange) -> None:
+    """Hand it to cibadmin, whose messages are not shown: they may have its input, with secrets."""
+    command = ["cibadmin", *change.words, "--xml-pipe"]
+    done = programs.attempt(command, text=change.xml)
+    if done is None or done.status != 0:
+        status = 127 if done is None else done.status
+        raise PlanRefused(f"{' '.join(command)} failed ({status}): {change.text}")
+
+
+def _await_online(names: t.AbstractSet[str], *, quorum: bool) -> None:
+    end = time.monotonic() + _ONLINE
+    while True:
+        seen = read.monitored()
+        missing = sorted(names - seen.online) if seen is not None else sorted(names)
+        if seen is not None and not missing and (seen.quorate or not quorum):
+            return
+        if time.monotonic() > end:
+            what = f"{', '.join(missing)} did not get online" if missing else "there is no quorum"
+            raise PlanRefused(
+                f"{what} within {_ONLINE:g} seconds; members reach each other by UDP on the ports"
+                " 5405 to 5412, see journalctl -u corosync -u pacemaker"
+            )
+        time.sleep(_PAUSE)
+
+
+def _await_devices(names: t.AbstractSet[str]) -> None:
+    end = time.monotonic() + 60
+    while True:
+        seen = read.monitored()
+        missing = sorted(names - seen.devices) if seen is not None else sorted(names)
+        if not missing:
+            return
+        if time.monotonic() > end:
+            raise PlanRefused(
+                f"the fence device {missing[0]} does not work, so nothing would prove that its"
+                " hypervisor is off; see crm_mon --one-shot and journalctl -u pacemaker, and"
+                " correct virt_fence"
+            )
+        time.sleep(_PAUSE)

@@ -1,0 +1,59 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a hypervisor answers about its cell."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..base import answers
+
+
+class CellLook(answers.Result, total=False):
+    """The current state.
+
+    ``cell`` is ours that it is a member of, ``foreign`` the name of a cluster that others made,
+    ``numbers`` the nodes of its corosync.conf. What Pacemaker says is there only if it runs:
+    ``online`` and ``unclean`` nodes, whether it is ``quorate``, all ``resources`` that are VMs, and
+    those that run ``here``. ``keys`` is a digest, ``missing`` are fence agents.
+    """
+
+    release: str
+    cell: str | None
+    foreign: str | None
+    numbers: dict[str, int]
+    running: bool
+    online: list[str]
+    unclean: list[str]
+    quorate: bool
+    resources: list[str]
+    here: list[str]
+    keys: str | None
+    missing: list[str]
+
+
+class CellPlan(t.TypedDict):
+    """What the controller has decided for a cell: in each round all its members, with the number
+    of each; whether the cell runs already."""
+
+    rounds: list[list[str]]
+    numbers: dict[str, int]
+    running: bool
+
+
+class CellDecision(t.TypedDict, total=False):
+    """The plan of each cell of the play, the members of all, and the numbers of rounds."""
+
+    changed: bool
+    plans: dict[str, CellPlan]
+    members: list[str]
+    rounds: list[int]
+
+
+class CellDone(t.TypedDict):
+    """What was done on a hypervisor, or would be in check mode."""
+
+    changed: bool
+    steps: list[str]

@@ -1,0 +1,338 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A cell of three hypervisors: made, changed and taken apart by the role; its VM, whose hypervisor
+fails in several ways, runs on exactly one of them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shlex
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible_collections.fleet.virt.plugins.module_utils import _lxml
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards import effects_cards
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards.card import Card, CardName
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell import cib
+from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
+from ansible_collections.fleet.virt.tests.integration.support.power_switch import (
+    PASSWORD,
+    PowerSwitch,
+    power_switch,
+)
+from ansible_collections.fleet.virt.tests.integration.support.shared_folder import shared_folder
+from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
+from ansible_collections.fleet.virt.tests.lab import images, processes
+from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
+
+# Shown in the guide
+MAKE = "ansible-playbook ha.yml"
+LEAVE = f"{MAKE} -e virt_ha_state=absent"
+LOOK = "ansible hv1 -b -m fleet.virt.virt_cell"
+_STATED = "ansible {} -b -m ansible.builtin.command -a 'stonith_admin --confirm {}'"
+STATED = _STATED.format("hv1", "hv3")
+COMMANDS = (f"{MAKE} --check", MAKE, LEAVE, LOOK, STATED)
+_GUIDE = Path(__file__).parents[2] / "docs/docsite/rst/high_availability.rst"
+_HOSTS = ("hv1", "hv2", "hv3")
+_AT = "/srv/shared"
+_SUITE = os.environ.get("FLEET_VIRT_CELL_SUITE", "trixie")
+_TRIALS = int(os.environ.get("FLEET_VIRT_TRIALS", "0"))
+_UUID = "5f0c1b8e-8a57-4f43-9a39-3a1f9cbe1c11"
+_VM = f"fleet-{_UUID}"
+_DEFINITION = f"""
+<domain type='qemu'><name>ha1</name><uuid>{_UUID}</uuid><memory unit='MiB'>96</memory>
+<os><type arch='x86_64' machine='q35'>hvm</type></os><features><acpi/></features>
+<devices><disk type='file' device='disk'><driver name='qemu' type='qcow2'/>
+<source file='{_AT}/ha1_system.qcow2'/><target dev='vda' bus='virtio'/></disk></devices></domain>
+"""
+_PRIMITIVE = f"""
+<primitive id="{_VM}" class="ocf" provider="fleet" type="domain"><instance_attributes id="ha1-p">
+<nvpair id="ha1-uuid" name="uuid" value="{_UUID}"/><nvpair id="ha1-cards" name="cards"
+value="{_AT}"/></instance_attributes><operations>
+<op id="ha1-start" name="start" interval="0" timeout="120s"/>
+<op id="ha1-stop" name="stop" interval="0" timeout="60s"/>
+<op id="ha1-monitor" name="monitor" interval="10s" timeout="30s"/></operations></primitive>
+"""
+_LEFT = "ls /etc/corosync/corosync.conf /etc/corosync/authkey /usr/lib/ocf/resource.d/fleet"
+
+
+class Cell:
+    """Three hypervisors with a folder in common, and a switch for their power."""
+
+    def __init__(
+        self,
+        lab: Laboratory,
+        ansible: Ansible,
+        folder: Path,
+        switch: PowerSwitch,
+        mounts: contextlib.ExitStack,
+    ) -> None:
+        self.lab, self.ansible, self.folder = lab, ansible, folder
+        self.switch, self.mounts = switch, mounts
+        play = next(
+            block.split("\n\n", 1)[0]
+            for block in _GUIDE.read_text().split("code-block:: yaml\n\n")
+            if "- role: fleet.virt.ha" in block.split("\n\n", 1)[0]
+        )
+        self.playbook = folder.parent / "ha.yml"
+        self.playbook.write_text(yaml.safe_dump(yaml.safe_load(play)), encoding="utf-8")
+
+    def run(self, command: str, *words: str, **variables: object) -> Run:
+        """A command of the guide, in this laboratory's fleet."""
+        program, *shown = shlex.split(command)
+        shown = [str(self.playbook) if word == "ha.yml" else word for word in shown]
+        given = {
+            "ha_system": {"sched_rr": "no", "allow_knet_handle_fallback": "yes"},
+            "ha_keys_dir": str(self.folder.parent / "keys"),
+            "virt_ha_cell": "a",
+            "virt_fence": self.switch.device("{{ inventory_hostname }}"),
+            **variables,
+        }
+        run = self.ansible.run(program, [*shown, *words, "-e", json.dumps(given)], limit=400)
+        assert PASSWORD not in str(run.events) + run.stdout, "the password is in no result"
+        return run
+
+    def refused(self, message: str, *words: str, **variables: object) -> None:
+        """The run is refused before anything changes; tests/unit/cell has all refusals."""
+        before = [self.files(host) for host in _HOSTS]
+        run = self.run(MAKE, *words, **variables)
+        assert run.returncode == 2, str(run)
+        assert message in run.stdout + run.stderr, str(run)
+        assert [self.files(host) for host in _HOSTS] == before
+
+    def files(self, host: str) -> str:
+        """What is there of a cell."""
+        folders = "/etc/corosync /etc/pacemaker /usr/lib/ocf/resource.d /etc/systemd/system"
+        command = f"find {folders} | sort | md5sum; systemctl is-active corosync pacemaker"
+        return self.lab.ssh(host, command, check=False).stdout
+
+    def start(self, host: str) -> None:
+        """Switch a hypervisor on again: with the folder, and the agent."""
+        self.lab.start(host)
+        self.mount(host)
+
+    def mount(self, host: str) -> None:
+        """The folder, as a pool."""
+        self.mounts.enter_context(shared_folder(self.lab, self.folder, _AT, (host,)))
+        define = f"virsh -q pool-define-as shared dir --target {_AT} 2>/dev/null"
+        begin = "virsh -q pool-start shared 2>/dev/null || virsh -q pool-refresh shared"
+        self.lab.ssh(host, f"{define}; {begin}")
+
+    def seen(self, host: str) -> cib.Monitored | None:
+        """What Pacemaker says on a hypervisor."""
+        done = self.lab.ssh(host, "crm_mon --one-shot --output-as=xml", check=False)
+        return None if done.returncode else cib.monitored(_lxml.parse(done.stdout, "crm_mon"))
+
+    def running(self) -> dict[str, list[int]]:
+        """The QEMUs of the VM, seen from below, by hypervisor."""
+        mark, pids = f"\0-uuid\0{_UUID}\0".encode(), {}
+        for host in _HOSTS:
+            for pid in processes.find(Path(self.lab.record.directory), host):
+                with contextlib.suppress(OSError):
+                    if mark in Path(f"/proc/{pid}/cmdline").read_bytes():
+                        pids.setdefault(host, []).append(pid)
+        return pids
+
+    def where(self, limit: float = 90, *, without: str = "") -> str:
+        """The only hypervisor that runs the VM, once there is one."""
+        pids = wait_for(
+            lambda: {host: pids for host, pids in self.running().items() if host != without},
+            limit,
+            "the VM runs",
+        )
+        assert [len(one) for one in pids.values()] == [1], pids
+        return next(iter(pids))
+
+    def all_online(self, limit: float = 120) -> None:
+        """Wait until every hypervisor says that all are members."""
+
+        def online() -> bool:
+            views = [self.seen(host) for host in _HOSTS]
+            return all(view is not None and view.online == {*_HOSTS} for view in views)
+
+        wait_for(online, limit, "all members are online")
+
+
+class _Sampler(threading.Thread):
+    """Counts the QEMUs of the VM from below, until it is left."""
+
+    def __init__(self, cell: Cell) -> None:
+        super().__init__()
+        self.cell = cell
+        self.most = self.samples = 0
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        while not self._over.wait(0.05):
+            self.most = max(self.most, sum(map(len, self.cell.running().values())))
+            self.samples += 1
+
+    def __enter__(self) -> _Sampler:
+        self.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._over.set()
+        self.join()
+        assert self.most == 1, f"{self.most} QEMUs at once"
+        assert self.samples
+
+
+@pytest.fixture(scope="module")
+def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cell]:
+    kept = os.environ.get("FLEET_VIRT_LAB")
+    laboratory = Laboratory(kept) if kept else Laboratory(f"c{os.getpid()}", os.getpid())
+    laboratory.preloaded = True
+    laboratory.up(3, [_SUITE])
+    laboratory.directly = True
+    place = tmp_path_factory.mktemp("cell")
+    folder = place / "shared"
+    folder.mkdir(mode=0o711)
+    try:
+        ansible = Ansible(laboratory.inventory, place)
+        with contextlib.ExitStack() as mounts, power_switch(laboratory, *_HOSTS) as switch:
+            built = Cell(laboratory, ansible, folder, switch, mounts)
+            for host in _HOSTS:
+                built.mount(host)
+            yield built
+    finally:
+        if not kept:
+            laboratory.down()
+
+
+def test_cell_is_made_by_role(cell: Cell) -> None:
+    """And a second run changes nothing; what cannot be is refused before anything changes."""
+    two = "{{ 'a' if inventory_hostname != 'hv3' else '' }}"
+    cell.refused("cell 'a' has two hypervisors, hv1, hv2", "--check", virt_ha_cell=two)
+    plan = cell.run(f"{MAKE} --check")
+    assert plan.returncode == 0, str(plan)
+    predicted = [(event.host, event.task) for event in plan.events if event.status == "changed"]
+    done = cell.run(MAKE).succeeded()
+    changed = [(event.host, event.task) for event in done.events if event.status == "changed"]
+    assert sorted(changed) == sorted(predicted)
+    cell.all_online()
+    again = cell.run(MAKE).succeeded()
+    assert not [event for event in again.events if event.status == "changed"], str(again)
+    for host in _HOSTS:
+        modes = "stat -c '%a %U:%G' /etc/corosync/authkey /etc/pacemaker/authkey"
+        assert cell.lab.ssh(host, modes).stdout.splitlines() == [
+            "400 root:root",
+            "440 hacluster:haclient",
+        ]
+        logs = f"grep -rl {PASSWORD} /var/log; journalctl --no-pager | grep {PASSWORD}"
+        assert not cell.lab.ssh(host, logs, check=False).stdout, "in no log"
+        sockets = cell.lab.ssh(
+            host, "ss -Hlnup | grep corosync; ss -Hlntp | grep pacemaker", check=False
+        )
+        address = cell.lab.host(host).address
+        assert all(f" {address}:" in line for line in sockets.stdout.splitlines()), sockets.stdout
+    keys = [*(cell.folder.parent / "keys/cells").iterdir()]
+    assert {one.stat().st_mode & 0o777 for one in keys} == {0o600}
+    cell.refused("hv1 is a member of the cell 'a'; take it out", virt_ha_cell="b")
+    looked = cell.run(LOOK)
+    assert '"quorate": true' in looked.stdout, str(looked)
+
+
+def _make_vm(cell: Cell) -> None:
+    shutil.copy(images.image("tiny"), cell.folder / "ha1_system.qcow2")
+    (cell.folder / "ha1_system.qcow2").chmod(0o666)
+    card = Card(CardName("ha1", ("hv1",)), _UUID, _DEFINITION, True)
+    effects_cards.write(str(cell.folder), card)
+    (cell.folder / card.at.file).rename(cell.folder / "ha1@.fleet.xml")
+    cell.lab.ssh("hv1", "cibadmin --create --scope resources --xml-pipe", input=_PRIMITIVE)
+
+
+def _kill(cell: Cell) -> None:
+    """The power of its hypervisor fails."""
+    host = cell.where()
+    with _Sampler(cell):
+        begin = time.monotonic()
+        cell.lab.kill(host)
+        new = cell.where(without=host)
+        print(f"  power of {host} cut: on {new} after {time.monotonic() - begin:.1f} s")
+    cell.start(host)
+    cell.all_online()
+    assert cell.where() == new, "it stays where it is"
+
+
+def _cut(cell: Cell) -> None:
+    """The cable of its hypervisor is cut, which is then switched off."""
+    host = cell.where()
+    with _Sampler(cell):
+        begin = time.monotonic()
+        cell.lab.cut(host)
+        new = cell.where(without=host)
+        print(f"  cable of {host} cut: on {new} after {time.monotonic() - begin:.1f} s")
+    assert cell.lab.host(host).leader is None, "it was switched off"
+    cell.start(host)
+    cell.all_online()
+
+
+def _fail(cell: Cell) -> None:
+    """The cable is cut and the switch does not answer: nothing is started until a person states
+    that the hypervisor is off."""
+    host = cell.where()
+    other = next(name for name in _HOSTS if name != host)
+    with _Sampler(cell):
+        cell.switch.broken = True
+        begin = time.monotonic()
+        cell.lab.cut(host)
+        wait_for(lambda: not cell.running(), 90, "the minority stops its VM")
+        print(f"  {host} alone: stopped after {time.monotonic() - begin:.1f} s")
+        wait_for(
+            lambda: (seen := cell.seen(other)) is not None and host in seen.unclean,
+            60,
+            f"{host} is not proven off",
+        )
+        tries = len(cell.switch.calls)
+        wait_for(lambda: len(cell.switch.calls) > tries + 2, 60, "it is tried again")
+        assert not cell.running(), "and started nowhere"
+        cell.lab.kill(host)  # what the person has seen
+        begin = time.monotonic()
+        cell.run(_STATED.format(other, host)).succeeded()
+        new = cell.where()
+        print(f"  {host} stated to be off: on {new} after {time.monotonic() - begin:.1f} s")
+    cell.switch.broken = False
+    cell.start(host)
+    cell.all_online()
+
+
+def test_vm_of_member_that_fails_runs_once(cell: Cell) -> None:
+    _make_vm(cell)
+    _kill(cell)
+    _fail(cell)
+    for trial in range(_TRIALS):
+        failure = random.choice((_kill, _cut, _fail))  # noqa: S311
+        print(f"trial {trial}:")
+        failure(cell)
+
+
+def test_cell_is_removed_once_it_has_no_vms(cell: Cell) -> None:
+    """Not while it has VMs; then nothing of it is left, and the VM's disk and card are."""
+    run = cell.run(LEAVE)
+    assert run.returncode == 2, str(run)
+    assert f"cell 'a' still has VMs ({_VM})" in run.stdout + run.stderr, str(run)
+    cell.lab.ssh(
+        "hv1", f"crm_resource --resource {_VM} --meta --set-parameter target-role -v Stopped"
+    )
+    wait_for(lambda: not cell.running(), 90, "the VM is shut off")
+    gone = f"<primitive id='{_VM}'/>"
+    cell.lab.ssh("hv1", "cibadmin --delete --scope resources --xml-pipe", input=gone)
+    before = sorted(path.name for path in cell.folder.iterdir())
+    cell.run(LEAVE).succeeded()
+    for host in _HOSTS:
+        assert not cell.lab.ssh(host, _LEFT, check=False).stdout
+        active = cell.lab.ssh(host, "systemctl is-active corosync pacemaker", check=False).stdout
+        assert active.split() == ["inactive", "inactive"]
+    assert sorted(path.name for path in cell.folder.iterdir()) == before
+    again = cell.run(LEAVE).succeeded()
+    assert not [event for event in again.events if event.status == "changed"], str(again)
