@@ -193,6 +193,8 @@ def _disks(
             capacity, allocation = int(sizes[0]), int(sizes[1])
             if active:
                 busy = bool(connection.call(f"read disk {target}", dom.blockJobInfo, target, 0))
+                if busy and connection.local and backups.is_at_work(str(dom.UUIDString())):
+                    busy = False  # a backup has it, which a move ends
         yield MigrationDisk(
             target=target,
             device=str(entry["device"]),
