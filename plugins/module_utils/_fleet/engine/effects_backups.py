@@ -13,14 +13,16 @@ under that lock, in its unit, so whichever is first is seen by the other.
 from __future__ import annotations
 
 import contextlib
+import time
 import typing as t
 
-from ..._errors import DependencyMissing
+from ..._errors import DependencyMissing, LibvirtFailure
 from ..base import effects_systemd as systemd
 from ..base.effects_connection import Connection
 from . import effects_lease_holder as owners
 
 _SECONDS = 60.0
+_GONE_SECONDS = 15.0  # in which an aborted job is gone
 _BEGIN_SECONDS = 150.0  # in which a backup has begun, or failed to
 
 
@@ -42,6 +44,12 @@ def give_way(connection: Connection, uuid: str) -> None:
     """End a backup of the VM, and its job in libvirt; there may be none."""
     if connection.local and is_at_work(uuid):
         systemd.stop(unit_of(uuid), _SECONDS)
+        limit = time.monotonic() + _GONE_SECONDS
+        with contextlib.suppress(LibvirtFailure):  # QEMU has the disks until there is no job
+            dom = connection.call("find its domain", connection.conn.lookupByUUIDString, uuid)
+            while time.monotonic() < limit:
+                connection.call("read its backup", dom.backupGetXMLDesc, 0)
+                time.sleep(0.1)
 
 
 def beginning(uuid: str, seconds: float = _BEGIN_SECONDS) -> contextlib.AbstractContextManager[int]:
