@@ -24,7 +24,7 @@ from ansible_collections.fleet.virt.tests.contract.documentation import Example,
 from ansible_collections.fleet.virt.tests.unit.backup import _made
 from ansible_collections.fleet.virt.tests.unit.backup._made import OTHER, PASSPHRASE, UUID, at
 
-MOMENTS = [at(day) for day in (10, 11, 26, 27, 28)]
+MOMENTS = [at(day) for day in (10, 11, 20, 21, 22)]
 PROVEN = at(11)
 
 
