@@ -167,8 +167,16 @@ class BackupServer:
         """No job, no unit, no file, no process, no lock; the guests' disks have no errors."""
         script = self.guests.script
         for host in self.hosts:
-            left = wait_for(lambda h=host: not script(h, _LEFT).strip(), 30, f"the end on {host}")
-            assert left
+            left: list[str] = []
+
+            def is_empty(there: str = host, seen: list[str] = left) -> bool:
+                seen[:] = script(there, _LEFT).split()
+                return not seen
+
+            try:
+                wait_for(is_empty, 30, f"the end on {host}")
+            except AssertionError:
+                raise AssertionError(f"left on {host}: {left}") from None
             for name in self.guests.virsh(host, "list", "--name").split():
                 errors = self.guests.virsh(host, "domblkerror", name)
                 assert not errors.replace("No errors found", "").strip()

@@ -23,6 +23,7 @@ from . import effects_lease_holder as owners
 
 _SECONDS = 60.0
 _GONE_SECONDS = 15.0  # in which an aborted job is gone
+_IN_USE = "is in use"  # QEMU's QERR_DEVICE_IN_USE
 _BEGIN_SECONDS = 150.0  # in which a backup has begun, or failed to
 
 
@@ -50,6 +51,20 @@ def give_way(connection: Connection, uuid: str) -> None:
             while time.monotonic() < limit:
                 connection.call("read its backup", dom.backupGetXMLDesc, 0)
                 time.sleep(0.1)
+
+
+def once_free(work: t.Callable[[], object]) -> None:
+    """Do what QEMU refuses while a disk is in use, as a backup's disks are for a moment after
+    libvirt has no job any more."""
+    limit = time.monotonic() + _GONE_SECONDS
+    while True:
+        try:
+            work()
+            return
+        except LibvirtFailure as error:
+            if _IN_USE not in str(error) or time.monotonic() > limit:
+                raise
+        time.sleep(0.2)
 
 
 def beginning(uuid: str, seconds: float = _BEGIN_SECONDS) -> contextlib.AbstractContextManager[int]:

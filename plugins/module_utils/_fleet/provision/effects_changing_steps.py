@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import time
 import typing as t
 
@@ -391,7 +392,8 @@ def _grow(job: ChangeJob, step: Growth) -> None:
     if job.facts.live is not None and path in change_plan.disk_paths(job.live()):
         flags = _libvirt.DOMAIN_BLOCK_RESIZE_BYTES
         backups.give_way(job.connection, str(job.uuid))
-        job.call("grow a disk", job.dom.blockResize, path, size, flags)
+        resize = functools.partial(job.call, "grow a disk", job.dom.blockResize, path, size, flags)
+        backups.once_free(resize)
         return
     volume = accepted.volume_to_grow(job.connection, path)
     job.call("grow a disk", volume.resize, size, 0)
