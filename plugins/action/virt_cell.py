@@ -108,7 +108,7 @@ class ActionModule(FleetAction):
     def _decide(self, options: VirtCellOptions, task_vars: Values) -> CellDecision:
         """The plan of each cell; all that is wrong with them is said before anything changes."""
         play = [*registered(task_vars, options["_results"], CellLook).items()]
-        cells = list(dict.fromkeys(_cell(name, task_vars) for name, _ in play))
+        cells = list(dict.fromkeys(_cell(name, task_vars) for name, _look in play))
         problems = [
             f"{name} is a member of the cell {look['cell']!r}, and its virt_ha_cell is not set; to"
             f" take it out, set virt_ha_cell: {look['cell']} and virt_ha_state: absent"

@@ -188,7 +188,7 @@ class Card:
         has the storage could have written the card; ``folders`` are those of pools here."""
         devices = ("hostdev", "filesystem", "tpm/backend[@type='emulator']", "disk/shareable")
         problems = [
-            name.split("/")[-1].split("[")[0]
+            name.rpartition("/")[2].partition("[")[0]
             for name in devices
             if self.domain.find(f"devices/{name}") is not None
         ]

@@ -93,7 +93,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
     report as migration_report,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes import note
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes import note, rule
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes import silent as silent_notes
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes.rule import Standing
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import decide as placement
@@ -183,6 +183,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.verify import fa
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.verify.options import SavedArchive
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._wait import Progress
 from ansible_collections.fleet.virt.plugins.plugin_utils.console import _pages
+from ansible_collections.fleet.virt.plugins.plugin_utils.provision import _noted as noting
 from ansible_collections.fleet.virt.plugins.plugin_utils.verify import _report as proof_report
 
 Answer = dict[str, t.Any]
@@ -732,8 +733,12 @@ GOOD: dict[str, Answer] = {
                 "managed": True,
                 "renamed_from": None,
             }
-        ]
+        ],
+        "machine": "0000",
+        "at": 1,
+        "notes": ["reading.x"],
     },
+    "rename_noted": {"noted": {"reading.x": "{}"}},
     "renamed": {
         "vms": [
             {
@@ -1295,6 +1300,12 @@ def read_clone_look(answer: Answer) -> None:
             clone.wanted(name, "web1", found, seen, {"hv2": GOOD["templated"]}, {})
 
 
+def read_rename_look(answer: Answer) -> str:
+    seen = rename_decision.fleet({"hv1": {"defined": []}, "hv2": answer}, None, [])
+    rename_decision.standing(seen, {}, [])
+    return rename_decision.decide("web1", "web2", seen, rule.Standing())
+
+
 READERS: dict[str, t.Callable[[Answer], t.Any]] = {
     "told": lambda answer: silent_notes.known({"hv1": answer}, ["hv3"]),
     "domains": read_domains,
@@ -1327,9 +1338,8 @@ READERS: dict[str, t.Callable[[Answer], t.Any]] = {
     "restored_disk": read_restored_disk,
     "restore_file_look": read_restore_file_look,
     "restored_file": read_restored_file,
-    "rename_look": lambda answer: rename_decision.decide(
-        "web1", "web2", rename_decision.fleet({"hv1": {"defined": []}, "hv2": answer}, None, [])
-    ),
+    "rename_look": read_rename_look,
+    "rename_noted": lambda answer: noting.noted({"hv2": answer}),
     "renamed": lambda answer: rename_decision.report(
         "web1", "web2", "hv2", {"hv2": answer}, "", check=False
     ),
@@ -1435,6 +1445,7 @@ TYPES: dict[str, type[Answer]] = {
     "restore_file_look": restore_facts.FileLook,
     "restored_file": restore_facts.FileRestored,
     "rename_look": rename_facts.RenameLook,
+    "rename_noted": rename_facts.RenameNoted,
     "renamed": rename_facts.Renamed,
     "backup_look": backup_facts.BackupLook,
     "backup": backup_facts.BackedUp,

@@ -56,7 +56,11 @@ class LeftBehind(t.TypedDict, total=False):
     leftover: str | None
 
 
-class VmIdentity(Unreadable, LeftBehind):
+class _VmMore(LeftBehind, total=False):
+    error: str | None  # as in Unreadable
+
+
+class VmIdentity(_VmMore):
     """What every verb must know of a VM."""
 
     name: VmName

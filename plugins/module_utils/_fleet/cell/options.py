@@ -17,7 +17,7 @@ STAGES = (LOOK, DECIDE, WRITE, ACTIVATE, CONFIGURE)
 
 ARGUMENTS: Spec = {
     "keys_dir": {"type": "path"},
-    "token": {"type": "int", "default": 3000},
+    "token": {"type": "int", "default": 3000, "no_log": False},
     "system": {"type": "dict", "default": {}},
 }
 INTERNAL: Spec = {

@@ -146,6 +146,12 @@ def start_all(guests: t.Mapping[str, t.Any], say: t.Callable[[str], None]) -> in
     return failed
 
 
+def say(line: str) -> None:
+    """A line in the journal."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def main() -> int:
     """Start the guests of this machine; the exit status."""
     import libvirt
@@ -158,7 +164,7 @@ def main() -> int:
             break
         except libvirt.libvirtError as error:
             if time.monotonic() > deadline:
-                print(f"libvirt does not answer: {error}", flush=True)
+                say(f"libvirt does not answer: {error}")
                 return 1
             time.sleep(PAUSE)
     wanted = (
@@ -168,8 +174,8 @@ def main() -> int:
     )
     inactive = libvirt.VIR_DOMAIN_XML_INACTIVE
     guests = {dom.XMLDesc(inactive): dom for dom in connection.listAllDomains(wanted)}
-    return 1 if start_all(guests, lambda line: print(line, flush=True)) else 0
+    return 1 if start_all(guests, say) else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

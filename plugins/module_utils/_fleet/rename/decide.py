@@ -75,7 +75,8 @@ def decide(old: str, new: str, seen: Fleet, known: rule.Standing) -> str:
         where = location.places[old][0] if old in location.places else None
     problems += clashes(old, new, where, seen)
     if problems or where is None:
-        raise PlanRefused("; ".join(dict.fromkeys(problems)) or f"{old!r} does not exist")
+        why = "; ".join(dict.fromkeys(problems)) or f"{old!r} does not exist"
+        raise PlanRefused(f"{old!r} is not renamed to {new!r}: {why}")
     return where
 
 

@@ -102,7 +102,8 @@ def main() -> t.NoReturn:
         answer = {"error": str(error)}
     except Exception as error:  # its caller has to know
         answer = {"error": f"{type(error).__name__}: {error}"}
-    print(json.dumps(answer), flush=True)
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
     os._exit(0)  # nothing is waited for: the unit's last command ends and removes all of it
 
 
