@@ -202,7 +202,7 @@ class ActionModule(FleetAction):
         return self.module(task_vars, given)
 
 
-def _variable(host: str, name: str, task_vars: Values) -> t.Any:
+def _variable(host: str, name: str, task_vars: Values) -> object:
     return to_plain(_peers.of_host(host, task_vars).get(name))
 
 

@@ -82,15 +82,18 @@ class ActionModule(StagedAction[DoctorWork]):
         policy = placement.Policy(
             pool_paths=variables.pool_paths(), base_pool=variables.base_pool()
         )
-        found = doctor.diagnose(seen.answers, seen.silent, hosts, policy, _limits(options))
-        data = report.plain(found)
+        diagnosis = doctor.diagnose(seen.answers, seen.silent, hosts, policy, _limits(options))
+        data = report.plain(diagnosis)
         output = _output.render(
-            options["output"], data, lambda: report.text(found), lambda: report.records(found)
+            options["output"],
+            data,
+            lambda: report.text(diagnosis),
+            lambda: report.records(diagnosis),
         )
         delivered = _output.deliver(
             output, options["output_file"], check=self.check, diff=bool(self._task.diff)
         )
-        self._found = report.failures(found, strict=options["strict"])
+        self._found = report.failures(diagnosis, strict=options["strict"])
         messages = ["".join(failure) for failure in self._found]
         apart = options["output"] != "table" or bool(options["output_file"])
         result: Answer = {**data, "output": output, **delivered}

@@ -222,7 +222,7 @@ class ActionModule(StagedAction[RollingWork]):
         told = [outcomes.Failure(host, why) for host, why in failures.items()]
         return self.shown(text, told)
 
-    def _verdict(self, host: str, number: int, *, worked: bool) -> report.Verdict:
+    def _verdict(self, host: str, number: int, *, worked: bool) -> report.TurnVerdict:
         """What came of the turn of a hypervisor."""
         finished = self.answers("virt_finished", RollingAnswer, "finish", number)[host]
         marked = self.answers("virt_marked", Marked, "act", verb="virt_maintenance")[host]
@@ -238,7 +238,7 @@ class ActionModule(StagedAction[RollingWork]):
             told = self._moves_failed() or [outcomes.reason(finished)]
             why = f"not all is as it was: {'; '.join(told)}"
         text = self._done(begun, checked) if worked else "done, its VMs have returned"
-        return report.Verdict(host, why, text, bool(marked.get("maintenance")))
+        return report.TurnVerdict(host, why, text, bool(marked.get("maintenance")))
 
     def _done(self, begun: RollingAnswer, checked: RollingAnswer) -> str:
         if self.check:

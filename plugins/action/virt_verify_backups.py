@@ -60,10 +60,10 @@ class ActionModule(StagedAction[VerifyWork]):
         options = self.options(VirtVerifyBackupsOptions, ARGUMENTS)
         verify_options(options)
         if work.stage == "find":
-            found = read_saved.find(
+            saved = read_saved.find(
                 places.parse(self._place(options)), self._access(options), options
             )
-            return {"changed": False, **dataclasses.asdict(found)}
+            return {"changed": False, **dataclasses.asdict(saved)}
         return self._decide() if work.stage == "decide" else self._report(options)
 
     def asked(self, work: VerifyWork, task_vars: Values) -> Answer:
@@ -83,9 +83,9 @@ class ActionModule(StagedAction[VerifyWork]):
 
     def _vms(self) -> list[SavedArchive]:
         """What stage ``find`` has found and is not damaged."""
-        found = self.decision(_FOUND, "find")
-        work = envelope.read(VerifyWork, {envelope.OPTION: {"vms": found["vms"]}})
-        damaged = as_mapping(found["damaged"])
+        saved = self.decision(_FOUND, "find")
+        work = envelope.read(VerifyWork, {envelope.OPTION: {"vms": saved["vms"]}})
+        damaged = as_mapping(saved["damaged"])
         return [vm for vm in work.vms if vm.name not in damaged]
 
     def _variables(self) -> Variables:
@@ -117,21 +117,21 @@ class ActionModule(StagedAction[VerifyWork]):
         return {"changed": False, **vars(decision)}
 
     def _report(self, options: VirtVerifyBackupsOptions) -> Answer:
-        found, decided = self.decision(_FOUND, "find"), self.decision(_DECIDED)
-        work = envelope.read(VerifyWork, {envelope.OPTION: {"vms": found["vms"]}})
+        saved, decided = self.decision(_FOUND, "find"), self.decision(_DECIDED)
+        work = envelope.read(VerifyWork, {envelope.OPTION: {"vms": saved["vms"]}})
         reporter = _report.Reporter(
             place=places.parse(self._place(options)),
             access=self._access(options),
             vms={vm.name: vm for vm in work.vms},
             shares=shares(decided["shares"]),
             unbootable={str(k): str(v) for k, v in as_mapping(decided["unbootable"]).items()},
-            damaged={str(k): str(v) for k, v in as_mapping(found["damaged"]).items()},
+            damaged={str(k): str(v) for k, v in as_mapping(saved["damaged"]).items()},
             check=self.check,
         )
         verified = reporter.verified(self.answers("virt_proven", Proven, "boot"))
         result = reporter.delivered(verified, options, diff=bool(self._task.diff))
         apart = (options["output"], options["output_file"]) != ("table", None)
-        failures = [*texts(found["problems"]), *reporter.failures(verified)]
+        failures = [*texts(saved["problems"]), *reporter.failures(verified)]
         return self.concluded(result, failures, apart=apart)
 
     def _cleared(self) -> Answer:

@@ -25,6 +25,7 @@ _bytecode.cache()  # before the rest of the collection is imported
 from ._errors import FleetVirtError, LibvirtFailure, SpecError
 from ._fleet.base import read_caller as company
 from ._fleet.base import read_requirements as requirements
+from ._fleet.base.json_values import as_list
 from ._fleet.engine import effects_syslog as syslog
 from ._fleet.engine import envelope, events
 from ._libvirt import LIBVIRT_IMPORT_ERROR
@@ -121,15 +122,15 @@ def run(
         module.fail_json(msg=str(error), **_details(error))
     if not module.check_mode:
         _note(module, result)
-    for warning in t.cast("list[str]", result.pop("warnings", [])):
-        module.warn(warning)
+    for warning in as_list(result.pop("warnings", [])):
+        module.warn(str(warning))
     if result.get("failed"):
         failure: dict[str, t.Any] = {"msg": "failed", **result}
         module.fail_json(**failure)
     module.exit_json(**result)
 
 
-def _note(module: AnsibleModule, result: t.Mapping[str, t.Any]) -> None:
+def _note(module: AnsibleModule, result: t.Mapping[str, object]) -> None:
     """Write to this machine's journal what the module has changed, and for whom."""
     work = module.options.get(envelope.OPTION) if isinstance(module, FleetModule) else None
     run = str(work.get("run") or "") if isinstance(work, dict) else ""

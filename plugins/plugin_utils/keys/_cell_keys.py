@@ -8,9 +8,9 @@
 from __future__ import annotations
 
 import os
-import typing as t
 from pathlib import Path
 
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import effects_files as files
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys._key_store import (
     KeyStore,
@@ -37,7 +37,10 @@ def make(folder: str, cell: str) -> tuple[bytes, bytes]:
         make_folder(_path(folder, cell, "").parent)
         for kind in KINDS:
             files.publish(_path(folder, cell, kind), os.urandom(_BYTES), mode=0o600)
-    return t.cast("tuple[bytes, bytes]", read(folder, cell))
+    keys = read(folder, cell)
+    if keys is None:
+        raise FleetVirtError(f"{folder}: the keys of the cell {cell!r} were removed meanwhile")
+    return keys
 
 
 def _path(folder: str, cell: str, kind: str) -> Path:

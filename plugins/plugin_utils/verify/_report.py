@@ -163,11 +163,11 @@ class Reporter:
             return entry
         where = "" if entry["hypervisor"] is None else f", on {entry['hypervisor']}"
         how = f"{' '.join((how or '').split())[:900]}{where}"
-        found = (entry["archive"], proof, how)
+        known = (entry["archive"], proof, how)
         data = {key: value for key, value in entry.items() if key not in ("changed", "recorded")}
         try:
             made = effects_record.record(
-                self.place, self.access, entry["uuid"], found, data, screen
+                self.place, self.access, entry["uuid"], known, data, screen
             )
         except FleetVirtError as error:
             why = f"what was found of it could not be recorded: {error}"

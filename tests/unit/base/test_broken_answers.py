@@ -15,6 +15,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption.facts i
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import answers
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import decide as migration
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.facts import MigrateLook
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes import rule
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.facts import Placing
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import fleet_plan
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.facts import Compared
@@ -64,11 +65,12 @@ def test_purge_broken_vm_is_refused_and_others_are_not() -> None:
 def test_rename_name_of_broken_vm_is_taken() -> None:
     vms = [_vm("good", managed=True, renamed_from=None), _vm("bad", managed=3, renamed_from=None)]
     seen = rename.fleet({"hv1": _sound(RenameLook, defined=vms)}, None, [])
-    assert rename.decide("good", "other", seen) == "hv1"
+    known = rule.Standing()
+    assert rename.decide("good", "other", seen, known) == "hv1"
     with pytest.raises(PlanRefused, match="'bad' is on hv1"):
-        rename.decide("good", "BAD", seen)
+        rename.decide("good", "BAD", seen, known)
     with pytest.raises(PlanRefused, match="'bad' on hv1: its response"):
-        rename.decide("bad", "other", seen)
+        rename.decide("bad", "other", seen, known)
 
 
 def test_adoption_uuid_and_mac_of_broken_vm_are_taken() -> None:

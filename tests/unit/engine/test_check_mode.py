@@ -124,6 +124,7 @@ ELSEWHERE = {
     "backup/effects.py": "integration/backup/test_backup.py",
     "backup/effects_timer.py": "unit/backup/test_units.py",
     "daemon/effects.py": "integration/test_daemon.py",
+    "cell/effects.py": "integration/test_cell.py",
     "pools/effects.py": "unit/pools/test_effects.py",
     "images/effects.py": "integration/test_image.py",
     "migration/effects_jobs.py": "unit/migration/test_effects_settle.py",

@@ -22,7 +22,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.rolling.marks im
     Progress,
     RollingMark,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.rolling.report import Verdict
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.rolling.report import TurnVerdict
 
 _OWN, _OTHER = marks.digest_of(b"upgrade"), marks.digest_of(b"upgrade more")
 _DAY = 24 * 3600 * 1000
@@ -84,13 +84,15 @@ def test_reboot_is_needed_for_a_reason(given: dict[str, t.Any], why: str | None)
 
 
 def test_turn_that_is_not_well_names_what_is_done_and_what_is_not_begun() -> None:
-    verdicts = [Verdict("hv2", text="done"), Verdict("hv3", "Upgrade: no space left")]
+    verdicts = [TurnVerdict("hv2", text="done"), TurnVerdict("hv3", "Upgrade: no space left")]
     text, failures = report.turn_text(verdicts, [["hv1"], ["hv2", "hv3"], ["hv4"]], 1, ["hv0"])
     assert failures == {"hv3": "not well: Upgrade: no space left"}
     assert "hv3 is left in maintenance\n" in text
     assert "done: hv0, hv1, hv2; not well: hv3; not begun: hv4\n" in text
     assert "fleet.virt.return_vms -e virt_host=hv3" in text
-    text, failures = report.turn_text([Verdict("hv1", text="done; fine")], [["hv1"], ["hv2"]], 0)
+    text, failures = report.turn_text(
+        [TurnVerdict("hv1", text="done; fine")], [["hv1"], ["hv2"]], 0
+    )
     assert (text, failures) == ("hv1: done; fine\n", {})
 
 

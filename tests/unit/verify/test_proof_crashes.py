@@ -43,7 +43,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.verify import (
     read,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.verify.effects_unit import (
-    Proof,
+    BootedProof,
     ProofOrder,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.verify.options import (
@@ -133,7 +133,7 @@ def _prove(machine: Machine, patch: pytest.MonkeyPatch) -> t.Callable[[Connectio
 
     def prove(connection: Connection) -> t.Any:
         try:
-            return Proof(order).found(connection)
+            return BootedProof(order).found(connection)
         except FleetVirtError as error:
             return {"error": str(error)}
 
@@ -250,7 +250,7 @@ def test_next_run_removes_what_was_left_and_then_proves(
             _unit: str, _folder_of: str, order: dict[str, t.Any], *_end: object
         ) -> dict[str, object]:
             assert not _left(machine), "it went first"
-            return Proof(ProofOrder(**order)).found(machine.connection)
+            return BootedProof(ProofOrder(**order)).found(machine.connection)
 
         monkeypatch.setattr(effects.attended, "answered", answered)
         order = _order(machine)

@@ -57,12 +57,12 @@ def overdue(
         moments.setdefault(repository.uuid, []).extend(vm.backup.at for vm in repository.vms)
         if repository.problem is not None:
             unread.add(repository.uuid)
-    found: list[OverdueVm] = []
+    overdue: list[OverdueVm] = []
     for name, uuid in sorted(vms):
         at = newest(moments.get(uuid, ()), now)
         if is_overdue(at, hours, now) and uuid not in unread:
-            found.append({"name": name, "uuid": uuid, "at": at})
-    return found
+            overdue.append({"name": name, "uuid": uuid, "at": at})
+    return overdue
 
 
 def lines(vms: t.Sequence[OverdueVm], hours: float) -> list[str]:

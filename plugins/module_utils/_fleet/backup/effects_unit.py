@@ -188,8 +188,8 @@ class _Backup:
             if time.monotonic() - looked >= _LOOK_SECONDS:
                 looked = time.monotonic()
                 with contextlib.suppress(FleetVirtError):  # libvirt is being restarted
-                    with self._asking() as (anew, found):
-                        lost = self._lost_by(anew, found)
+                    with self._asking() as (anew, domain):
+                        lost = self._lost_by(anew, domain)
                     if lost:
                         return _gave_way(lost)
         return None
@@ -217,8 +217,8 @@ class _Backup:
         limit = time.monotonic() + _RESTART_SECONDS
         while True:
             try:
-                with self._asking() as (anew, found):
-                    return self._lost_by(anew, found)
+                with self._asking() as (anew, domain):
+                    return self._lost_by(anew, domain)
             except FleetVirtError:
                 if time.monotonic() > limit:
                     raise

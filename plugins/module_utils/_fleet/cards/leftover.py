@@ -15,7 +15,7 @@ import typing as t
 
 from ..base.names import playbook_command
 
-Vm = t.TypeVar("Vm", bound=t.Mapping[str, t.Any])
+Vm = t.TypeVar("Vm", bound=t.Mapping[str, object])
 
 
 def without(places: t.Mapping[str, Vm]) -> dict[str, Vm]:

@@ -18,7 +18,7 @@ _LOOPBACK = "127."
 
 
 @dataclass(frozen=True)
-class Member:
+class CellMember:
     """A node: its name, its number, which it keeps, and an address for each ring."""
 
     name: str
@@ -31,7 +31,7 @@ class CellSettings:
     """What corosync.conf says. ``system`` is its section of that name."""
 
     cell: str
-    members: tuple[Member, ...]
+    members: tuple[CellMember, ...]
     token: int = 3000
     system: t.Mapping[str, str] = field(default_factory=dict)
     qdevice: t.Mapping[str, str] = field(default_factory=dict)

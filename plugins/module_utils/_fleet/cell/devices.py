@@ -10,6 +10,7 @@ import typing as t
 
 from ..._errors import SpecError
 from ..._records import dataclass
+from ..base.json_values import as_mapping
 from ..fencing.options import devices_of
 
 PREFIX = "fence-"
@@ -62,9 +63,9 @@ def resources_of(host: str, declared: object) -> list[FenceResource]:
     resources = []
     for number, device in enumerate(devices, 1):
         name = f"{PREFIX}{host}" if len(devices) == 1 else f"{PREFIX}{host}-{number}"
-        given = {key: _text(value) for key, value in _mapping(device["parameters"]).items()}
+        given = {key: _text(value) for key, value in as_mapping(device["parameters"]).items()}
         plugs = [given.pop(key) for key in _PLUGS if key in given]
-        secrets = {key: _text(value) for key, value in _mapping(device["secrets"]).items()}
+        secrets = {key: _text(value) for key, value in as_mapping(device["secrets"]).items()}
         parameters = {**given, "pcmk_host_check": "static-list", "pcmk_host_list": host}
         if plugs:
             parameters["pcmk_host_map"] = f"{host}:{plugs[0]}"
@@ -72,10 +73,6 @@ def resources_of(host: str, declared: object) -> list[FenceResource]:
             parameters["pcmk_host_argument"] = "none"
         resources.append(FenceResource(name, host, str(device["agent"]), parameters, secrets))
     return resources
-
-
-def _mapping(value: object) -> t.Mapping[str, object]:
-    return t.cast("t.Mapping[str, object]", value)
 
 
 def _text(value: object) -> str:

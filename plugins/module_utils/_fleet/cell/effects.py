@@ -19,8 +19,9 @@ from ..base import effects_config_files as config_files
 from ..base import effects_files as files
 from ..base import effects_programs as programs
 from ..base import effects_systemd as systemd
+from ..base.json_values import as_list, as_mapping, as_mappings
 from . import cib, corosync, read
-from .corosync import CellSettings, Member
+from .corosync import CellMember, CellSettings
 from .devices import FenceResource
 from .facts import CellDone
 from .files import (
@@ -56,29 +57,38 @@ class CellJob:
     leave: bool
 
 
-def job_of(given: t.Mapping[str, t.Any], secrets: t.Mapping[str, str]) -> CellJob:
+def job_of(given: t.Mapping[str, object], secrets: t.Mapping[str, object]) -> CellJob:
     """The job that the controller sent, and its secrets, which it sent apart."""
     members = [
-        Member(str(item["name"]), int(item["number"]), tuple(map(str, item["addresses"])))
-        for item in given["members"]
+        CellMember(
+            str(item["name"]), int(str(item["number"])), tuple(map(str, as_list(item["addresses"])))
+        )
+        for item in as_mappings(given["members"])
     ]
     settings = CellSettings(
-        given["cell"], tuple(members), given["token"], given["system"], given["qdevice"]
+        str(given["cell"]),
+        tuple(members),
+        int(str(given["token"])),
+        _texts(given["system"]),
+        _texts(given["qdevice"]),
     )
     devices = [
         FenceResource(
-            item["id"],
-            item["host"],
-            item["agent"],
-            item["parameters"],
-            {name: secrets[f"{item['id']}/{name}"] for name in item["secrets"]},
+            str(item["id"]),
+            str(item["host"]),
+            str(item["agent"]),
+            _texts(item["parameters"]),
+            {str(name): str(secrets[f"{item['id']}/{name}"]) for name in as_list(item["secrets"])},
         )
-        for item in given["devices"]
+        for item in as_mappings(given["devices"])
     ]
-    keys = tuple(bytes.fromhex(secrets.get(name, "")) for name in ("corosync", "pacemaker"))
-    return CellJob(
-        given["host"], settings, given["agent"], tuple(devices), (keys[0], keys[1]), given["leave"]
-    )
+    keys = [bytes.fromhex(str(secrets.get(name, ""))) for name in ("corosync", "pacemaker")]
+    host, agent, leave = str(given["host"]), str(given["agent"]), bool(given["leave"])
+    return CellJob(host, settings, agent, tuple(devices), (keys[0], keys[1]), leave)
+
+
+def _texts(given: object) -> dict[str, str]:
+    return {str(key): str(value) for key, value in as_mapping(given).items()}
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ..base import read_caller as caller
+from ..base.json_values import as_list, as_mapping
 from . import effects, read
 from .options import ACTIVATE, CONFIGURE, WRITE
 
@@ -19,9 +20,9 @@ _STAGES: dict[str, t.Callable[..., t.Mapping[str, object]]] = {
 }
 
 
-def run(options: t.Mapping[str, t.Any], *, check: bool) -> t.Mapping[str, object]:
+def run(options: t.Mapping[str, object], *, check: bool) -> t.Mapping[str, object]:
     """The result of a stage; of a task on its own, the state of this hypervisor."""
-    stage = _STAGES.get(options["_stage"])
-    if stage is None or not options["_job"]:
-        return read.look(caller.host() or "", options["_agents"])
-    return stage(effects.job_of(options["_job"], options["_secrets"] or {}), check=check)
+    stage, job = _STAGES.get(str(options["_stage"])), as_mapping(options["_job"])
+    if stage is None or not job:
+        return read.look(caller.host() or "", [*map(str, as_list(options["_agents"]))])
+    return stage(effects.job_of(job, as_mapping(options["_secrets"])), check=check)

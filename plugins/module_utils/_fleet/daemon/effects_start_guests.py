@@ -34,6 +34,16 @@ MOST_DELAY = 3600
 MOST_CARD = 8 * 1024 * 1024
 
 
+class Startable(t.Protocol):
+    """What is used of libvirt's domains."""
+
+    def isActive(self) -> int:
+        """Whether it runs."""
+
+    def create(self) -> object:
+        """Start it."""
+
+
 class Guest(t.NamedTuple):
     """What the definition of a guest says; ``skip`` is why it is not started."""
 
@@ -104,11 +114,11 @@ def rounds(guests: t.Iterable[Guest]) -> list[list[Guest]]:
     return [sorted(places[place]) for place in sorted(places)]
 
 
-def start_all(guests: t.Mapping[str, t.Any], say: t.Callable[[str], None]) -> int:
+def start_all(guests: t.Mapping[str, Startable], say: t.Callable[[str], None]) -> int:
     """Start those domains, by the text of their definition; the number of those that failed."""
     import libvirt
 
-    domains: dict[str, t.Any] = {}
+    domains: dict[str, Startable] = {}
     ready = []
     for text, domain in guests.items():
         guest = read(text)

@@ -18,10 +18,10 @@ from ..base import config_block
 from ..base import effects_deadline as deadline
 from ..base.effects_connection import Connection
 from ..base.metadata import Metadata
-from ..base.snapshot import PlacementEntry
 from ..base.xml_values import attribute
 from ..cards import read_cards
 from ..engine import effects_lease_holder as lease
+from ..foresight.state import host_of
 from ..hosts import read_description as description
 from ..migration import read_candidates
 from ..notes import read as read_notes
@@ -34,6 +34,8 @@ from ..storage.read_shared_pools import POOL_ID_FILE
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
+    from ..._lxml import Element
+    from ..base.snapshot import PlacementEntry
     from ..storage.read_file_users import PoolPlace, References
     from .facts import Checkup, Examined, ExaminedVm, Expiry, UnusedVolume
 
@@ -64,7 +66,7 @@ def examine(connection: Connection, base_pool: str, base_path: str) -> Examined:
     looked = read_candidates.look(
         connection, (), base_pool, base_path, cards=True, every=True, unfinished=False
     )
-    host = t.cast("PlacementEntry", looked["host"])
+    host = host_of(looked)
     errors = _Errors()
     nowhere: tuple[list[UnusedVolume] | None, list[str]] = (None, [])
     unused, used = errors.read(
@@ -154,9 +156,9 @@ def _vms(connection: Connection) -> list[ExaminedVm]:
             ],
         }
 
-    def _sources(source: t.Any) -> list[str]:
-        named = ("network", "bridge", "dev")
-        return [] if source is None else [source.get(key) for key in named if source.get(key)]
+    def _sources(source: Element | None) -> list[str]:
+        named = (attribute(source, key) for key in ("network", "bridge", "dev"))
+        return [*filter(None, named)]
 
     domains = connection.call("list domains", connection.conn.listAllDomains, 0)
     read_all = connection.each_there(

@@ -25,37 +25,37 @@ def clock(answer: t.Mapping[str, object], before: float, after: float) -> ClockO
     return {"offset": at / 1000 - (before + after) / 2, "uncertainty": (after - before) / 2}
 
 
-def plain(found: Diagnosis) -> dict[str, object]:
+def plain(diagnosis: Diagnosis) -> dict[str, object]:
     """The diagnosis as data."""
     return {
-        "findings": [finding.as_dict() for finding in found.findings],
+        "findings": [finding.as_dict() for finding in diagnosis.findings],
         "summary": {
-            word: sum(one.severity == word for one in found.findings) for word in SEVERITIES
+            word: sum(one.severity == word for one in diagnosis.findings) for word in SEVERITIES
         },
-        "not_looked_at": list(found.unseen),
+        "not_looked_at": list(diagnosis.unseen),
     }
 
 
-def text(found: Diagnosis) -> str:
+def text(diagnosis: Diagnosis) -> str:
     """The findings for people, and what could not be looked at."""
-    shown = tables.findings([finding.as_dict() for finding in found.findings])
-    if found.unseen:
+    shown = tables.findings([finding.as_dict() for finding in diagnosis.findings])
+    if diagnosis.unseen:
         shown += "\nnot looked at:\n"
-        shown += "".join(f"  {tables.clean(line)}\n" for line in found.unseen)
+        shown += "".join(f"  {tables.clean(line)}\n" for line in diagnosis.unseen)
     return shown
 
 
-def records(found: Diagnosis) -> str:
+def records(diagnosis: Diagnosis) -> str:
     """CSV, one record for each finding."""
-    return tables.finding_records([finding.as_dict() for finding in found.findings])
+    return tables.finding_records([finding.as_dict() for finding in diagnosis.findings])
 
 
-def failures(found: Diagnosis, *, strict: bool) -> list[Failure]:
+def failures(diagnosis: Diagnosis, *, strict: bool) -> list[Failure]:
     """The findings that fail the run, by host: errors, and warnings if it is ``strict``."""
     failing = ("error", "warning") if strict else ("error",)
     return [
         Failure(host, f"{finding.id}: {finding.message}")
-        for finding in found.findings
+        for finding in diagnosis.findings
         if finding.severity in failing
         for host in finding.hosts
     ]

@@ -13,6 +13,9 @@ import typing as t
 
 from ..base import answers
 
+if t.TYPE_CHECKING:
+    from ..base.snapshot import PlacementEntry
+
 
 class _DefinedMore(answers.LeftBehind, total=False):
     uuid: str | None
@@ -78,6 +81,11 @@ class Placing(answers.Result, total=False):
     """What placement needs of a hypervisor."""
 
     host: SeenHost | None
+
+
+def seen_host(entry: PlacementEntry) -> SeenHost:
+    """What placement knows of a hypervisor, which is more than is checked."""
+    return t.cast("SeenHost", entry)
 
 
 def vms_of(answer: Placing) -> list[DefinedVm]:

@@ -27,6 +27,7 @@ from ..hosts import domain_info, host_info, read_secrets
 from ..hosts import read_placement_facts as placement_facts
 from ..notes import effects as notes
 from ..notes import read as read_notes
+from ..placement.facts import seen_host
 from ..restart import definition as restarted
 from ..state import read_start_blockers, start_needs
 from ..storage import effects_own_files as owned
@@ -42,7 +43,6 @@ from .plan import EMPTY, RestoreFacts, RestoreRequest
 if t.TYPE_CHECKING:
     from ..._lxml import Element
     from ..base.metadata import Metadata, OwnVolume
-    from ..placement.facts import SeenHost
 
 _SECONDS = 60.0
 
@@ -90,7 +90,7 @@ def look(connection: Connection, options: RestoreOptions, work: RestoreWork) -> 
     host = placement_facts.read(connection, options["base_pool"], options["base_path"])
     return {
         "changed": False,
-        "host": t.cast("SeenHost", host),  # all that placement knows, and more than is checked
+        "host": seen_host(host),
         "entries": [_entry(connection, vm, options, here) for vm in work.vms],
         "noted": read_notes.texts(connection, work.answering) if work.answering else {},
     }

@@ -18,7 +18,7 @@ from .plan import RollingPlan, Turn
 
 
 @dataclass(frozen=True)
-class Verdict:
+class TurnVerdict:
     """What came of the turn of a hypervisor; without ``why`` it is well."""
 
     host: str
@@ -100,7 +100,7 @@ def incomplete(
 
 
 def turn_text(
-    verdicts: t.Sequence[Verdict],
+    verdicts: t.Sequence[TurnVerdict],
     turns: t.Sequence[t.Sequence[str]],
     number: int,
     passed: t.Sequence[str] = (),

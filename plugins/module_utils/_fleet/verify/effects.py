@@ -22,7 +22,7 @@ from . import plan as plans
 from . import read
 from .definition import name_of
 from .effects_unit import ProofOrder
-from .facts import Cleared, ClearLeft, ProofFacts, Prove
+from .facts import Cleared, ClearProof, ProofFacts, Prove
 from .options import FOLDER, SavedArchive, VerifyOptions
 
 _END_SECONDS = 300.0
@@ -120,7 +120,7 @@ def _end_words(uri: str, folder: str, uuid: str) -> list[str]:
     return ["end", uri, uuid, read.run_folder(uuid), read.files_folder(folder, uuid), TPM_FOLDER]
 
 
-def _clear(job: _ProofJob, step: ClearLeft) -> None:
+def _clear(job: _ProofJob, step: ClearProof) -> None:
     remove(job.connection, job.options["folder"], step.uuid)
 
 
@@ -168,4 +168,4 @@ def _order(job: _ProofJob) -> ProofOrder:
     )
 
 
-_ACTIONS = verb.Actions[_ProofJob]().on(ClearLeft, _clear).simply(Prove, _prove)
+_ACTIONS = verb.Actions[_ProofJob]().on(ClearProof, _clear).simply(Prove, _prove)

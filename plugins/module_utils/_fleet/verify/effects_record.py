@@ -27,15 +27,15 @@ def record(
     place: BackupPlace,
     access: Access,
     uuid: str,
-    found: tuple[str, str, str],
+    known: tuple[str, str, str],
     report: t.Mapping[str, object],
     screen: bytes | None,
 ) -> ArchiveProof:
-    """Save what was ``found`` of an archive: its name, the verdict, and how it is known.
+    """Save what is ``known`` of an archive: its name, the verdict, and how it is known.
 
     Raises ArchiveError if the backup is gone: then nothing is said of it.
     """
-    of, verdict, how = found
+    of, verdict, how = known
     if of not in read_repositories.repository(place, uuid, access).names:
         raise ArchiveError(f"{uuid}::{of} was deleted meanwhile, so nothing is recorded of it")
     proof = ArchiveProof(verdict, of, archives.moment(datetime.now(timezone.utc)), how)

@@ -97,7 +97,7 @@ def main() -> t.NoReturn:
     threading.Thread(target=_end_with_caller, daemon=True).start()
     try:
         with connect(order.uri, order.timeout) as connection:
-            answer = Proof(order).found(connection)
+            answer = BootedProof(order).found(connection)
     except FleetVirtError as error:
         answer = {"error": str(error)}
     except Exception as error:  # its caller has to know
@@ -115,7 +115,7 @@ def _end_with_caller() -> None:
     os._exit(1)
 
 
-class Proof:
+class BootedProof:
     """A backup on its way to a verdict."""
 
     def __init__(self, order: ProofOrder) -> None:

@@ -23,7 +23,7 @@ class ProofFacts:
 
 
 @dataclass(frozen=True)
-class ClearLeft(Action):
+class ClearProof(Action):
     """Remove what a proof that was killed has left."""
 
     uuid: str

@@ -11,7 +11,7 @@ import functools
 
 from ..engine.steps import Plan, Step
 from .definition import name_of
-from .facts import ClearLeft, ProofFacts, Prove
+from .facts import ClearProof, ProofFacts, Prove
 from .options import READ, SavedArchive
 
 
@@ -31,7 +31,7 @@ def plan(facts: ProofFacts, wanted: SavedArchive, depth: str) -> Plan[ProofFacts
 
 def _clear(uuid: str) -> Step[ProofFacts]:
     effect = functools.partial(_cleared, uuid=uuid)
-    return Step(ClearLeft(uuid), f"remove {name_of(uuid)}, which a killed proof has left", effect)
+    return Step(ClearProof(uuid), f"remove {name_of(uuid)}, which a killed proof has left", effect)
 
 
 def _cleared(facts: ProofFacts, *, uuid: str) -> ProofFacts:

@@ -20,15 +20,13 @@ from ..base.effects_connection import Connection
 from ..base.names import is_proof
 from ..hosts import domain_info, host_info
 from ..hosts import read_placement_facts as placement_facts
+from ..placement.facts import seen_host
 from ..restore import definition as restored
 from ..restore import read as restoring
 from . import definition
 from .definition import ProofPlaces
 from .facts import ProofEntry, ProofLook
 from .options import FOLDER, SavedArchive, VerifyOptions
-
-if t.TYPE_CHECKING:
-    from ..placement.facts import SeenHost
 
 RUN = "/run/fleet-virt-proofs"  # which QEMU may enter; /run/fleet-virt is root's alone
 _MIB = 1024**2
@@ -78,7 +76,7 @@ def look(
     lacks = _lacking(options)
     return {
         "changed": False,
-        "host": t.cast("SeenHost", host),  # all that placement knows, and more than is checked
+        "host": seen_host(host),
         "entries": [_entry(connection, vm, machine_types, lacks) for vm in vms],
     }
 

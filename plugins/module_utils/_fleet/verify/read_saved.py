@@ -41,7 +41,7 @@ def find(place: BackupPlace, access: Access, options: VerifyOptions) -> FoundArc
     repositories = listed.select(repositories, wanted)
     if not any(repository.vms or repository.problem for repository in repositories):
         raise PlanRefused(f"{place} has no backup of a VM; check virt_backup_to")
-    found = FoundArchives(
+    archives_there = FoundArchives(
         problems=[problem for repository in repositories for problem in repository.problems]
     )
     chosen = decide.choose(repositories, options["archive"], options["backups"], options["sample"])
@@ -59,8 +59,8 @@ def find(place: BackupPlace, access: Access, options: VerifyOptions) -> FoundArc
                 definition = archive.file(domain).decode("utf-8", "replace")
             manifest = archives.manifest(content)
         except (ArchiveError, effects_borg.Damaged) as error:
-            found.damaged[name] = str(error)
-        found.vms.append(
+            archives_there.damaged[name] = str(error)
+        archives_there.vms.append(
             SavedArchive(
                 name=name,
                 vm=backup.vm,
@@ -72,4 +72,4 @@ def find(place: BackupPlace, access: Access, options: VerifyOptions) -> FoundArc
                 proof=str(uuids.uuid4()),
             )
         )
-    return found
+    return archives_there

@@ -64,7 +64,7 @@ def text(verified: t.Sequence[VerifiedBackup]) -> str:
 
 def records(verified: t.Sequence[VerifiedBackup]) -> str:
     """CSV, a line a backup."""
-    rows = [t.cast("dict[str, object]", v) for v in verified]
+    rows = [{**v} for v in verified]
     return csv_text(_COLUMNS, [[row[column] for column in _COLUMNS] for row in rows])
 
 
