@@ -43,9 +43,10 @@ _DISK = f"""
 <source file='{IMAGES}/{{}}-data.raw'/><target dev='vdb' bus='virtio'/></disk>
 """
 _SHOWN = "mount | grep -c fleet-virt/backup || true"
-# Each number is on the second disk before it is on the first
+# Each number is on the second disk before it is on the first; none is while there is a file /still
 _COUNT = """
 n=0; while n=$((n+1)); do
+  while [ -e /still ]; do sleep 0.1; done
   printf '%-511s\\n' "count $n" | dd of=/dev/vdb seek=8 conv=fsync,notrunc 2>/dev/null
   echo $n > /root/count.new; sync; mv /root/count.new /root/count; sync; sleep 0.1
 done >/dev/null 2>&1 &
@@ -133,15 +134,20 @@ def test_backup_is_of_its_moment_and_small_if_nothing_changed(
     assert len(re.findall(r"saved\d +hv\d +would be saved", check.stdout)) == len(VMS)
     assert not all_guests.script("hv2", f"ls {PLACE}").strip()
     backup(server)
+    for host, name in VMS.items():
+        all_guests.execute(host, name, "touch /still; sync")
+    backup(server)  # with what was written during the first
     again = backup(server).stdout
+    for host, name in VMS.items():
+        all_guests.execute(host, name, "rm /still; sync")
     write(all_guests, "after-the-second")
     for host, name in VMS.items():
         row = rf"{name} +{host} +saved +(\S+) +frozen +(\S+) +(\S+)"
         match = re.search(row, again)
         assert match, again
         assert float(match[3]) <= 5, again
-        first, second = server.archives(name, host)
-        assert second == match[1]
+        first, _second, third = server.archives(name, host)
+        assert third == match[1]
         where = f"{server.repository(name, host)}::{first}"
         manifest = json.loads(server.borg("extract", "--stdout", where, "manifest.json"))
         assert manifest["consistency"] == "frozen"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import time
 import typing as t
 
 from ..._errors import LibvirtFailure, PlanRefused
@@ -44,6 +45,7 @@ if t.TYPE_CHECKING:
     from ..._lxml import Element
     from ..base.metadata import Metadata, OwnVolume
 
+_WRITER_SECONDS = 20.0
 _SECONDS = 60.0
 
 
@@ -237,12 +239,18 @@ def _present(paths: t.Sequence[str]) -> list[str]:
 
 
 def _stays(connection: Connection, uuid: str, stored: Metadata | None) -> tuple[str, ...]:
-    """Why volumes that an interrupted run restored are not removed."""
+    """Why volumes that an interrupted run restored are not removed. What wrote them for it ends a
+    moment later than it, which is waited for."""
     if stored is None or stored.phase != restore_plan.CREATING or not stored.volumes:
         return ()
-    references = file_users.read(connection)
-    stays = [owned.why_stays(volume, uuid, references) for volume in reversed(stored.volumes)]
-    return tuple(str(one) for one in stays if one is not None)
+    limit = time.monotonic() + _WRITER_SECONDS
+    while True:
+        references = file_users.read(connection)
+        each = [owned.why_stays(volume, uuid, references) for volume in reversed(stored.volumes)]
+        stays = tuple(str(one) for one in each if one is not None)
+        if not any(owned.IN_USE in text for text in stays) or time.monotonic() > limit:
+            return stays
+        time.sleep(0.5)
 
 
 def _blockers(

@@ -32,6 +32,7 @@ from .read_file_users import References
 
 _SECONDS = 60.0
 _LARGEST_SEED = 16 * 1024 * 1024
+IN_USE = "in use (locked) by a program"
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def why_stays(
     if reason is not None:
         return Stays(path, reason)
     if locked:
-        return Stays(path, f"in use (locked) by a program; see fuser -v {path}")
+        return Stays(path, f"{IN_USE}; see fuser -v {path}")
     if pool.shared and not asked:
         return Stays(path, "on storage that other hypervisors can reach, which were not checked")
     return None
