@@ -265,7 +265,10 @@ class ActionModule(StagedAction[RollingWork]):
         text = f"{word}: {', '.join([*passed, *turned]) or 'none'}\n"
         text += report.left_text(left_out, skipped)
         failures = [
-            outcomes.Failure(host, f"{host} was left out: {why}") for host, why in left_out.items()
+            outcomes.Failure(
+                host, f"{host} was left out: {why}; once it can be worked on, run it again"
+            )
+            for host, why in left_out.items()
         ]
         return self.shown(text, failures)
 

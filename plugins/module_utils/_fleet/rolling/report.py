@@ -46,12 +46,9 @@ def plan_text(plan: RollingPlan) -> str:
 def left_text(left_out: t.Mapping[str, str], skipped: t.Mapping[str, str]) -> str:
     """The hypervisors that have no turn though they should have been worked on."""
     text = "".join(f"{host}: left out: {clean(why)}\n" for host, why in left_out.items())
-    text += "".join(
+    return text + "".join(
         f"{host}: skipped, as requested: {clean(why)}\n" for host, why in skipped.items()
     )
-    if left_out:
-        text += "once they can be worked on, run it again: it goes on with them\n"
-    return text
 
 
 def _leaving(turn: Turn, host: str) -> str:
