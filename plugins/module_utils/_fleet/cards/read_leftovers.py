@@ -69,7 +69,8 @@ def card_of(
     stored = metadata.parse(read.root(vm))
     if stored is not None and (stored.broken is not None or _is_at_work(stored)):
         return None
-    if keep.place(read.root(vm), shared) is None:
+    # before cards are looked for: nearly all that are shut off have their disks
+    if keep.place(read.root(vm), shared) is None or read.present_disks(connection, vm):
         return None
     files = read.cards_named(connection, sorted(set(shared.values())), vm.name)
     cards = [file.card for file in files if file.card is not None and file.card.uuid == vm.uuid]
@@ -77,7 +78,7 @@ def card_of(
         return None
     if stored is not None and stored.phase is not None and not cards[0].counter:
         return None
-    return None if read.present_disks(connection, vm) else cards[0]
+    return cards[0]
 
 
 def restarted(connection: Connection, name: str, ends: t.Collection[str]) -> Card | None:

@@ -129,7 +129,8 @@ def start_all(guests: t.Mapping[str, Startable], say: t.Callable[[str], None]) -
         domains[guest.uuid] = domain
         ready.append(guest)
     failed = 0
-    for number, together in enumerate(rounds(ready)):
+    turns = rounds(ready)
+    for number, together in enumerate(turns, 1):
         begun, waiting = time.monotonic(), together
         started: list[Guest] = []
         reasons: dict[str, str] = {}
@@ -151,7 +152,7 @@ def start_all(guests: t.Mapping[str, Startable], say: t.Callable[[str], None]) -
         for guest in waiting:
             say(f"{guest.name}: cannot be started: {reasons[guest.name]}")
         failed += len(waiting)
-        if number + 1 < len(rounds(ready)):
+        if number < len(turns):
             time.sleep(max((guest.delay for guest in started), default=0))
     return failed
 

@@ -97,7 +97,7 @@ class Chooser:
         loads = (self.fleet.loads[name] for name in self.candidates(request))
         able = (load for load in loads if room_rejection(load, request, policy) is None)
         ranked = (scorer.judged(load, request) for load in able)
-        return heapq.nsmallest(KEPT, ranked, key=lambda one: (one.broken, one.score, one.host))
+        return heapq.nsmallest(KEPT, ranked, key=lambda like: (like.broken, like.score, like.host))
 
     def add(self, host: str, request: Request) -> None:
         """Put the VM on ``host``."""
