@@ -121,8 +121,9 @@ class BackupServer:
         """Have no server."""
         self.guests.lab.ssh("hv2", _END, check=False)
         for host in self.hosts:
-            forget = f"rm -rf {SLOW}*; sed -i '/:{_PORT} /d' /root/.ssh/known_hosts"
-            self.guests.script(host, f"{forget}; rm -rf /var/cache/fleet-virt/borg")
+            keys = f"rm -f {SLOW}* /root/.ssh/id_ed25519*"
+            known = f"sed -i '/:{_PORT} /d' /root/.ssh/known_hosts"
+            self.guests.script(host, f"{keys}; {known}; rm -rf /var/cache/fleet-virt/borg")
 
     def backup(self, *names: str, status: int = 0, **more: str) -> Run:
         """Back VMs up."""
