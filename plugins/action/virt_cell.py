@@ -8,7 +8,7 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell import decide, devices
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell import decide
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell.decide import CellHost
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell.facts import (
     CellDecision,
@@ -23,6 +23,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell.options imp
     INTERNAL,
     LOOK,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.fencing import pacemaker
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import (
@@ -63,8 +64,8 @@ class ActionModule(FleetAction):
             agents = {
                 agent
                 for name, value in zip(names, declared)
-                if not devices.problem(name, value)
-                for agent in devices.agents_of(value)
+                if not pacemaker.problem(name, value)
+                for agent in pacemaker.agents_of(value)
             }
             return self.module(task_vars, {"_stage": LOOK, "_agents": sorted(agents)})
         if not options["keys_dir"]:
@@ -100,7 +101,7 @@ class ActionModule(FleetAction):
                     tuple(places),
                     answer if known else None,
                     str((answer or {}).get("msg") or _SILENT),
-                    devices.problem(name, declared),
+                    pacemaker.problem(name, declared),
                 )
             )
         return hosts
@@ -159,7 +160,7 @@ class ActionModule(FleetAction):
             resource
             for name in members
             if name in places
-            for resource in devices.resources_of(name, _variable(name, "virt_fence", task_vars))
+            for resource in pacemaker.resources_of(name, _variable(name, "virt_fence", task_vars))
         ]
         own = _cell_keys.read(str(options["keys_dir"]), cell) or (b"", b"")
         secrets = {

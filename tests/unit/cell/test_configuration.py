@@ -14,12 +14,12 @@ from ansible_collections.fleet.virt.plugins.module_utils import _lxml
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell import (
     cib,
     corosync,
-    devices,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell.corosync import (
     CellMember,
     CellSettings,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.fencing import pacemaker
 
 _MEMBERS = tuple(CellMember(f"hv{n}", n, (f"192.0.2.{n}",)) for n in (1, 2, 3))
 SETTINGS = CellSettings("a", _MEMBERS, 3000, {"sched_rr": "no"})
@@ -101,17 +101,17 @@ def test_running_corosync_is_compared(
     ],
 )
 def test_device_that_pacemaker_cannot_use_is_refused(declared: object, problem: str) -> None:
-    said = devices.problem("hv3", declared)
+    said = pacemaker.problem("hv3", declared)
     assert problem in said
     assert bool(said) == bool(problem)
     assert "xyzzy" not in said
 
 
 def test_device_without_plug_is_given_none() -> None:
-    (alone,) = devices.resources_of("hv3", IPMI)
+    (alone,) = pacemaker.resources_of("hv3", IPMI)
     assert alone.parameters["pcmk_host_argument"] == "none"
     assert (alone.parameters["lanplus"], alone.secrets) == ("1", {"password": "xyzzy"})
-    (plugged,) = devices.resources_of("hv3", {**IPMI, "plug": 7})
+    (plugged,) = pacemaker.resources_of("hv3", {**IPMI, "plug": 7})
     assert plugged.parameters["pcmk_host_map"] == "hv3:7"
     assert "plug" not in plugged.parameters
 
@@ -151,9 +151,9 @@ def root() -> t.Any:
 
 def test_configuration_differs_until_it_is_written(root: t.Any) -> None:
     _lxml.add(root.find("configuration/resources"), "primitive", {"id": "others", "class": "ocf"})
-    one = devices.resources_of("hv1", IPMI)
-    two = devices.resources_of("hv2", [IPMI, {**IPMI, "ip": "192.0.2.114"}])
-    for wanted in (one, [*one, *two], two, devices.resources_of("hv2", {**IPMI, "ip": "x"}), []):
+    one = pacemaker.resources_of("hv1", IPMI)
+    two = pacemaker.resources_of("hv2", [IPMI, {**IPMI, "ip": "192.0.2.114"}])
+    for wanted in (one, [*one, *two], two, pacemaker.resources_of("hv2", {**IPMI, "ip": "x"}), []):
         changes = cib.changes(root, wanted)
         assert changes
         assert not [change for change in changes if "xyzzy" in change.text + str(change.words)]

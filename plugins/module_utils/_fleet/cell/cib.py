@@ -6,11 +6,12 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ... import _lxml
 from ..._records import dataclass
-from .devices import PREFIX, FenceResource
+from .facts import HELD_BY, PREFIX, VM_PREFIX, CellVm, FenceResource
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
@@ -31,6 +32,11 @@ _SET, _DEFAULTS = "cib-bootstrap-options", "fleet-defaults"
 # not answer and is tried again at once keeps every VM from starting. Fencing itself needs no start.
 _OF_DEVICES = {"migration-threshold": "1", "failure-timeout": "60s"}
 _MONITOR = {"name": "monitor", "interval": "60s", "timeout": "20s"}
+
+
+_AGENT = "ocf:fleet:domain"
+_OPERATION = re.compile(r"(.*)_[a-z-]+_\d+")
+_TARGETS: dict[str, t.Literal["Started", "Stopped"]] = {"Started": "Started", "Stopped": "Stopped"}
 
 
 @dataclass(frozen=True)
@@ -168,8 +174,7 @@ def monitored(root: Element) -> Monitored:
     center = root.find("summary/current_dc")
     vms = {
         str(item.get("id")): [str(node.get("name")) for node in item.iterfind("node")]
-        for item in root.iter("resource")
-        if str(item.get("resource_agent")).replace("::", ":") == "ocf:fleet:domain"
+        for item in _vms(root)
     }
     return Monitored(
         frozenset(
@@ -187,3 +192,58 @@ def monitored(root: Element) -> Monitored:
             and (item.get("role"), item.get("failed")) == ("Started", "false")
         ),
     )
+
+
+def _vms(root: Element) -> list[Element]:
+    return [
+        item
+        for item in root.iter("resource")
+        if str(item.get("resource_agent")).replace("::", ":") == _AGENT
+    ]
+
+
+def vms(root: Element, resources: Element) -> dict[str, CellVm]:
+    """VMs by UUID, of the output of ``crm_mon --output-as=xml`` and of the section ``resources``
+    of the configuration."""
+    reasons = _reasons(root)
+    primitives = {str(item.get("id")): item for item in resources.iter("primitive")}
+    result = {}
+    for item in _vms(root):
+        name = str(item.get("id"))
+        primitive = primitives.get(name)
+        given = _pairs(primitive, "instance_attributes")
+        meta = _pairs(primitive, "meta_attributes")
+        uuid = given.get("uuid") or name[len(VM_PREFIX) :]
+        nodes = tuple(str(node.get("name")) for node in item.iterfind("node"))
+        target = _TARGETS.get(str(item.get("target_role")))
+        missing = not nodes and target != "Stopped" and name in reasons
+        failed = item.get("failed") == "true" or missing
+        result[uuid] = CellVm(
+            uuid=uuid,
+            cards=given.get("cards", ""),
+            nodes=nodes,
+            managed=item.get("managed") == "true",
+            failed=failed,
+            reason=reasons.get(name) if failed else None,
+            target_role=target,
+            by=meta.get(HELD_BY),
+        )
+    return result
+
+
+def _pairs(primitive: Element | None, kind: str) -> dict[str, str]:
+    if primitive is None:
+        return {}
+    pairs = primitive.iterfind(f"{kind}/nvpair")
+    return {str(pair.get("name")): str(pair.get("value")) for pair in pairs}
+
+
+def _reasons(root: Element) -> dict[str, str]:
+    """What failed last of each resource, with what its agent said of it."""
+    reasons = {}
+    for item in root.iterfind("failures/failure"):
+        resource = _OPERATION.fullmatch(str(item.get("op_key")))
+        if resource is not None:
+            said = item.get("exitreason") or str(item.get("exitstatus")).lower()
+            reasons[resource[1]] = f"{item.get('task')} on {item.get('node')}: {said}"
+    return reasons

@@ -22,8 +22,7 @@ from ..base import effects_systemd as systemd
 from ..base.json_values import as_list, as_mapping, as_mappings
 from . import cib, corosync, read
 from .corosync import CellMember, CellSettings
-from .devices import FenceResource
-from .facts import CellDone
+from .facts import CellDone, FenceResource
 from .files import (
     AGENT,
     COROSYNC_KEY,

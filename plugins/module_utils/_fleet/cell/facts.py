@@ -8,7 +8,12 @@ from __future__ import annotations
 
 import typing as t
 
+from ..._records import dataclass, field
 from ..base import answers
+
+PREFIX = "fence-"
+VM_PREFIX = "fleet-"
+HELD_BY = "fleet-by"  # the meta attribute that names the hypervisor of the run that holds a VM
 
 
 class CellLook(answers.Result, total=False):
@@ -57,3 +62,48 @@ class CellDone(t.TypedDict):
 
     changed: bool
     steps: list[str]
+
+
+@dataclass(frozen=True)
+class FenceResource:
+    """A device that switches one power supply of ``host``; ``secrets`` are parameters too."""
+
+    id: str
+    host: str
+    agent: str
+    parameters: t.Mapping[str, str]
+    secrets: t.Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class CellVm:
+    """What Pacemaker says of a VM, a resource ``fleet-UUID``.
+
+    ``nodes`` run it. It is ``managed`` unless a run holds it, or was killed while it did: ``by`` is
+    the hypervisor of that run. It has ``failed`` if it should run and does not, or does not stop;
+    ``reason`` is what the agent said of it. ``target_role`` is None if it was never set: the VM
+    should run then.
+    """
+
+    uuid: str
+    cards: str
+    nodes: tuple[str, ...]
+    managed: bool
+    failed: bool
+    reason: str | None
+    target_role: t.Literal["Started", "Stopped"] | None
+    by: str | None
+
+
+@dataclass(frozen=True)
+class CellView:
+    """What a member says of its cell; ``members`` is in its corosync.conf, the rest of Pacemaker,
+    if it is ``running``. ``vms`` are by UUID."""
+
+    cell: str
+    members: tuple[str, ...]
+    running: bool = False
+    quorate: bool = False
+    online: t.AbstractSet[str] = frozenset()
+    unclean: t.AbstractSet[str] = frozenset()
+    vms: t.Mapping[str, CellVm] = field(default_factory=dict)

@@ -9,19 +9,20 @@ from __future__ import annotations
 import typing as t
 
 from ... import _lxml
-from ..._errors import DeadlineExceeded, XmlError
+from ..._errors import DeadlineExceeded, PlanRefused, XmlError
 from ..base import effects_config_files as config_files
 from ..base import effects_programs as programs
 from ..base import effects_systemd as systemd
 from ..base import read_requirements
 from . import cib, corosync
-from .facts import CellLook
+from .facts import CellLook, CellView
 from .files import COROSYNC_KEY, PACEMAKER_KEY, SERVICES, digest
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
 
 _SECONDS = 20.0
+_MONITOR = ("crm_mon", "--one-shot", "--output-as=xml")
 
 
 def look(host: str, agents: t.Sequence[str]) -> CellLook:
@@ -47,6 +48,32 @@ def look(host: str, agents: t.Sequence[str]) -> CellLook:
     return answer
 
 
+def here() -> CellView | None:
+    """What Pacemaker says on this hypervisor; None where it is in no cell of ours, which no process
+    is started to know."""
+    try:
+        configured = corosync.read(config_files.read(corosync.PATH))
+    except PlanRefused:  # nothing that we have written
+        return None
+    if configured.cell is None:
+        return None
+    members = tuple(sorted(configured.numbers))
+    root = _xml(_MONITOR)
+    if root is None:
+        return CellView(configured.cell, members)
+    seen = cib.monitored(root)
+    resources = _xml(["cibadmin", "--query", "--scope", "resources"]) if seen.vms else root
+    return CellView(
+        configured.cell,
+        members,
+        running=resources is not None,
+        quorate=seen.quorate,
+        online=seen.online,
+        unclean=seen.unclean,
+        vms={} if resources is None else cib.vms(root, resources),
+    )
+
+
 def _runs_at_boot() -> bool:
     """Whether corosync is more than a file that was left behind."""
     service = SERVICES[0]
@@ -55,7 +82,7 @@ def _runs_at_boot() -> bool:
 
 def monitored() -> cib.Monitored | None:
     """What Pacemaker says, None if it does not run here, or not yet."""
-    root = _xml(["crm_mon", "--one-shot", "--output-as=xml"])
+    root = _xml(_MONITOR)
     return None if root is None else cib.monitored(root)
 
 

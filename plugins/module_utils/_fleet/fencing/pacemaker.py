@@ -6,27 +6,13 @@
 
 from __future__ import annotations
 
-import typing as t
-
 from ..._errors import SpecError
-from ..._records import dataclass
 from ..base.json_values import as_mapping
-from ..fencing.options import devices_of
+from ..cell.facts import PREFIX, FenceResource
+from .options import devices_of
 
-PREFIX = "fence-"
 _PLUGS = ("plug", "port")
 _EXAMPLE = "{agent: fence_ipmilan, ip: 192.0.2.113, username: admin, password: ...}"
-
-
-@dataclass(frozen=True)
-class FenceResource:
-    """A device that switches one power supply of ``host``; ``secrets`` are parameters too."""
-
-    id: str
-    host: str
-    agent: str
-    parameters: t.Mapping[str, str]
-    secrets: t.Mapping[str, str]
 
 
 def problem(host: str, declared: object) -> str:
