@@ -144,7 +144,7 @@ def _merge(place: t.Any, given: t.Any) -> None:
 
 @pytest.fixture
 def root() -> t.Any:
-    sections = ("crm_config", "rsc_defaults", "resources", "fencing-topology")
+    sections = ("crm_config", "rsc_defaults", "resources", "constraints", "fencing-topology")
     empty = "".join(f"<{section}/>" for section in sections)
     return _lxml.parse(f"<cib><configuration>{empty}</configuration></cib>", "cib")
 
@@ -172,6 +172,25 @@ def test_property_that_others_changed_is_set_again(root: t.Any) -> None:
     root.find("configuration/crm_config//nvpair[@name='stonith-enabled']").set("value", "false")
     (change,) = cib.changes(root, [])
     assert change.text == "set stonith-enabled=true"
+
+
+def test_members_in_maintenance_repel_less_than_running_vms_stick(root: t.Any) -> None:
+    """Below zero Pacemaker starts nothing; their sum stays above it."""
+    _applied(root, cib.changes(root, []))
+    rule = root.find("configuration/constraints/rsc_location/rule")
+    assert -int(cib.DEFAULTS["resource-stickiness"]) < int(rule.get("score")) < 0
+    rule.set("score", "-INFINITY")  # as somebody changed it
+    assert [change.text for change in cib.changes(root, [])] == [
+        "remove fleet-maintenance",
+        "start no VM on members in maintenance",
+    ]
+    _applied(root, cib.changes(root, []))
+    assert cib.changes(root, []) == []
+
+
+def test_removed_resource_is_never_stopped() -> None:
+    """Its stop fails without its parameters, and a failed stop has the hypervisor switched off."""
+    assert cib.PROPERTIES["stop-orphan-resources"] == "false"
 
 
 @pytest.mark.parametrize("agent", ["ocf:fleet:domain", "ocf::fleet:domain"])

@@ -17,17 +17,24 @@ if t.TYPE_CHECKING:
     from ..._lxml import Element
 
 # A node whose state is unknown is switched off, and stays so until a person has looked at it. A
-# minority stops its VMs. One refusal, by the lock of a disk for one, bans no hypervisor.
+# minority stops its VMs. One refusal, by the lock of a disk for one, bans no hypervisor. The stop
+# of a resource that was removed fails, with its parameters gone, and has its hypervisor fenced.
 PROPERTIES = {
     "stonith-enabled": "true",
     "stonith-action": "off",
     "stonith-timeout": "30s",
     "no-quorum-policy": "stop",
     "start-failure-is-fatal": "false",
+    "stop-orphan-resources": "false",
 }
 # VMs stay where they are; what a hypervisor could not start it may try again after a while
 DEFAULTS = {"resource-stickiness": "1000", "failure-timeout": "120s"}
+VM_PREFIX = "fleet-"  # of the resources that are VMs, before their UUIDs
 _SET, _DEFAULTS = "cib-bootstrap-options", "fleet-defaults"
+# A permanent attribute of a member in maintenance. Pacemaker starts nothing where the score is
+# below zero; the stickiness outweighs this one where a VM runs already.
+MAINTENANCE = "fleet-maintenance"
+_KEEP_AWAY = "-500"
 # Each failure ends what Pacemaker was about to do, and VMs start after fence devices: one that does
 # not answer and is tried again at once keeps every VM from starting. Fencing itself needs no start.
 _OF_DEVICES = {"migration-threshold": "1", "failure-timeout": "60s"}
@@ -53,6 +60,7 @@ def changes(cib: Element, devices: t.Sequence[FenceResource]) -> list[CibChange]
     return [
         *_values(cib, "crm_config", "cluster_property_set", _SET, PROPERTIES),
         *_values(cib, "rsc_defaults", "meta_attributes", _DEFAULTS, DEFAULTS),
+        *_location(cib),
         *_devices(cib, devices),
     ]
 
@@ -77,6 +85,28 @@ def _values(
 def _add_pairs(parent: Element, name: str, values: t.Mapping[str, str]) -> None:
     for key, value in values.items():
         _lxml.add(parent, "nvpair", {"id": f"{name}-{key}", "name": key, "value": value})
+
+
+def _location(cib: Element) -> list[CibChange]:
+    """What keeps VMs from starting on members in maintenance."""
+    wanted = _lxml.new("rsc_location", {"id": MAINTENANCE, "rsc-pattern": f"^{VM_PREFIX}"})
+    rule = _lxml.add(wanted, "rule", {"id": f"{MAINTENANCE}-rule", "score": _KEEP_AWAY})
+    condition = {"attribute": MAINTENANCE, "operation": "eq", "value": "true"}
+    _lxml.add(rule, "expression", {"id": f"{MAINTENANCE}-expression", **condition})
+    present = cib.find(f"configuration/constraints/rsc_location[@id='{MAINTENANCE}']")
+    if present is not None and _attributes(present) == _attributes(wanted):
+        return []
+    result = [_delete("constraints", "rsc_location", MAINTENANCE)] if present is not None else []
+    words = ("--create", "--scope", "constraints")
+    text = "start no VM on members in maintenance"
+    return [*result, CibChange(text, words, _lxml.tostring(wanted))]
+
+
+def _attributes(root: Element) -> list[tuple[str, dict[str, str]]]:
+    return [
+        (str(item.tag), {str(key): str(value) for key, value in item.attrib.items()})
+        for item in root.iter()
+    ]
 
 
 def _devices(cib: Element, devices: t.Sequence[FenceResource]) -> list[CibChange]:
