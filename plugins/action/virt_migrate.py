@@ -327,7 +327,7 @@ class ActionModule(StagedAction[MigrateWork]):
             f"{name}: its maintenance mark could not be {done}, so no VM was moved:"
             f" {outcomes.error_message(answers.get(name) or {})}"
             for name in outcomes.without_answer([host] if host else [], answers, "maintenance")
-        ]
+        ] + [f"{host}: {told}" for told in [answers.get(host, Marked()).get("cell")] if told]
 
 
 def _limits(values: Values) -> Answer:

@@ -29,6 +29,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
     records,
     selection,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.marks import Marked
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.entries import (
     Images,
 )
@@ -74,6 +75,7 @@ _ANSWERS: dict[str, type[t.Mapping[str, object]]] = {
     "host_info": HostInfo,
     "images": Images,
     "list": Domains,
+    "maintenance": Marked,
     "query": Domains,
 }
 # Whose answers each view is of
@@ -412,7 +414,7 @@ def _unmarked(answers: t.Mapping[str, Answer]) -> list[str]:
         f"{name}: its maintenance mark is unchanged or unknown:"
         f" {outcomes.error_message(answers[name])}"
         for name in outcomes.without_answer(answers, answers, "maintenance")
-    ]
+    ] + [f"{name}: {told}" for name, answer in answers.items() if (told := answer.get("cell"))]
 
 
 def _cut(answers: t.Mapping[str, Answer], failures: t.Sequence[str]) -> list[str]:

@@ -16,6 +16,8 @@ description:
     images, where earlier versions set it, still counts, and is removed with V(absent).
   - No VM is placed on a hypervisor that has the mark, or on one whose mark cannot be read. VMs that
     run there keep running. A VM that specifies this hypervisor is refused too.
+  - Where the hypervisor is a member of a cell, that is told as well, and starts none of its VMs
+    here. Those that run here stay.
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:
@@ -64,6 +66,12 @@ maintenance:
   description: Whether the hypervisor has the mark, or would in check mode.
   returned: success
   type: bool
+cell:
+  description:
+    - What the cell of this hypervisor was not told, why, and what to do. The mark itself was set or
+      removed nevertheless.
+  returned: if it is a member of a cell without quorum, or Pacemaker does not run
+  type: str
 machine:
   description: The UUID of its machine, by which others note that.
   returned: in playbooks of this collection
@@ -77,6 +85,9 @@ at:
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
     connect,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell import (
+    effects_maintenance as of_cell,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
@@ -101,7 +112,7 @@ def main() -> None:
         with connect(params["uri"], params["timeout"]) as connection:
             if work.stage == "note":
                 return maintenance.note(connection, work.marks, check=module.check_mode)
-            return maintenance.mark(
+            marked = maintenance.mark(
                 connection,
                 params["state"] == "present",
                 params["base_pool"],
@@ -109,6 +120,9 @@ def main() -> None:
                 check=module.check_mode,
                 noted=work.stage == "act",
             )
+            if not connection.local:
+                return marked
+            return of_cell.mark(marked, params["state"] == "present", check=module.check_mode)
 
     run(module, mark)
 

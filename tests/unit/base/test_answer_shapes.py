@@ -945,7 +945,7 @@ GOOD: dict[str, Answer] = {
         "clock": {"offset": 3.0, "uncertainty": 0.5},
     },
     "moved": {"vms": [MOVED]},
-    "marked": {"maintenance": True, "machine": "a" * 36, "at": 5},
+    "marked": {"maintenance": True, "cell": "it was not told", "machine": "a" * 36, "at": 5},
     "based": {"bases": ["/base/a.qcow2"], "needed": {"base": 1}},
     "named": {"vms": [{"name": "web1", "address": None}]},
     "wait": {

@@ -29,7 +29,6 @@ PROPERTIES = {
 }
 # VMs stay where they are; what a hypervisor could not start it may try again after a while
 DEFAULTS = {"resource-stickiness": "1000", "failure-timeout": "120s"}
-VM_PREFIX = "fleet-"  # of the resources that are VMs, before their UUIDs
 _SET, _DEFAULTS = "cib-bootstrap-options", "fleet-defaults"
 # A permanent attribute of a member in maintenance. Pacemaker starts nothing where the score is
 # below zero; the stickiness outweighs this one where a VM runs already.

@@ -25,9 +25,10 @@ class MaintenanceWork(Work):
 
 class Marked(answers.Result, total=False):
     """Whether a hypervisor is in maintenance now, its machine UUID, and when it said so, by its own
-    clock, in milliseconds since 1970."""
+    clock, in milliseconds since 1970. ``cell``: what its cell was not told of that."""
 
     maintenance: bool | None
+    cell: str | None
     machine: str | None
     at: int | None
 
