@@ -14,7 +14,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell import (
 _LINE = "node attribute fleet-maintenance=true\n"
 
 
-def test_hypervisor_without_cell_is_asked_nothing() -> None:
+def test_hypervisor_without_cell_keeps_result() -> None:
     """This machine is in none."""
     result = {"changed": True, "maintenance": True}
     assert maintenance.mark(result, True, check=False) == result
@@ -41,7 +41,7 @@ def test_attribute_that_changes_is_in_diff(
 @pytest.mark.parametrize(
     ("wanted", "what"), [(True, "may still start its VMs"), (False, "still starts none of its VMs")]
 )
-def test_cell_that_was_not_told_is_named(wanted: bool, what: str) -> None:
+def test_cell_without_quorum_is_named(wanted: bool, what: str) -> None:
     text = maintenance.not_told("a", "there is no quorum here", wanted=wanted)
     assert text.startswith("there is no quorum here, so cell 'a' was not told, and ")
     assert what in text
