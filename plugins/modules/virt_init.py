@@ -672,6 +672,15 @@ options:
       - In an existing VM, a change takes effect at once where libvirt supports that.
     type: bool
     default: false
+  ha:
+    description:
+      - Have the cell of its hypervisor restart the VM when that hypervisor fails; see the role
+        C(fleet.virt.ha). All its disks, with their base images, have to be on storage that the cell
+        shares; it has no UEFI variables, no TPM, no device or folder of its hypervisor and no
+        snapshots. The cell decides where it starts, so O(autostart) is V(false).
+      - In an existing VM, a change takes effect at once where libvirt supports that.
+    type: bool
+    default: false
   start_order:
     description:
       - Position in the order in which VMs start, in one run of C(fleet.virt.state) and when their

@@ -159,6 +159,8 @@ class Card:
         root = parse(content)
         self.path, self.content = path, content
         self.uuid = root.get("uuid", "")
+        # Which hypervisor keeps the definition while the VM is off as was asked for, empty for none
+        self.kept_by = root.get("kept-by", "") if root.get("state") == "off" else ""
         domains = root.findall("domain")
         if root.tag != "card" or len(domains) != 1:
             raise ValueError("this is no card with one definition")
@@ -393,15 +395,16 @@ class Vm:
                 os.kill(pid, signal.SIGTERM if times < 5 else signal.SIGKILL)
 
     def remove_leftover(self) -> None:
-        """Undefine it where it is shut off, if its card says how to define it again. libvirt keeps
-        what has saved memory, snapshots or NVRAM; it stays and is named."""
+        """Undefine it where it is shut off, if its card says how to define it again and that no
+        playbook has shut it off here, which then finds it here. libvirt keeps what has saved
+        memory, snapshots or NVRAM; it stays and is named."""
         try:
             domain = self.find(self.connection) if self.connection is not None else None
             if domain is None or domain.isActive() or not domain.isPersistent():
                 return
             self.require_plain(domain)
-            self.card()
-            within(self.answer, domain.undefine)
+            if self.card().kept_by != (setting("CRM_meta_on_node") or os.uname().nodename):
+                within(self.answer, domain.undefine)
         except (Ended, TimeoutError, libvirt.libvirtError) as error:
             note(f"its definition stays on this hypervisor: {error}")
 

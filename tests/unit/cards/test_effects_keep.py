@@ -107,6 +107,11 @@ class Host:
         made = dataclasses.replace(self.card(), at=CardName("web1", tuple(hosts.split("+"))))
         effects_cards.write(str(self.shared), dataclasses.replace(made, **changes))
 
+    def of_cell(self, **flags: bool) -> Card:
+        """The card of a VM that a cell runs, once it is kept."""
+        effects_keep.keep_cards(self.connection, ["web1"], **flags)
+        return read_cards.require(str(self.shared), CardName("web1", ()))
+
     def rename_card(self, hosts: str, others: str) -> None:
         names = (CardName("web1", tuple(ends.split("+"))) for ends in (hosts, others))
         before, after = (self.shared / name.file for name in names)
@@ -653,6 +658,31 @@ def test_pool_that_is_declared_shared_has_cards(
 _FLEET = Path(verb.__file__).parents[1]
 
 
+def test_card_of_cells_vm_names_no_hypervisor(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it is off the card says who has the definition; elsewhere such a one is a leftover,
+    unless the run holds the VM."""
+    host.define("web1", host.disk)
+    host.keep()
+    dom = host.define("web1", host.disk, metadata="<fleet:ha>yes</fleet:ha>")
+    card = host.of_cell(sure=True)
+    assert (card.running, card.kept_by) == (False, "hv1")
+    assert host.cards() == ["web1@.fleet.xml"], "and no longer that of hv1"
+    monkeypatch.setattr(caller._state, "host", "hv2")
+    with pytest.raises(PlanRefused, match="what hv2 has is a leftover"):
+        host.of_cell()
+    monkeypatch.setattr(caller._state, "host", "hv1")
+    assert host.of_cell().kept_by == "hv1"
+    dom.create()
+    card = host.of_cell()
+    assert (card.running, card.kept_by) == (True, None)
+    dom.destroy()
+    with pytest.raises(PlanRefused, match="what hv1 has is a leftover"):
+        host.of_cell()
+    host.define("web1", host.disk)
+    effects_keep.keep_cards(host.connection, ["web1"], sure=True)
+    assert host.cards() == ["web1@hv1.fleet.xml"]
+
+
 def test_only_the_engine_carries_out_steps() -> None:
     """Its two ways to do so both keep cards, as ``test_effects_verb.py`` shows."""
     callers = {
@@ -667,8 +697,8 @@ def test_only_the_engine_carries_out_steps() -> None:
 
 def test_every_verb_keeps_cards() -> None:
     """Each verb's jobs are the engine's, whose cards are kept; the ends of moves do it themselves,
-    as do the steps of a restart elsewhere and any other work, else the engine raises. A backup and
-    its proof change nothing of the VM."""
+    as do the steps of a restart elsewhere and any other work, else the engine raises. A backup, its
+    proof and a disk restored beside the VM change nothing of it, and say so."""
     with pytest.raises(NotImplementedError):
         verb.Work().keep_cards()
     own = {
@@ -678,5 +708,11 @@ def test_every_verb_keeps_cards() -> None:
         if isinstance(node, ast.FunctionDef) and node.name == "keep_cards"
         if path.parent.name not in ("cards", "engine")
     }
-    verbs = ("backup", "migration", "restart", "restore", "verify")
-    assert own == dict.fromkeys(verbs, "keep_cards")
+    assert own == dict.fromkeys(("migration", "restart"), "keep_cards")
+    changing_nothing = {
+        path.parent.name
+        for path in _FLEET.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Assign) and ast.unparse(node) == "changes_vm = False"
+    }
+    assert changing_nothing == {"backup", "restore", "verify"}

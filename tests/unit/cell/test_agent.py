@@ -53,12 +53,14 @@ class Cell:
             f"<memory>65536</memory><os><type>hvm</type></os><devices>{disk}{more}</devices></domain>"
         )
 
-    def write(self, more: str = "", name: str = "web1", metadata: str = "") -> Path:
-        """Its card, without a host in the file's name."""
-        card = Card(CardName(name, ("hv1",)), UUID, self.xml(more, name, metadata), True)
+    def write(
+        self, more: str = "", name: str = "web1", metadata: str = "", kept_by: str | None = None
+    ) -> Path:
+        """Its card, without a host in the file's name; ``kept_by`` while it is off."""
+        xml = self.xml(more, name, metadata)
+        card = Card(CardName(name, ()), UUID, xml, kept_by is None, kept_by=kept_by)
         effects_cards.write(str(self.folder), card)
-        written = self.folder / card.at.file
-        return written.rename(self.folder / f"{name}@.fleet.xml")
+        return self.folder / card.at.file
 
     def run(self, action: str) -> int:
         """The action's exit status."""
@@ -199,10 +201,23 @@ def test_probe_removes_leftover_definition_only(
     assert cell.domains() == {}
 
 
-@pytest.mark.parametrize("kept", ["no card", "phase", "saved", "runs"])
-def test_definition_that_is_needed_survives_probe(cell: Cell, kept: str) -> None:
+def test_definition_of_vm_shut_off_elsewhere_is_a_leftover(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell.write(kept_by="hv2")
+    cell.connection.defineXML(cell.xml())
+    monkeypatch.setenv("OCF_RESKEY_CRM_meta_on_node", "hv1")
+    assert cell.run("monitor") == cell.agent.NOT_RUNNING
+    assert cell.domains() == {}
+
+
+@pytest.mark.parametrize("kept", ["no card", "phase", "saved", "runs", "shut off by a playbook"])
+def test_definition_that_is_needed_survives_probe(
+    cell: Cell, kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OCF_RESKEY_CRM_meta_on_node", "hv1")
     if kept != "no card":
-        cell.write()
+        cell.write(kept_by="hv1" if "playbook" in kept else None)
     phase = _PHASE.format("<fleet:phase>changing</fleet:phase>") if kept == "phase" else ""
     domain = cell.connection.defineXML(cell.xml(metadata=phase))
     if kept in ("saved", "runs"):

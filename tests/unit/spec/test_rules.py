@@ -58,6 +58,10 @@ REFUSED: list[tuple[dict[str, t.Any], str, str]] = [
         "virtiofs needs shared memory",
     ),
     ({"secure_boot": True}, "secure_boot", "it needs firmware uefi"),
+    ({"ha": True, "autostart": True}, "autostart", "its cell decides where it starts"),
+    ({"ha": True, "firmware": "uefi"}, "firmware", "UEFI variables are its hypervisor's"),
+    ({"ha": True, "tpm": True}, "tpm", "the state of a TPM is its hypervisor's"),
+    ({"ha": True, "filesystems": [_SHARE]}, "filesystems", "a folder is its hypervisor's"),
     ({"iommu": "intel", "machine": "pc"}, "iommu", "it needs machine q35, not pc"),
     (
         {"secure_boot": True, "firmware": "uefi", "machine": "pc"},

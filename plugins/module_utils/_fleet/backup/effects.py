@@ -73,14 +73,12 @@ class _BackupJob(verb.Job[BackupFacts]):
     dom: VirDomain
     wanted: BackupRequest
     made: t.Mapping[str, object] = field(default_factory=dict, init=False)
+    changes_vm = False
 
     @property
     def gave_way(self) -> bool:
         """Whether something else was done to the VM, which wins."""
         return self.made.get("gave_way") is True
-
-    def keep_cards(self) -> None:
-        """Nothing of the VM is changed."""
 
     def step_is_done(self) -> None:
         super().step_is_done()

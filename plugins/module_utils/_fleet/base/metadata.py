@@ -42,6 +42,7 @@ _QUALIFIED = f"{{{NAMESPACE}}}"
 PHASES = ("creating", "starting", "migrating", "purging", "seeding", "changing", "renaming")
 # Target of the drive whose missing medium keeps libvirt from starting a domain in a phase
 BLOCKING_DRIVE = "sdzz"
+YES = "yes"
 ROLES = ("disk", "seed", "new")  # new: created for a disk that is being added
 # What is recorded about creating a volume: not created yet; being created; created, but by another
 # hypervisor, which cannot identify the file. Otherwise it identifies the file that was created.
@@ -138,6 +139,7 @@ class Metadata:
     start_order: int | None = None
     start_delay: int | None = None  # seconds
     adopted: str | None = None  # "yes" for a VM that was adopted, not created
+    ha: str | None = None  # "yes" for a VM that a cell restarts
     renamed_from: str | None = None  # its previous name
     clone_of: str | None = None  # the VM that it was copied from
     restored_from: str | None = None  # UUID and name of the archive, UUID::NAME
@@ -150,6 +152,11 @@ class Metadata:
         Only then does it own its ``volumes``. Any domain may have been given a seed.
         """
         return self.request is not None
+
+    @property
+    def in_cell(self) -> bool:
+        """Whether it is, or is to be, one of a cell's VMs."""
+        return self.ha == YES
 
 
 def leaving(metadata: Metadata, host: str) -> tuple[str, ...]:
@@ -203,6 +210,7 @@ _TEXTS = (
     "seed",
     "first_boot",
     "adopted",
+    "ha",
     "renamed_from",
     "clone_of",
     "restored_from",

@@ -5,8 +5,9 @@
 """The card of a VM: what another hypervisor needs to define it, in a file beside its disks.
 
 Its name says which VM it is and where: ``NAME@HOST.fleet.xml``, or ``NAME@SOURCE+DESTINATION``
-during a move; more of them where one that took the VM over died as well. Only the name says where,
-so that one rename in the folder hands the VM over. Any hypervisor that has the storage can write
+during a move; more of them where one that took the VM over died as well; none, ``NAME@.fleet.xml``,
+of a VM that a cell runs. Only the name says where, so that one rename in the folder hands the VM
+over. Any hypervisor that has the storage can write
 the content: it is read strictly and within limits, and whoever uses it judges what the definition
 asks for.
 """
@@ -34,10 +35,12 @@ MOST_SNAPSHOTS = 512
 _MOST_COUNTED = 999_999
 _ROOT, _SNAPSHOTS = "card", "snapshots"
 _VERSION = "1"
+_KEPT_BY = "kept-by"
 _LONGEST_NAME = 255  # bytes, with what is put around it while it is written
 _AROUND = len("..new")
 _HOST = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}"
-_FILE = re.compile(rf"([^/\x00-\x1f\x7f]+)@({_HOST}(?:\+{_HOST}){{0,3}}){re.escape(CARD)}")
+_FILE = re.compile(rf"([^/\x00-\x1f\x7f]+)@((?:{_HOST}(?:\+{_HOST}){{0,3}})?){re.escape(CARD)}")
+_ONE_HOST = re.compile(_HOST)
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # Attributes with secrets, which libvirt gives only when asked for them
 _SECRET = ("passwd",)
@@ -46,7 +49,8 @@ _SECRET = ("passwd",)
 @dataclass(frozen=True)
 class CardName:
     """Which VM a card is of, and the inventory names of the hypervisors that may run it: one,
-    source and destination of a move, or those that had it and the one that takes it over."""
+    source and destination of a move, or those that had it and the one that takes it over; none of
+    a VM whose cell decides that."""
 
     name: str
     hosts: tuple[str, ...]
@@ -57,9 +61,10 @@ class CardName:
         text = f"{self.name}@{'+'.join(self.hosts)}{CARD}"
         if parse_name(text) != self:
             raise XmlError(
-                f"the VM {self.name!r} on {' and '.join(self.hosts)} can have no card: the name of"
-                f" a VM has no '/', that of a hypervisor in the inventory letters, digits and"
-                f" '._:-', a file's at most {_LONGEST_NAME} bytes, and of at most four hypervisors"
+                f"the VM {self.name!r} on {' and '.join(self.hosts) or 'a cell'} can have no card:"
+                " the name of a VM has no '/', that of a hypervisor in the inventory letters,"
+                f" digits and '._:-', a file's at most {_LONGEST_NAME} bytes, and of at most four"
+                " hypervisors"
             )
         return text
 
@@ -74,7 +79,8 @@ class Card:
 
     ``definition`` is the inactive one, ``snapshots`` are the documents of its snapshots, parents
     first, ``current`` the name of the current one; none has a secret. ``running``: we want it to
-    run. ``counter`` counts how often the VM was restarted elsewhere.
+    run. ``counter`` counts how often the VM was restarted elsewhere. ``kept_by`` is the hypervisor
+    that has the definition of a cell's VM that is off.
     """
 
     at: CardName
@@ -85,6 +91,7 @@ class Card:
     snapshots: tuple[str, ...] = ()
     current: str | None = None
     counter: int = 0
+    kept_by: str | None = None
 
     @property
     def name(self) -> str:
@@ -143,7 +150,7 @@ def parse_name(file: str) -> CardName | None:
     match = _FILE.fullmatch(file)
     if match is None or len(file.encode("utf-8", "replace")) + _AROUND > _LONGEST_NAME:
         return None
-    name, hosts = match[1], tuple(match[2].split("+"))
+    name, hosts = match[1], tuple(filter(None, match[2].split("+")))
     if name in (".", "..") or name.startswith(".") or len(set(hosts)) != len(hosts):
         return None
     return CardName(name, hosts)
@@ -177,6 +184,7 @@ def text_of(card: Card) -> str:
             "state": RUNNING if card.running else OFF,
             "autostart": "yes" if card.autostart else "no",
             "counter": str(card.counter),
+            **({_KEPT_BY: card.kept_by} if card.kept_by else {}),
         },
     )
     root.append(_without_secrets(_document(card.definition, "domain")))
@@ -186,10 +194,14 @@ def text_of(card: Card) -> str:
             kept.append(_without_secrets(_document(text, "domainsnapshot")))
     text = _lxml.tostring(root) + "\n"
     read = parse(card.at.file, text)
-    same = (read.uuid, read.running, read.autostart, read.counter, len(read.snapshots))
-    if same != (card.uuid, card.running, card.autostart, card.counter, len(card.snapshots)):
+    if _outline(read) != _outline(card):
         raise XmlError(f"the card of {card.name} would not be read back as it is written")
     return text
+
+
+def _outline(card: Card) -> tuple[object, ...]:
+    flags = (card.running, card.autostart, card.counter, card.kept_by)
+    return card.uuid, *flags, len(card.snapshots)
 
 
 def parse(file: str, text: str) -> Card:
@@ -212,6 +224,9 @@ def parse(file: str, text: str) -> Card:
         raise XmlError(f"{file}: its state or autostart is none that a card has")
     if counter is None or counter > _MOST_COUNTED:
         raise XmlError(f"{file}: its counter is not a number up to {_MOST_COUNTED}")
+    kept_by = root.get(_KEPT_BY)
+    if kept_by is not None and not _ONE_HOST.fullmatch(kept_by):
+        raise XmlError(f"{file}: {_KEPT_BY} is not the name of a hypervisor")
     domains, kept = root.findall("domain"), root.findall(_SNAPSHOTS)
     if len(domains) != 1 or len(kept) > 1 or len(root) != len(domains) + len(kept):
         raise XmlError(f"{file}: a card has one definition, and at most one list of snapshots")
@@ -230,6 +245,7 @@ def parse(file: str, text: str) -> Card:
         tuple(_lxml.tostring(document) for document in documents),
         kept[0].get("current") if kept else None,
         counter,
+        kept_by,
     )
 
 

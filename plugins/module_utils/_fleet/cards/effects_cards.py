@@ -51,8 +51,8 @@ def take(folder: str, old: CardName, new: CardName, identity: str) -> None:
         return  # a run that was killed, or NFS, has done it
     if os.path.lexists(after):
         raise PlanRefused(
-            f"{after} exists, so {' and '.join(new.hosts)} already has a VM {new.name!r}; see which"
-            " of the two is current before anything is started"
+            f"{after} exists, so {' and '.join(new.hosts) or 'a cell'} already has a VM"
+            f" {new.name!r}; see which of the two is current before anything is started"
         )
     if os.path.lexists(before) and not is_same(folder, old, identity):
         raise PlanRefused(f"{before} was written by another run meanwhile; run this again")

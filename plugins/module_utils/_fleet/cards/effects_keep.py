@@ -31,19 +31,22 @@ if t.TYPE_CHECKING:
     from ..base.metadata import Metadata
 
 
-def keep_cards(connection: Connection, names: t.Sequence[str], uuid: str | None = None) -> None:
+def keep_cards(
+    connection: Connection, names: t.Sequence[str], uuid: str | None = None, *, sure: bool = False
+) -> None:
     """Have the cards of the VM with these names, the present one first, be as the VM is, and remove
     those of ``uuid`` if it is no longer here, or is to have none.
 
     Raises PlanRefused, saying which card is not as it should be. A card of which no VM is here, and
-    was none in this run, stays: it may be one that is being restarted here.
+    was none in this run, stays: it may be one that is being restarted here. ``sure`` as for
+    :func:`keep.decide`.
     """
     if not read.concerns(connection):
         return
     for name in dict.fromkeys(names):
         try:
             with effects.lock():
-                due = _due(connection, name, uuid)
+                due = _due(connection, name, uuid, sure=sure)
                 if due is None:
                     return
                 connection.call(f"write the card of {name}", _write, due)
@@ -71,6 +74,8 @@ def _due(
     name: str,
     uuid: str | None,
     shared: t.Mapping[str, str] | None = None,
+    *,
+    sure: bool = False,
 ) -> _Due | None:
     """What the VM's cards should be; None if it has nothing to do with them. ``shared`` are the
     folders of shared pools, where they were read already."""
@@ -90,7 +95,7 @@ def _due(
     cards = cards if vm is not None else [file for file in cards if len(file.at.hosts) == 1]
     disks = [] if vm is None else read.present_disks(connection, vm)
     placed = vm if folder is not None else None
-    known, wanted = keep.decide(cards, placed, own, caller.host(), disks)
+    known, wanted = keep.decide(cards, placed, own, caller.host(), disks, sure=sure)
     return _Due(folder, wanted, known)
 
 
@@ -241,7 +246,7 @@ def arrive(
         with effects.lock():
             folders = sorted(set(read.shared_folders(connection).values()))
             for file in read.cards_named(connection, folders, name):
-                ours = here in file.at.hosts or file.at.hosts == (destination,)
+                ours = here in file.at.hosts or file.at.hosts in ((), (destination,))
                 if file.card is None or file.card.uuid != uuid or not ours:
                     continue
                 if copied:

@@ -67,15 +67,19 @@ def card_of(vm: ReadVm, host: str, counter: int = 0) -> Card | None:
     if stored is not None and (stored.phase in _NO_VM or stored.broken):
         return None
     hosts: tuple[str, ...] = (host,)
-    running, autostart = vm.active, vm.autostart
+    running, autostart, kept_by = vm.active, vm.autostart, None
     if stored is not None and stored.phase == MIGRATING and stored.move is not None:
         move = stored.move
         hosts = (move.source, move.destination)
         running, autostart = move.state == "running", move.autostart == "yes"
+    if stored is not None and stored.in_cell:
+        hosts, kept_by = (), None if running else host
     definition = without_marks(root, stored)
     at = CardName(vm.name, hosts)
     return Card(
-        at, vm.uuid, definition, running, autostart, vm.snapshots, vm.current, counter=counter
+        *(at, vm.uuid, definition, running, autostart, vm.snapshots, vm.current),
+        counter=counter,
+        kept_by=kept_by,
     )
 
 
@@ -85,6 +89,8 @@ def decide(
     own: t.Collection[str | None],
     host: str,
     disks: t.Collection[str] = (),
+    *,
+    sure: bool = False,
 ) -> tuple[list[CardFile], Card | None]:
     """The cards among ``files`` that are of the VMs with the UUIDs ``own`` on ``host``, and
     the only one that is to be there; ``vm`` is the VM if it may have a card, ``disks`` are those of
@@ -92,20 +98,29 @@ def decide(
 
     A card of this hypervisor and another is this one's after a move that was undone. While the VM
     is being restarted elsewhere it is not: its disks have other names by then, in the card or only
-    in their folder.
+    in their folder. A card of a VM that a cell runs is that of whoever runs it, or keeps it while
+    it is off; ``sure``: that is this hypervisor.
 
     Raises PlanRefused where a card says that the VM is another, or another hypervisor's.
     """
     known = [
         file
         for file in files
-        if host in file.at.hosts and _uuid(file) in own and not _is_leaving(file, host, disks)
+        if host in file.at.hosts or not file.at.hosts
+        if _uuid(file) in own and not _is_leaving(file, host, disks)
     ]
     cards = [file.card for file in known if file.card is not None]
     counter = max((card.counter for card in cards), default=0)
     wanted = None if vm is None else card_of(vm, host, counter)
     if wanted is None:
         return known, None
+    if vm is not None and not (sure or vm.active):
+        for card in cards:
+            if is_elsewhere(card, host):
+                raise PlanRefused(
+                    f"by {card.at.file} the VM is its cell's, and what {host} has is a leftover,"
+                    " which the cell removes"
+                )
     if len(wanted.hosts) > 1 and cards:  # a move has libvirt forget the snapshots for a while
         kept = cards[0]
         wanted = dataclasses.replace(wanted, snapshots=kept.snapshots, current=kept.current)
@@ -119,12 +134,18 @@ def decide(
                 f"{file.path} is that of another VM, {_uuid(file)}; remove it if that is gone"
             )
         elif _uuid(file) == wanted.uuid:
-            where = file.at.hosts[-1]
+            where = file.at.hosts[-1] if file.at.hosts else "its cell"
             raise PlanRefused(
                 f"by {file.path} the VM is on {where}, and what {host} has is a leftover; if"
                 f" {where} has no such VM and no disk of it has another name, remove that file"
             )
     return known, wanted
+
+
+def is_elsewhere(card: Card, host: str) -> bool:
+    """Whether a definition that is shut off on ``host`` is none that the card, of a VM of a cell,
+    means."""
+    return not card.hosts and (card.running or card.kept_by != host)
 
 
 def _is_leaving(file: CardFile, host: str, disks: t.Collection[str]) -> bool:
@@ -147,4 +168,7 @@ def without_marks(root: Element, stored: Metadata | None) -> str:
 
 def moved(card: Card, destination: str, definition: str) -> Card:
     """The card of a VM that has arrived on ``destination``, where it has that definition."""
+    if not card.hosts:
+        kept_by = None if card.running else destination
+        return dataclasses.replace(card, definition=definition, kept_by=kept_by)
     return dataclasses.replace(card, at=card.at.on(destination), definition=definition)

@@ -48,7 +48,8 @@ def mark(connection: Connection, vms: _Listed) -> list[str]:
         shared = read.shared_folders(connection) if shared is None else shared
         card = card_of(connection, dom, vm, shared)
         if card is not None:
-            entries[vm.uuid]["leftover"] = " or ".join(card.hosts)
+            elsewhere = " or ".join(card.hosts) or "another member of its cell"
+            entries[vm.uuid]["leftover"] = elsewhere
     return leftover.warnings(caller.host(), entries.values())
 
 
@@ -59,8 +60,9 @@ def card_of(
     folders of shared pools.
 
     That is certain only of one that is shut off, without saved memory and work begun on it, whose
-    disks all have other names. A move is no such work if it died with this hypervisor: the VM has
-    been restarted since, and could not have been before its two ends were proven off.
+    disks all have other names, or of one that a cell runs. A move is no such work if it died with
+    this hypervisor: the VM has been restarted since, and could not have been before its two ends
+    were proven off.
     """
     if vm.active:
         return None
@@ -70,11 +72,16 @@ def card_of(
     if stored is not None and (stored.broken is not None or _is_at_work(stored)):
         return None
     # before cards are looked for: nearly all that are shut off have their disks
-    if keep.place(read.root(vm), shared) is None or read.present_disks(connection, vm):
+    in_cell = stored is not None and stored.in_cell
+    if keep.place(read.root(vm), shared) is None:
+        return None
+    if not in_cell and read.present_disks(connection, vm):
         return None
     files = read.cards_named(connection, sorted(set(shared.values())), vm.name)
     cards = [file.card for file in files if file.card is not None and file.card.uuid == vm.uuid]
     if len(cards) != 1 or caller.host() in cards[0].hosts:
+        return None
+    if in_cell and not keep.is_elsewhere(cards[0], caller.host()):
         return None
     if stored is not None and stored.phase is not None and not cards[0].counter:
         return None

@@ -155,8 +155,8 @@ def taken(
         ]
 
     return [
-        f"{file.path}: {' or '.join(file.at.hosts)} has a VM {name!r} with its disks there; choose"
-        " another name or, if no hypervisor has that VM any more, remove that file"
+        f"{file.path}: {' or '.join(file.at.hosts) or 'a cell'} has a VM {name!r} with its disks"
+        " there; choose another name or, if no hypervisor has that VM any more, remove that file"
         for file in connection.call(f"look for cards of {name}", look)
         if uuid is None or file.card is None or file.card.uuid != uuid
     ]

@@ -48,14 +48,24 @@ def look(host: str, agents: t.Sequence[str]) -> CellLook:
     return answer
 
 
-def here() -> CellView | None:
-    """What Pacemaker says on this hypervisor; None where it is in no cell of ours, which no process
-    is started to know."""
+def _configured() -> corosync.Configured | None:
     try:
         configured = corosync.read(config_files.read(corosync.PATH))
     except PlanRefused:  # nothing that we have written
         return None
-    if configured.cell is None:
+    return None if configured.cell is None else configured
+
+
+def is_member() -> bool:
+    """Whether this hypervisor is in a cell of ours; asks no process."""
+    return _configured() is not None
+
+
+def here() -> CellView | None:
+    """What Pacemaker says on this hypervisor; None where it is in no cell of ours, which no process
+    is started to know."""
+    configured = _configured()
+    if configured is None or configured.cell is None:
         return None
     members = tuple(sorted(configured.numbers))
     root = _xml(_MONITOR)

@@ -18,6 +18,7 @@ from ..._records import dataclass, field
 from ..base.effects_connection import Connection
 from ..base.results import json_diff
 from ..cards.effects_keep import keep_cards
+from ..cell import effects_hold as cells
 from . import effects_executor as executor
 from . import effects_lease as lease
 from .effects_executor import Turns
@@ -42,9 +43,12 @@ class Work:
         """Take note that the step was done."""
         raise NotImplementedError
 
+    def hold(self) -> None:
+        """Have the VM's cell, if it is in one, leave it alone. Called before the first step."""
+
     def keep_cards(self) -> None:
-        """Have the VM's card on shared storage be as the VM is now. Called when any step was begun;
-        that it must be there is why no verb can forget it."""
+        """Have the VM's card on shared storage be as the VM is now, and its cell manage it again.
+        Called when any step was begun; that it must be there is why no verb can forget it."""
         raise NotImplementedError
 
     def stays(self, error: Exception) -> None:
@@ -62,8 +66,11 @@ class Job(Work, abc.ABC, t.Generic[Snapshot]):
     ``facts`` are what the plan is based on, ``after`` what they are in the end, as far as the verb
     predicts or reads them. ``note`` tells the user something that is no ``problem``.
     ``not_tried``: nothing was done, since another job could not be done. ``irreversible`` as for
-    the executor.
+    the executor. ``in_cell``: its cell leaves it alone meanwhile.
     """
+
+    # Whether the VM is changed: if so its card is kept, and its cell leaves it alone meanwhile
+    changes_vm = True
 
     connection: Connection
     name: str
@@ -75,6 +82,7 @@ class Job(Work, abc.ABC, t.Generic[Snapshot]):
     problem: str = field(default="", init=False)
     note: str | None = field(default=None, init=False)
     not_tried: bool = field(default=False, init=False)
+    in_cell: bool = field(default=False, init=False)
     irreversible: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -111,8 +119,14 @@ class Job(Work, abc.ABC, t.Generic[Snapshot]):
         """The VM's names, now and before."""
         return (self.name,)
 
+    def hold(self) -> None:
+        if self.changes_vm:
+            self.in_cell = cells.hold(self.connection, self.uuid)
+
     def keep_cards(self) -> None:
-        keep_cards(self.connection, self.names, self.uuid)
+        if self.changes_vm:
+            keep_cards(self.connection, self.names, self.uuid, sure=self.in_cell)
+            cells.settle(self.connection, self.names[0], self.uuid, held=self.in_cell)
 
     def predict(self) -> None:
         """What check mode tells: all is done, and has its effects."""
@@ -200,7 +214,7 @@ class Actions(t.Generic[AnyWork]):
             for job in jobs
         ]
         runs = [self._run(job, steps) for job, steps in zip(jobs, plans)]
-        executor.carry_out(runs)
+        executor.carry_out([run for job, run in zip(jobs, runs) if _hold(job, run)])
         for job, run in zip(jobs, runs):
             job.irreversible, job.error = run.irreversible, run.problem
             if run.problem is not None:
@@ -211,6 +225,7 @@ class Actions(t.Generic[AnyWork]):
     def do(self, work: AnyWork, steps: t.Sequence[AnyStep]) -> None:
         """Carry out ``steps`` of one VM; raises the error of the one that failed."""
         run = self._run(work, steps)
+        work.hold()
         executor.carry_out([run])
         try:
             work.keep_cards()
@@ -223,9 +238,19 @@ class Actions(t.Generic[AnyWork]):
         return executor.Run(steps, _Steps(work, self), undo_failed=self.undo_failed)
 
 
+def _hold(job: AnyJob, run: executor.Run[t.Any]) -> bool:
+    """Hold the job's VM; whether its steps may be done."""
+    try:
+        if run.steps:
+            job.hold()
+    except FleetVirtError as error:
+        run.problem = error
+    return run.problem is None
+
+
 def _keep_cards(job: AnyJob, run: executor.Run[t.Any]) -> None:
     """Keep the job's cards, also where a step failed: it may have changed the VM."""
-    if not run.done and run.problem is None:
+    if not job.in_cell and not run.done and run.problem is None:
         return
     try:
         job.keep_cards()
@@ -290,6 +315,9 @@ def planned(
 
     ``together``: unless all of them can be done, none is.
     """
+    for job in jobs:
+        if job.has_work and not job.problem:
+            job.problem = cells.refusal(job.connection, job.uuid) or ""
     if together and any(job.problem for job in jobs):
         for job in jobs:
             job.not_tried = job.has_work and not job.problem

@@ -21,6 +21,7 @@ from ..base.effects_connection import Connection
 from ..base.effects_lookup import read_metadata
 from ..base.metadata import Move, Owner
 from ..cards.effects_keep import keep_cards
+from ..cell import effects_hold as cells
 from ..engine import effects_backups as backups
 from ..engine import effects_lease_holder as owners
 from ..engine import effects_verb as verb
@@ -63,6 +64,7 @@ class Moving(verb.Work):
     watch: t.Callable[[float], migration_job.Watched]
     marked: bool = False
     finished: bool = False
+    held: bool = False
     records: Records | None = None
     copied: int = 0  # bytes of files
     watched: migration_job.Watched | None = None
@@ -94,9 +96,14 @@ class Moving(verb.Work):
     def step_is_done(self) -> None:
         self.settler.job.done.append(self.step)
 
+    def hold(self) -> None:
+        self.held = cells.hold(self.connection, self.source.uuid)
+
     def keep_cards(self) -> None:
         # of a VM that left, the end of the move has kept it; one that is still here has changed
-        keep_cards(self.connection, [self.source.name])
+        name, uuid = self.source.name, self.source.uuid
+        keep_cards(self.connection, [name], sure=self.held)
+        cells.settle(self.connection, name, uuid, held=self.held)
 
     def finish(self) -> None:
         """Finish or undo the move, if anything but what is in its drives was changed."""
@@ -126,7 +133,9 @@ def _mark(moves: Moving) -> None:
         lookup.write_metadata(moves.connection, moves.dom, stored, lookup.AFFECT_CONFIG)
     moves.marked = True
     backups.give_way(moves.connection, source.uuid)  # one that began before it was marked
-    keep_cards(moves.connection, [source.name])  # from here on it is that of both ends
+    keep_cards(
+        moves.connection, [source.name], sure=moves.held
+    )  # from here on it is that of both ends
 
 
 def _no_autostart(moves: Moving) -> None:

@@ -202,6 +202,8 @@ def look(
     facts = dataclasses.replace(facts, files=there, stays=_stays(host, dom, stored, domain))
     converged = change_plan.plan(facts, wanted, volumes, None if bases else differing)
     plan = _accepted(host, facts, converged)
+    new = [disk.base.path for disk in plans.values() if disk.base and disk.disk.overlay]
+    plan = accepted.by_cell(host.connection, dom, facts, plan, new)
     uuid = str(dom.UUIDString())
     _require_sources(host, missing, uuid)
     if "xml" in {setting.path for setting in converged.changes}:

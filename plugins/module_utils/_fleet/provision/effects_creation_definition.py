@@ -13,7 +13,7 @@ from ..._libvirt import DOMAIN_DEFINE_VALIDATE
 from ..base import effects_definitions as domains
 from ..base import effects_lookup as lookup
 from ..base import metadata, unstartable
-from ..base.metadata import NOT_MADE, ImageRef, Metadata, Owner, OwnVolume
+from ..base.metadata import NOT_MADE, YES, ImageRef, Metadata, Owner, OwnVolume
 from ..seed import first_boot
 from ..spec import domain_xml, leftovers, request
 from ..spec.devices_xml import VolumeRef
@@ -89,6 +89,7 @@ def metadata_of(host: Host, draft: Draft, phase: str | None, owner: Owner | None
         groups=domain.groups,
         start_order=domain.start_order,
         start_delay=domain.start_delay,
+        ha=YES if domain.ha else None,
         affinity=domain.placement.affinity,
         anti_affinity=domain.placement.anti_affinity,
         tags=domain.placement.tags,

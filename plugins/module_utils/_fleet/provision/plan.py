@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from ... import _lxml
 from ..._records import dataclass, field
 from ..._units import MIB
-from ..base.metadata import BEGUN, Metadata, OwnVolume
+from ..base.metadata import BEGUN, YES, Metadata, OwnVolume
 from ..base.names import playbook_command
 from ..engine.steps import Action, Effect, Plan, Step
 from ..spec import request, settings
@@ -38,7 +38,7 @@ How = t.Literal["live", "boot", "now", "refused"]
 # Stored in our own metadata, or by libvirt beside the definition
 _BESIDE = (
     *("autostart", "groups", "affinity", "anti_affinity", "tags", "zone"),
-    *("start_order", "start_delay"),
+    *("start_order", "start_delay", "ha"),
 )
 _NOT_SEEN_LIVE = ("memory_max", "vcpus_max")
 
@@ -392,6 +392,7 @@ def after(
         "zone": place.zone,
         "start_order": domain.start_order,
         "start_delay": domain.start_delay,
+        "ha": YES if domain.ha else None,
     }
     changed: dict[str, t.Any] = {key: value for key, value in asked.items() if key in paths}
     return dataclasses.replace(

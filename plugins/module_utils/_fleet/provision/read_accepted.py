@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What libvirt itself would refuse of a change, asked before anything is changed.
+"""What libvirt itself, or the cell, would refuse of a change, asked before anything is changed.
 
 libvirt turns a definition into QEMU's command line without defining or starting anything
 (virConnectDomainXMLToNative), with the checks that it makes of a definition.
@@ -14,6 +14,7 @@ import typing as t
 
 from ... import _libvirt
 from ..._errors import LibvirtFailure, PlanRefused
+from ..engine.steps import Plan, predict
 from ..spec import difference
 from ..storage import effects_storage as storage
 from ..storage import read_paths as paths
@@ -21,10 +22,11 @@ from ..storage import read_pools as pools
 from ..storage import storage_info
 
 if t.TYPE_CHECKING:
-    from ..._libvirt import VirStoragePool, VirStorageVol
+    from ..._libvirt import VirDomain, VirStoragePool, VirStorageVol
     from ..base.effects_connection import Connection
     from ..base.metadata import Metadata
     from ..spec.domain import Domain
+    from .plan import ChangeFacts
 
 # Others are about the hypervisor's condition (a secret, a file), not about the definition
 _OF_DEFINITION = (
@@ -49,6 +51,29 @@ def refusal(connection: Connection, name: str, before: str, after: str) -> str |
         f"libvirt refuses the resulting definition of {name!r}: {problem}. If that is about a"
         " setting that was not requested, request it too, or change it with virsh edit"
     )
+
+
+def by_cell(
+    connection: Connection,
+    dom: VirDomain,
+    facts: ChangeFacts,
+    plan: Plan[ChangeFacts],
+    bases: t.Sequence[str],
+) -> Plan[ChangeFacts]:
+    """The plan; refused if it makes, of a VM that is or would be one of a cell, what none is.
+    ``bases`` are the images of new disks."""
+    if not plan.steps:
+        return plan
+    after = predict(facts, plan.steps)
+    if not after.metadata.in_cell:
+        return plan
+    from ..cell import read_requirements  # few VMs are of a cell
+
+    snapshots = connection.call(f"count the snapshots of {facts.name}", dom.listAllSnapshots, 0)
+    problem = read_requirements.problem(
+        connection, facts.name, after.inactive, bases=bases, snapshots=len(snapshots)
+    )
+    return plan if problem is None else Plan(refusals=(problem,))
 
 
 def _problem(connection: Connection, name: str, xml: str) -> str | None:

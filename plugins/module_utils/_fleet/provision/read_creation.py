@@ -264,7 +264,20 @@ def _sources(host: Host, draft: Draft, uuid: str | None) -> list[str]:
     return problems
 
 
+def _require_cell(host: Host, draft: Draft, uuid: str | None) -> None:
+    from ..cell import read_requirements as cell_requirements  # few VMs are of a cell
+
+    text = creation_definition.final_xml(host, draft, uuid or str(uuids.uuid4()), None)
+    bases = [plan.base.path for plan in draft.disks if plan.base and plan.disk.overlay]
+    name = draft.domain.name
+    problem = cell_requirements.problem(host.connection, name, text, bases=bases)
+    if problem is not None:
+        raise PlanRefused(problem)
+
+
 def _require_valid(host: Host, draft: Draft, uuid: str | None) -> None:
+    if draft.domain.ha:
+        _require_cell(host, draft, uuid)
     leftovers = host.settings.leftovers
     if draft.domain.xml is None and leftovers is None:
         return

@@ -55,9 +55,7 @@ class _DiskJob(verb.Job[DiskFacts]):
     archive: Archive
     pool: storage.Pool | None
     remaining: list[str] = field(default_factory=list, init=False)
-
-    def keep_cards(self) -> None:
-        """Nothing of the VM is changed."""
+    changes_vm = False
 
     def stays(self, error: Exception) -> None:
         self.remaining.append(f"{self.wanted.unfinished} stays: {error}")

@@ -98,6 +98,7 @@ def differences(domain: Domain, existing: Existing) -> list[Difference]:
     comparison = _Differences(domain)
     comparison.rows("", settings.VM, domain, root)
     comparison.compare("autostart", domain.autostart, existing.autostart)
+    comparison.compare("ha", domain.ha, existing.metadata.in_cell)
     comparison.compare("groups", sorted(domain.groups), sorted(existing.metadata.groups), _listed)
     for name in ("start_order", "start_delay"):
         comparison.compare(name, getattr(domain, name), getattr(existing.metadata, name))

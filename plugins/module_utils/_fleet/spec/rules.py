@@ -46,6 +46,8 @@ def check(domain: Domain, host: str | None, reader: Reader) -> None:
     timed = domain.hyperv is not None and domain.hyperv.stimer
     if timed and domain.clock and domain.clock.hypervclock is False:
         reader.problem("hyperv", "stimer needs hypervclock; do not disable it")
+    if domain.ha:
+        _of_cell(domain, reader)
     for key in ("initrd", "cmdline"):
         if reader.given(key) and not reader.given("kernel"):
             reader.problem(key, "it needs kernel; give that too, or leave it out")
@@ -65,6 +67,20 @@ def check(domain: Domain, host: str | None, reader: Reader) -> None:
         twice = sorted({str(value) for value in values if values.count(value) > 1})
         if twice:
             reader.problem(kind, f"{', '.join(twice)} is given twice; each {key} is unique")
+
+
+def _of_cell(domain: Domain, reader: Reader) -> None:
+    """What ties a VM to one hypervisor, so that no other could restart it."""
+    ties = [
+        ("autostart", domain.autostart, "its cell decides where it starts"),
+        ("firmware", domain.firmware == "uefi", "UEFI variables are its hypervisor's; use bios"),
+        ("tpm", domain.tpm, "the state of a TPM is its hypervisor's"),
+        ("hostdevs", domain.hostdevs, "a device is its hypervisor's"),
+        ("filesystems", domain.filesystems, "a folder is its hypervisor's"),
+    ]
+    for key, given, why in ties:
+        if given:
+            reader.problem(key, f"{why}; leave that out, or ha")
 
 
 def _cpus(domain: Domain, reader: Reader) -> None:

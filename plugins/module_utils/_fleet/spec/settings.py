@@ -150,6 +150,15 @@ class Rows(Boot):
     autostart = Boolean(
         "autostart", "Start the VM when its hypervisor boots.", default=False, change=LIVE
     )
+    ha = Boolean(
+        "ha",
+        "Have the cell of its hypervisor restart the VM when that hypervisor fails; see the role"
+        " C(fleet.virt.ha). All its disks, with their base images, have to be on storage that the"
+        " cell shares; it has no UEFI variables, no TPM, no device or folder of its hypervisor and"
+        " no snapshots. The cell decides where it starts, so O(autostart) is V(false).",
+        default=False,
+        change=LIVE,
+    )
     groups = Words(
         "groups", "Inventory groups of the VM.", pattern=_GROUP, rule=_GROUP_RULE, change=LIVE
     )
@@ -335,6 +344,7 @@ VM: Table = (
     OVERLAY,
     Rows.start,
     Rows.autostart,
+    Rows.ha,
     Rows.start_order,
     Rows.start_delay,
     CONSOLES,

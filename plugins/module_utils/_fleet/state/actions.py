@@ -48,6 +48,7 @@ class StateFacts:
     phase: str | None = None
     broken: str | None = None
     holder: Holder | None = None  # of the lease, if it is alive
+    in_cell: bool = False  # a cell restarts it
     seed_medium: str | None = None
     operations: tuple[str, ...] = ()  # done in this run
     order: int | None = None  # start_order

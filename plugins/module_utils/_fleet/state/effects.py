@@ -187,7 +187,12 @@ def read_facts(connection: Connection, dom: VirDomain, *, media: bool = False) -
     if stored is not None:
         more["broken"] = "; ".join(metadata_problems(name, stored)) or None
         more.update(holder=owners.holder(stored.owner) if stored.phase else None)
-        more.update(phase=stored.phase, order=stored.start_order, delay=stored.start_delay or 0)
+        more.update(
+            in_cell=stored.in_cell,
+            phase=stored.phase,
+            order=stored.start_order,
+            delay=stored.start_delay or 0,
+        )
     if media and facts.state in RUNNING and stored is not None and stored.host_key:
         from ..seeding import effects_waited as waited
 

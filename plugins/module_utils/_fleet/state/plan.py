@@ -14,6 +14,7 @@ from .actions import (
     Autostart,
     AwaitOff,
     NoAutostart,
+    Save,
     SeedMedium,
     Shutdown,
     StateAction,
@@ -74,6 +75,12 @@ def _actions(facts: StateFacts, wanted: StateRequest) -> Way:
     way += _to_state(facts, wanted)
     if way and facts.broken:
         raise PlanRefused(facts.broken)
+    if facts.in_cell and (Save in way or Autostart in way):
+        what = "saved memory" if Save in way else "a start at boot"
+        raise PlanRefused(
+            f"{facts.name!r} is a VM of a cell (ha), which could start it elsewhere: {what} is of"
+            " one hypervisor alone; use vm_state=shutoff, vm_autostart=false"
+        )
     if way and facts.phase is not None:
         raise PlanRefused(leases.in_phase(facts.name, facts.phase, facts.holder))
     return way

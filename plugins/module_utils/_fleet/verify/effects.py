@@ -55,9 +55,7 @@ class _ProofJob(verb.Job[ProofFacts]):
     options: VerifyOptions
     wanted: SavedArchive
     made: t.Mapping[str, object] = field(default_factory=dict, init=False)
-
-    def keep_cards(self) -> None:
-        """No VM of the fleet is touched."""
+    changes_vm = False
 
     def entry(self) -> verb.Shown:
         return {

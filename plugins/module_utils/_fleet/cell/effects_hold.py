@@ -1,0 +1,303 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Holding a VM of a cell while a run works on it, and telling the cell of it afterwards.
+
+Where a hypervisor is a member of no cell, or has a VM that is none's, all of this does nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import typing as t
+
+from ..._errors import FleetVirtError, LibvirtFailure, PlanRefused
+from ..._libvirt import ERR_NO_DOMAIN
+from ..._records import dataclass
+from ..base import effects_programs as programs
+from ..base import read_caller as caller
+from ..base.effects_connection import Connection
+from ..base.effects_lookup import read_metadata
+from ..cards import effects_cards, effects_keep, keep, read_cards
+from ..cards import read_vms as cards
+from . import hold as rules
+from . import read
+from .facts import HELD_BY
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+    from ..base.metadata import Metadata
+    from ..cards.card import CardFile
+    from .facts import CellView, CellVm
+
+_SECONDS = 60.0
+_SEEN = 60.0  # in which Pacemaker has asked its agents what runs where
+_STARTED = 180.0
+_PAUSE = 0.5
+_NO_DOMAIN_PHASES = ("creating", "purging")
+
+
+def hold(connection: Connection, uuid: str | None) -> bool:
+    """Have the cell leave the VM alone; whether it is a VM of this hypervisor's cell.
+
+    Raises PlanRefused, having changed nothing, if the cell has no quorum here.
+    """
+    if uuid is None or not connection.local or not read.is_member():
+        return False
+    dom = _domain(connection, uuid)
+    stored = None if dom is None else read_metadata(connection, dom)
+    if dom is None or stored is None or not stored.in_cell:
+        return False
+    view = _view(str(dom.name()))
+    if uuid in view.vms:
+        _set(uuid, HELD_BY, caller.host())
+        _set(uuid, rules.MANAGED, "false")
+    return True
+
+
+def refusal(connection: Connection, uuid: str | None) -> str | None:
+    """Why nothing may be done with the VM now; None if it may, or is none of a cell."""
+    if uuid is None or not connection.local or not read.is_member():
+        return None
+    dom = _domain(connection, uuid)
+    stored = None if dom is None else read_metadata(connection, dom)
+    if dom is None or stored is None or not stored.in_cell:
+        return None
+    view = read.here()
+    return None if view is None else rules.refusal(str(dom.name()), caller.host(), view)
+
+
+def settle(connection: Connection, name: str, uuid: str | None, *, held: bool) -> None:
+    """Have the cell manage the VM as it is now: a resource made, changed or removed, what runs
+    where seen by Pacemaker, and ``is-managed=false`` taken back.
+
+    ``held``: this run holds it. Raises PlanRefused, saying that it stays unmanaged and why.
+    """
+    if uuid is None or not connection.local or not read.is_member():
+        return
+    now = _read(connection, uuid)
+    if not held and not (now is not None and now.is_new):
+        return
+    try:
+        view = _view(name)
+        vm = view.vms.get(uuid)
+        if now is None:
+            _settle_gone(connection, name, uuid, vm)
+        elif not now.stored.in_cell or (now.stored.phase in _NO_DOMAIN_PHASES and not now.active):
+            _remove(uuid, vm)
+        else:
+            folder = _folder(connection, now.dom, name)
+            _settle_here(uuid, folder, vm, running=now.active)
+    except FleetVirtError as error:
+        raise PlanRefused(rules.left(name, str(error))) from None
+
+
+def repair(connection: Connection, name: str, uuid: str) -> None:
+    """Have the cell manage a VM again that a run, which is dead, has held on this hypervisor, or on
+    one that is proven off. The caller has the lease of the VM."""
+    vm = _view(name).vms.get(uuid)
+    if vm is not None and vm.by == caller.host():  # what it left here is what there is
+        effects_keep.keep_cards(connection, [name], sure=True)
+    settle(connection, name, uuid, held=True)
+
+
+def start(connection: Connection, name: str, vm: CellVm) -> None:
+    """Have the cell start a VM that is off and defined nowhere, where it finds best; wait until it
+    runs."""
+    view = _view(name)
+    with effects_cards.lock():
+        file = _card(connection, [vm.cards], name, vm.uuid)
+        if file is None or file.card is None:
+            raise PlanRefused(
+                f"{name!r} has no card in {vm.cards}, so its cell cannot define it; see what is"
+                " there, and restore it from a backup if its disks are gone"
+            )
+        if not file.card.running:
+            card = dataclasses.replace(file.card, running=True, kept_by=None)
+            connection.call(f"write the card of {name}", effects_cards.write, vm.cards, card)
+    _set(vm.uuid, rules.TARGET, rules.STARTED)
+    _call("crm_resource", "--cleanup", "--resource", rules.resource(vm.uuid))
+    limit = time.monotonic() + _STARTED
+    while True:
+        view = _view(name)
+        seen = view.vms.get(vm.uuid)
+        if seen is not None and seen.nodes and not seen.failed:
+            return
+        if time.monotonic() > limit:
+            reason = seen.reason if seen is not None else None
+            raise PlanRefused(
+                f"the cell {view.cell!r} has not started {name!r} within {_STARTED:g} seconds"
+                f"{f' ({reason})' if reason else ''}; it goes on trying, see crm_mon -1 on"
+                f" {caller.host()}"
+            )
+        time.sleep(_PAUSE)
+
+
+# --- what is there ---
+
+
+@dataclass(frozen=True)
+class _Now:
+    """The VM as this hypervisor has it."""
+
+    dom: VirDomain
+    stored: Metadata
+    active: bool
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it may have become one of the cell's VMs."""
+        return self.stored.in_cell and self.stored.phase is None
+
+
+def _domain(connection: Connection, uuid: str) -> VirDomain | None:
+    try:
+        dom: VirDomain = connection.call(
+            f"find domain {uuid}", connection.conn.lookupByUUIDString, uuid
+        )
+    except LibvirtFailure as error:
+        if error.code == ERR_NO_DOMAIN:
+            return None
+        raise
+    return dom
+
+
+def _read(connection: Connection, uuid: str) -> _Now | None:
+    dom = _domain(connection, uuid)
+    stored = None if dom is None else read_metadata(connection, dom)
+    if dom is None or stored is None:
+        return None
+    active = connection.call(f"read whether {dom.name()} runs", dom.isActive)
+    return _Now(dom, stored, bool(active))
+
+
+def _view(name: str) -> CellView:
+    """What Pacemaker says, if there is quorum."""
+    view = read.here()
+    if view is None:
+        raise PlanRefused(f"{caller.host()} is in no cell any more")
+    problem = rules.refusal(name, caller.host(), view)
+    if problem is not None:
+        raise PlanRefused(problem)
+    return view
+
+
+def _folder(connection: Connection, dom: VirDomain, name: str) -> str:
+    """Where the VM's card is."""
+    vm = cards.vm_of(connection, dom)
+    shared = cards.shared_folders(connection)
+    folder = None if vm is None else keep.place(cards.root(vm), shared)
+    if folder is None:
+        raise PlanRefused(f"the disks of {name!r} are not all on shared storage")
+    return folder
+
+
+def _card(
+    connection: Connection, folders: t.Iterable[str], name: str, uuid: str
+) -> CardFile | None:
+    """The card of a VM that a cell runs; it may be another hypervisor's by now."""
+
+    def look() -> list[CardFile]:
+        return [
+            file
+            for folder in folders
+            for file in read_cards.load_all(folder, lambda at: not at.hosts and at.name == name)
+            if file.card is not None and file.card.uuid == uuid
+        ]
+
+    files = connection.call(f"look for the card of {name}", look)
+    return files[0] if files else None
+
+
+# --- what is told to Pacemaker ---
+
+
+def _settle_gone(connection: Connection, name: str, uuid: str, vm: CellVm | None) -> None:
+    """The VM is not here any more: it has moved, or was removed."""
+    if vm is None:
+        return
+    file = _card(connection, [vm.cards], name, uuid)
+    if file is None or file.card is None:
+        _remove(uuid, vm)
+        return
+    _refresh(uuid)
+    _manage(uuid)
+
+
+def _settle_here(uuid: str, folder: str, vm: CellVm | None, *, running: bool) -> None:
+    host = caller.host()
+    role = rules.STARTED if running else rules.STOPPED
+    if vm is None:
+        xml = rules.primitive(uuid, folder, host, running=running)
+        _call("cibadmin", "--create", "--scope", "resources", "--xml-pipe", text=xml)
+    else:
+        if vm.managed:
+            _set(uuid, HELD_BY, host)
+            _set(uuid, rules.MANAGED, "false")
+        if vm.cards != folder:
+            name = rules.resource(uuid)
+            _call("crm_resource", "--resource", name, "--set-parameter", "cards", "-v", folder)
+        if vm.target_role != role:
+            _set(uuid, rules.TARGET, role)
+    _refresh(uuid)
+    _await(uuid, running=running)
+    _manage(uuid)
+
+
+def _await(uuid: str, *, running: bool) -> None:
+    """Wait until Pacemaker has seen the VM as it is."""
+    limit = time.monotonic() + _SEEN
+    host = caller.host()
+    while True:
+        view = read.here()
+        vm = None if view is None else view.vms.get(uuid)
+        if vm is not None and rules.is_as_wanted(vm, host, running=running):
+            return
+        if time.monotonic() > limit:
+            where = ", ".join(vm.nodes) if vm is not None else ""
+            raise PlanRefused(
+                f"for Pacemaker it is {f'on {where}' if where else 'off'} after {_SEEN:g} seconds"
+            )
+        time.sleep(_PAUSE)
+
+
+def _refresh(uuid: str) -> None:
+    """Have Pacemaker ask all members what they run of it."""
+    _call("crm_resource", "--refresh", "--resource", rules.resource(uuid))
+
+
+def _manage(uuid: str) -> None:
+    for key in (rules.MANAGED, HELD_BY):  # a killed run leaves a name, never a VM that nobody holds
+        _call("crm_resource", *_meta(uuid), "--delete-parameter", key)
+
+
+def _remove(uuid: str, vm: CellVm | None) -> None:
+    """Remove the resource, never the VM. An older cell would stop it, fail in that and fence the
+    hypervisor: hence the property is read first."""
+    if vm is None:
+        return
+    query = ("--type", "crm_config", "--name", rules.ORPHANS, "--query", "--quiet")
+    done = programs.attempt(["crm_attribute", *query], seconds=_SECONDS)
+    if done is None or done.out.strip() != "false":
+        raise PlanRefused(
+            f"the cell would stop what is removed from it ({rules.ORPHANS} is not false); run the"
+            " playbook with the role fleet.virt.ha again, which sets that"
+        )
+    xml = f'<primitive id="{rules.resource(uuid)}"/>'
+    _call("cibadmin", "--delete", "--scope", "resources", "--xml-pipe", text=xml)
+    _refresh(uuid)
+
+
+def _set(uuid: str, key: str, value: str) -> None:
+    words = ("--set-parameter", key, "--parameter-value", value)
+    _call("crm_resource", *_meta(uuid), *words)
+
+
+def _meta(uuid: str) -> tuple[str, ...]:
+    return ("--resource", rules.resource(uuid), "--meta")
+
+
+def _call(*argv: str, text: str | None = None) -> None:
+    programs.run(list(argv), seconds=_SECONDS, text=text)

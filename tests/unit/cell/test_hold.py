@@ -1,0 +1,253 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What Pacemaker is told of a VM that a run works on, on libvirt's test driver."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils import _lxml
+from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
+    effects_programs as programs,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards import effects_cards
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards.card import Card, CardName
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell import (
+    effects_hold,
+    read,
+    read_requirements,
+    requirements,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell.facts import CellView, CellVm
+from ansible_collections.fleet.virt.tests.unit.cards.test_effects_keep import UUID, Host
+from ansible_collections.fleet.virt.tests.unit.cards.test_effects_keep import host as _host
+
+host = _host
+HA = "<fleet:ha>yes</fleet:ha>"
+NAME = f"fleet-{UUID}"
+VIEW = CellView(
+    "a", ("hv1", "hv2", "hv3"), running=True, quorate=True, online=frozenset(("hv1", "hv2", "hv3"))
+)
+ALONE = dataclasses.replace(VIEW, quorate=False, online=frozenset(("hv1",)))
+META = f"crm_resource --resource {NAME} --meta"
+HOLD = [
+    f"{META} --set-parameter fleet-by --parameter-value hv1",
+    f"{META} --set-parameter is-managed --parameter-value false",
+]
+REFRESH = f"crm_resource --refresh --resource {NAME}"
+MANAGE = [f"{META} --delete-parameter {name}" for name in ("is-managed", "fleet-by")]
+REMOVE = ["cibadmin --delete --scope resources --xml-pipe", REFRESH]
+
+
+class Pacemaker:
+    """What it says, and what it is told."""
+
+    def __init__(self, host: Host) -> None:
+        self.host, self.view = host, VIEW
+        self.calls: list[str] = []
+        self.texts: list[str] = []
+        self.orphans = "false\n"
+
+    def run(self, argv: t.Sequence[str], *, text: str | None = None, seconds: float) -> str:
+        assert seconds
+        self.calls.append(" ".join(argv))
+        self.texts += [text] if text else []
+        if "--create" in argv:
+            self.has(nodes=("hv1",), managed=False)
+        return ""
+
+    def attempt(self, argv: t.Sequence[str], *, seconds: float) -> programs.Done:
+        assert (argv[0], seconds > 0) == ("crm_attribute", True)
+        return programs.Done(0 if self.orphans else 105, self.orphans, "")
+
+    def has(self, **given: t.Any) -> None:
+        vm = CellVm(UUID, str(self.host.shared), (), True, False, None, "Started", None)
+        self.view = dataclasses.replace(VIEW, vms={UUID: dataclasses.replace(vm, **given)})
+
+
+@pytest.fixture
+def cell(host: Host, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pacemaker]:
+    pacemaker = Pacemaker(host)
+    monkeypatch.setattr(read, "is_member", lambda: True)
+    monkeypatch.setattr(read, "here", lambda: pacemaker.view)
+    monkeypatch.setattr(programs, "run", pacemaker.run)
+    monkeypatch.setattr(programs, "attempt", pacemaker.attempt)
+    monkeypatch.setattr(effects_hold, "_SEEN", 0.1)
+    return pacemaker
+
+
+def _settle(cell: Pacemaker, *, held: bool = True) -> None:
+    effects_hold.settle(cell.host.connection, "web1", UUID, held=held)
+
+
+def test_vm_of_no_cell_is_left_to_itself(cell: Pacemaker) -> None:
+    cell.host.define("web1", cell.host.disk)
+    assert not effects_hold.hold(cell.host.connection, UUID)
+    assert effects_hold.refusal(cell.host.connection, UUID) is None
+    _settle(cell, held=False)
+    assert cell.calls == []
+
+
+def test_vm_is_unmanaged_and_then_managed(cell: Pacemaker) -> None:
+    dom = cell.host.define("web1", cell.host.disk, metadata=HA)
+    dom.create()
+    cell.has(nodes=("hv1",))
+    assert effects_hold.hold(cell.host.connection, UUID)
+    assert cell.calls == HOLD
+    cell.has(nodes=("hv1",), managed=False, by="hv1")
+    cell.calls.clear()
+    _settle(cell)
+    assert cell.calls == [REFRESH, *MANAGE]
+
+
+def test_vm_that_was_shut_off_is_wanted_so(cell: Pacemaker) -> None:
+    cell.host.define("web1", cell.host.disk, metadata=HA)
+    cell.has(managed=False)
+    _settle(cell)
+    target = f"{META} --set-parameter target-role --parameter-value Stopped"
+    assert cell.calls == [target, REFRESH, *MANAGE]
+
+
+def test_vm_that_is_new_to_cell_gets_resource(cell: Pacemaker) -> None:
+    cell.host.define("web1", cell.host.disk, metadata=HA).create()
+    _settle(cell, held=False)
+    assert cell.calls == ["cibadmin --create --scope resources --xml-pipe", REFRESH, *MANAGE]
+    primitive = _lxml.parse(cell.texts[0], "primitive")
+    pairs = {pair.get("name"): pair.get("value") for pair in primitive.iter("nvpair")}
+    assert pairs == {
+        "uuid": UUID,
+        "cards": str(cell.host.shared),
+        "is-managed": "false",
+        "fleet-by": "hv1",
+        "target-role": "Started",
+    }
+
+
+def test_vm_that_a_run_has_not_finished_is_not_made(cell: Pacemaker) -> None:
+    phase = f"{HA}<fleet:phase>creating</fleet:phase>"
+    cell.host.define("web1", cell.host.disk, metadata=phase)
+    _settle(cell, held=False)
+    assert cell.calls == []
+
+
+@pytest.mark.parametrize("how", ["not wanted any more", "being purged", "gone"])
+def test_resource_is_removed(cell: Pacemaker, how: str) -> None:
+    purging = f"{HA}<fleet:phase>purging</fleet:phase>"
+    if how != "gone":
+        metadata = purging if how == "being purged" else ""
+        cell.host.define("web1", cell.host.disk, metadata=metadata or "<fleet:zone>a</fleet:zone>")
+    cell.has(managed=False)
+    _settle(cell)
+    assert cell.calls == REMOVE
+
+
+@pytest.mark.parametrize("orphans", ["true\n", ""])
+def test_resource_is_not_removed_where_its_vm_would_be_stopped(
+    cell: Pacemaker, orphans: str
+) -> None:
+    cell.orphans = orphans
+    cell.has(managed=False)
+    with pytest.raises(PlanRefused, match=r"with the role fleet\.virt\.ha again"):
+        _settle(cell)
+    assert cell.calls == []
+
+
+def test_vm_that_has_moved_is_managed_where_it_is(cell: Pacemaker) -> None:
+    card = Card(
+        CardName("web1", ()), UUID, f"<domain><name>web1</name><uuid>{UUID}</uuid></domain>", True
+    )
+    effects_cards.write(str(cell.host.shared), card)
+    cell.has(nodes=("hv2",), managed=False)
+    _settle(cell)
+    assert cell.calls == [REFRESH, *MANAGE]
+
+
+def test_vm_that_pacemaker_does_not_see_stays_unmanaged(cell: Pacemaker) -> None:
+    cell.host.define("web1", cell.host.disk, metadata=HA).create()
+    cell.has(nodes=("hv2",), managed=False)
+    with pytest.raises(
+        PlanRefused, match=r"for Pacemaker it is on hv2 .*repair_vms -e vm_name=web1"
+    ):
+        _settle(cell)
+    assert cell.calls == [REFRESH]
+
+
+@pytest.mark.parametrize(
+    ("view", "why"),
+    [
+        (ALONE, "hv1 sees no majority of its members .hv2, hv3 not online."),
+        (CellView("a", ("hv1",)), "Pacemaker does not run on hv1"),
+    ],
+)
+def test_member_without_quorum_does_nothing(cell: Pacemaker, view: CellView, why: str) -> None:
+    cell.host.define("web1", cell.host.disk, metadata=HA)
+    cell.view = view
+    assert why in str(effects_hold.refusal(cell.host.connection, UUID)).replace("(", ".").replace(
+        ")", "."
+    )
+    with pytest.raises(PlanRefused, match=why):
+        effects_hold.hold(cell.host.connection, UUID)
+    assert cell.calls == []
+
+
+def test_vm_that_is_nowhere_is_started_by_cell(
+    cell: Pacemaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell.has(target_role="Stopped")
+    vm = cell.view.vms[UUID]
+    with pytest.raises(PlanRefused, match="has no card in"):
+        effects_hold.start(cell.host.connection, "web1", vm)
+    xml = f"<domain><name>web1</name><uuid>{UUID}</uuid></domain>"
+    card = Card(CardName("web1", ()), UUID, xml, False, kept_by="hv3")
+    effects_cards.write(str(cell.host.shared), card)
+    monkeypatch.setattr(effects_hold, "_STARTED", 0.1)
+    with pytest.raises(PlanRefused, match="it goes on trying"):
+        effects_hold.start(cell.host.connection, "web1", vm)
+    assert cell.calls[0] == f"{META} --set-parameter target-role --parameter-value Started"
+    started = cell.host.shared / "web1@.fleet.xml"
+    assert 'state="running"' in started.read_text()
+    assert "kept-by" not in started.read_text()
+    cell.has(nodes=("hv2",))
+    effects_hold.start(cell.host.connection, "web1", vm)
+
+
+@pytest.mark.parametrize(
+    ("more", "what"),
+    [
+        ("<os><nvram>/var/lib/v.fd</nvram></os>", "it has UEFI variables"),
+        ("<devices><tpm><backend type='emulator'/></tpm></devices>", "it has a TPM"),
+        ("<devices><hostdev/></devices>", "it has a device of its hypervisor"),
+        ("<devices><filesystem/></devices>", "it has a folder of its hypervisor"),
+        ("<devices><disk><shareable/></disk></devices>", "it has a disk that is shareable"),
+    ],
+)
+def test_what_ties_vm_to_hypervisor_is_named(more: str, what: str) -> None:
+    domain = _lxml.parse(f"<domain>{more}</domain>", "domain")
+    assert [text.startswith(what) for text in requirements.of_definition(domain)] == [True]
+
+
+def test_vm_with_local_disk_base_or_snapshots_is_refused(
+    cell: Pacemaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def problem(disk: Path, **given: t.Any) -> str | None:
+        xml = (
+            f"<domain><devices><disk type='file'><source file='{disk}'/></disk></devices></domain>"
+        )
+        return read_requirements.problem(cell.host.connection, "web1", xml, **given)
+
+    assert problem(cell.host.disk) is None
+    assert "is on no shared storage" in str(problem(cell.host.local / "disk.qcow2"))
+    base = tmp_path / "base.qcow2"
+    assert f"{base} is on no shared storage" in str(problem(cell.host.disk, bases=[str(base)]))
+    assert "it has 2 snapshots" in str(problem(cell.host.disk, snapshots=2))
+    monkeypatch.setattr(read, "here", lambda: None)
+    assert "hv1 is in no cell; the role fleet.virt.ha makes one" in str(problem(cell.host.disk))
+    monkeypatch.setattr(read, "here", lambda: ALONE)
+    assert "hv1 sees no majority" in str(problem(cell.host.disk))
