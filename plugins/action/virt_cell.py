@@ -4,34 +4,44 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 from pathlib import Path
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell import decide
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell.decide import CellHost
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell.corosync import (
+    CellMember,
+    CellSettings,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell.facts import (
     CellDecision,
     CellLook,
     CellPlan,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell.files import digest
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell.options import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.fencing import pacemaker
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.ha import decide
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.ha.decide import CellHost
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.ha.options import (
     ARGUMENTS,
     CONFIGURE,
     DECIDE,
     INTERNAL,
     LOOK,
+    WRITE,
+    CellJob,
+    CellWork,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.fencing import pacemaker
-from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core._once import FailedStage
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers, _registered
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import (
     Answer,
     Values,
     to_plain,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import of_host, registered
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys import _cell_keys
 
 _AGENT = Path(__file__).parents[2] / "roles/ha/files/domain.py"
@@ -43,44 +53,58 @@ class VirtCellOptions(Connected):
     keys_dir: str | None
     token: int
     system: dict[str, object]
-    _stage: str
-    _results: str | None
-    _decided: str | None
-    _round: int
-    _agents: list[str]
-    _job: dict[str, object] | None
     _secrets: dict[str, object] | None
 
 
-class ActionModule(FleetAction):
+class ActionModule(StagedAction[CellWork]):
     """Decides which hypervisors form which cells, and has the keys; the module does the rest."""
 
-    def work(self, task_vars: Values) -> t.Mapping[str, object]:
+    WORK = CellWork
+    CONTROLLER = (DECIDE,)
+    REPORTS = ()
+
+    def _worked(self, values: Values) -> Answer:
+        """A member that fails ends the run: the others must not go on without it. One that does not
+        say what it has is judged with all others."""
+        answer = super()._worked(values)
+        if self.staged and self.given_work.stage not in (LOOK, DECIDE):
+            opened = envelope.opened(answer, self.given_work)
+            if opened.get("failed") or opened.get("unreachable"):
+                raise FailedStage(str(opened.get("msg")), {})
+        return answer
+
+    def alone(self, task_vars: Values) -> Answer:
+        return self._look(CellWork(), task_vars)
+
+    def decided(self, _work: CellWork) -> t.Mapping[str, object]:
+        return self._decide(self.options(VirtCellOptions, ARGUMENTS, INTERNAL), self._values)
+
+    def asked(self, work: CellWork, task_vars: Values) -> Answer:
+        if work.stage == LOOK:
+            return self._look(work, task_vars)
         options = self.options(VirtCellOptions, ARGUMENTS, INTERNAL)
-        host = str(task_vars["inventory_hostname"])
-        if options["_stage"] == LOOK:
-            names = self._names(_cell(host, task_vars), task_vars)
-            declared = [_variable(name, "virt_fence", task_vars) for name in names]
-            agents = {
-                agent
-                for name, value in zip(names, declared)
-                if not pacemaker.problem(name, value)
-                for agent in pacemaker.agents_of(value)
-            }
-            return self.module(task_vars, {"_stage": LOOK, "_agents": sorted(agents)})
-        if not options["keys_dir"]:
-            raise FleetVirtError("keys_dir: name the folder of the fleet's keys")
-        if options["_stage"] == DECIDE:
-            return self._decide(options, task_vars)
-        return self._perform(options, host, task_vars)
+        return self._perform(work, options, str(task_vars["inventory_hostname"]), task_vars)
+
+    def _look(self, work: CellWork, task_vars: Values) -> Answer:
+        cell = _cell(str(task_vars["inventory_hostname"]), task_vars)
+        names = self._names(cell, task_vars)
+        declared = [_variable(name, "virt_fence", task_vars) for name in names]
+        agents = {
+            agent
+            for name, value in zip(names, declared)
+            if not pacemaker.problem(name, value)
+            for agent in pacemaker.agents_of(value)
+        }
+        work = dataclasses.replace(work, agents=sorted(agents))
+        return self.module(task_vars, {**self.given, envelope.OPTION: envelope.plain(work)})
 
     def _names(self, cell: str, task_vars: Values) -> list[str]:
         """The hypervisors of the inventory that are to be in a cell, or to leave it."""
         names = _peers.hypervisors(task_vars)
         return [name for name in names if cell and _cell(name, task_vars) == cell]
 
-    def _hosts(self, cell: str, options: VirtCellOptions, task_vars: Values) -> list[CellHost]:
-        looks = registered(task_vars, options["_results"], CellLook)
+    def _hosts(self, cell: str, task_vars: Values) -> list[CellHost]:
+        looks = self._looks()
         hosts = []
         for name in self._names(cell, task_vars):
             answer = looks.get(name)
@@ -106,9 +130,13 @@ class ActionModule(FleetAction):
             )
         return hosts
 
+    def _looks(self) -> dict[str, CellLook]:
+        return self.answers("ha_look", CellLook, LOOK)
+
     def _decide(self, options: VirtCellOptions, task_vars: Values) -> CellDecision:
         """The plan of each cell; all that is wrong with them is said before anything changes."""
-        play = [*registered(task_vars, options["_results"], CellLook).items()]
+        folder = _keys_folder(options)
+        play = [*self._looks().items()]
         cells = list(dict.fromkeys(_cell(name, task_vars) for name, _look in play))
         problems = [
             f"{name} is a member of the cell {look['cell']!r}, and its virt_ha_cell is not set; to"
@@ -118,9 +146,9 @@ class ActionModule(FleetAction):
         ]
         plans: dict[str, CellPlan] = {}
         for cell in filter(None, cells):
-            hosts = self._hosts(cell, options, task_vars)
+            hosts = self._hosts(cell, task_vars)
             problems += decide.refusals(cell, hosts, qdevice=bool(_qdevice(hosts, task_vars)))
-            problems += _key_problems(str(options["keys_dir"]), cell, hosts)
+            problems += _key_problems(folder, cell, hosts)
             plans[cell] = {
                 "rounds": decide.rounds(cell, hosts),
                 "numbers": decide.all_numbers(cell, hosts),
@@ -130,7 +158,7 @@ class ActionModule(FleetAction):
             raise PlanRefused("; ".join(dict.fromkeys(problems)))
         for cell, plan in plans.items():
             if any(plan["rounds"]) and not self.check:
-                _cell_keys.make(str(options["keys_dir"]), cell)
+                _cell_keys.make(folder, cell)
         rounds = max((len(plan["rounds"]) for plan in plans.values()), default=0)
         members = [name for plan in plans.values() for name in plan["rounds"][-1]]
         return {
@@ -140,21 +168,24 @@ class ActionModule(FleetAction):
             "rounds": [*range(rounds)],
         }
 
-    def _perform(self, options: VirtCellOptions, host: str, task_vars: Values) -> Answer:
-        cell = _cell(host, task_vars)
-        decision = of_host(task_vars, host, options["_decided"], CellDecision)
+    def _perform(
+        self, work: CellWork, options: VirtCellOptions, host: str, task_vars: Values
+    ) -> Answer:
+        folder = _keys_folder(options)
+        cell, number = _cell(host, task_vars), work.round
+        decision = _registered.read(self.decision("ha_decided"), CellDecision)
         plan = (decision.get("plans") or {}).get(cell)
-        number = options["_round"]
         if plan is None or number >= len(plan["rounds"]):
             return {"changed": False}
         members = plan["rounds"][number]
         before = plan["rounds"][number - 1] if number else list(plan["numbers"])
-        leaves = host not in members and host in before and options["_stage"] == "write"
+        hosts = self._hosts(cell, task_vars)
+        answers = any(item.name == host and item.look is not None for item in hosts)
+        leaves = host not in members and host in before and work.stage == WRITE and answers
         if not leaves and host not in members:
             return {"changed": False}
-        if options["_stage"] == CONFIGURE and host != members[0]:
+        if work.stage == CONFIGURE and host != members[0]:
             return {"changed": False}
-        hosts = self._hosts(cell, options, task_vars)
         places = {one.name: one.addresses for one in hosts}
         resources = [
             resource
@@ -162,7 +193,7 @@ class ActionModule(FleetAction):
             if name in places
             for resource in pacemaker.resources_of(name, _variable(name, "virt_fence", task_vars))
         ]
-        own = _cell_keys.read(str(options["keys_dir"]), cell) or (b"", b"")
+        own = _cell_keys.read(folder, cell) or (b"", b"")
         secrets = {
             "corosync": own[0].hex(),
             "pacemaker": own[1].hex(),
@@ -172,35 +203,27 @@ class ActionModule(FleetAction):
                 for name, value in item.secrets.items()
             },
         }
-        job = {
-            "host": host,
-            "cell": cell,
-            "members": [
-                {
-                    "name": name,
-                    "number": plan["numbers"][name],
-                    "addresses": list(places.get(name, ())),
-                }
+        settings = CellSettings(
+            cell,
+            [
+                CellMember(name, plan["numbers"][name], list(places.get(name, ())))
                 for name in members
             ],
-            "token": options["token"],
-            "system": {str(key): str(value) for key, value in options["system"].items()},
-            "qdevice": _qdevice(hosts, task_vars),
-            "agent": _AGENT.read_text(encoding="utf-8"),
-            "devices": [
-                {
-                    "id": item.id,
-                    "host": item.host,
-                    "agent": item.agent,
-                    "parameters": dict(item.parameters),
-                    "secrets": list(item.secrets),
-                }
-                for item in resources
-            ],
-            "leave": leaves,
-        }
-        given = {"_stage": options["_stage"], "_job": job, "_secrets": secrets}
+            options["token"],
+            {str(key): str(value) for key, value in options["system"].items()},
+            _qdevice(hosts, task_vars),
+        )
+        shown = [dataclasses.replace(item, secrets={}) for item in resources]
+        job = CellJob(host, settings, _AGENT.read_text(encoding="utf-8"), shown, leaves)
+        work = dataclasses.replace(work, job=job)
+        given = {envelope.OPTION: envelope.plain(work), "_secrets": secrets}
         return self.module(task_vars, given)
+
+
+def _keys_folder(options: VirtCellOptions) -> str:
+    if not options["keys_dir"]:
+        raise FleetVirtError("keys_dir: name the folder of the fleet's keys")
+    return options["keys_dir"]
 
 
 def _variable(host: str, name: str, task_vars: Values) -> object:

@@ -112,15 +112,16 @@ missing:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell import effects_stages
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell.options import (
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.ha import effects_stages
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.ha.options import (
     ARGUMENTS,
     INTERNAL,
 )
 
 
 def main() -> None:
-    module = create_module(ARGUMENTS, INTERNAL)
+    module = create_module(ARGUMENTS, {**INTERNAL, **envelope.SPEC})
     run(
         module,
         lambda: effects_stages.run(module.options, check=module.check_mode),

@@ -18,8 +18,8 @@ PREFIX = "ansible_collections.fleet.virt.plugins."
 # A folder imports from itself and from those that stand before it.
 LAYERS = {
     "_fleet": "base storage cards cell engine notes hosts firewall bridge daemon pools seed images"
-    " spec preflight keys placement console fencing snapshots seeding state rename purge migration"
-    " provision adoption template clone importing restart disk_move backup restore verify"
+    " spec preflight keys placement console fencing ha snapshots seeding state rename purge"
+    " migration provision adoption template clone importing restart disk_move backup restore verify"
     " foresight rolling doctor",
     "plugin_utils": "ansible_core base ssh images keys console reading provision backup verify",
 }

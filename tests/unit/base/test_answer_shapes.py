@@ -35,7 +35,6 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
     snapshot,
     tables,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell import decide as cell_decision
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell import facts as cell_facts
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.clone import decide as clone
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.console import decide as console
@@ -64,6 +63,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.proofs im
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.fencing import (
     facts as fencing_facts,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.ha import decide as cell_decision
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
     domain_entry,
     marks,

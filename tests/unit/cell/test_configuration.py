@@ -21,7 +21,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell.corosync im
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.fencing import pacemaker
 
-_MEMBERS = tuple(CellMember(f"hv{n}", n, (f"192.0.2.{n}",)) for n in (1, 2, 3))
+_MEMBERS = [CellMember(f"hv{n}", n, [f"192.0.2.{n}"]) for n in (1, 2, 3)]
 SETTINGS = CellSettings("a", _MEMBERS, 3000, {"sched_rr": "no"})
 _DEBIAN = """\
 totem {
@@ -76,7 +76,7 @@ def _values(settings: CellSettings) -> dict[str, str]:
         ({}, False, False),
         ({"token": 5000}, True, False),
         ({"members": _MEMBERS[:2]}, True, False),
-        ({"members": (*_MEMBERS[:2], CellMember("hv3", 3, ("198.51.100.3",)))}, True, False),
+        ({"members": [*_MEMBERS[:2], CellMember("hv3", 3, ["198.51.100.3"])]}, True, False),
         ({"system": {"sched_rr": "yes"}}, False, True),
     ],
 )

@@ -11,9 +11,9 @@ import itertools
 import typing as t
 
 import pytest
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell import decide
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell.decide import CellHost
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell.facts import CellLook
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.ha import decide
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.ha.decide import CellHost
 
 
 def host(number: int, members: t.Sequence[str] = (), **look: t.Any) -> CellHost:

@@ -23,18 +23,18 @@ class CellMember:
 
     name: str
     number: int
-    addresses: tuple[str, ...]
+    addresses: list[str]
 
 
 @dataclass(frozen=True)
 class CellSettings:
     """What corosync.conf says. ``system`` is its section of that name."""
 
-    cell: str
-    members: tuple[CellMember, ...]
+    cell: str = ""
+    members: list[CellMember] = field(default_factory=list)
     token: int = 3000
-    system: t.Mapping[str, str] = field(default_factory=dict)
-    qdevice: t.Mapping[str, str] = field(default_factory=dict)
+    system: dict[str, str] = field(default_factory=dict)
+    qdevice: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def running_differs(settings: CellSettings, values: t.Mapping[str, str]) -> bool
     present = {
         (node.get("name", ""), node.get("nodeid", ""), _addresses(node)) for node in nodes.values()
     }
-    wanted = {(one.name, str(one.number), one.addresses) for one in settings.members}
+    wanted = {(one.name, str(one.number), tuple(one.addresses)) for one in settings.members}
     return present != wanted or values.get("totem.token") != str(settings.token)
 
 

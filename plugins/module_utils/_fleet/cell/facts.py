@@ -71,8 +71,8 @@ class FenceResource:
     id: str
     host: str
     agent: str
-    parameters: t.Mapping[str, str]
-    secrets: t.Mapping[str, str]
+    parameters: dict[str, str]
+    secrets: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

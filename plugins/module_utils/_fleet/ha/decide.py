@@ -11,7 +11,7 @@ import typing as t
 
 from ..._records import dataclass
 from ..base.names import playbook_command
-from .facts import CellLook
+from ..cell.facts import CellLook
 
 FEWEST, MOST = 3, 16
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

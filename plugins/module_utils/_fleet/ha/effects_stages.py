@@ -9,9 +9,11 @@ from __future__ import annotations
 import typing as t
 
 from ..base import read_caller as caller
-from ..base.json_values import as_list, as_mapping
-from . import effects, read
-from .options import ACTIVATE, CONFIGURE, WRITE
+from ..base.json_values import as_mapping
+from ..cell import read
+from ..engine import envelope
+from . import effects
+from .options import ACTIVATE, CONFIGURE, WRITE, CellWork
 
 _STAGES: dict[str, t.Callable[..., t.Mapping[str, object]]] = {
     WRITE: effects.write,
@@ -22,7 +24,8 @@ _STAGES: dict[str, t.Callable[..., t.Mapping[str, object]]] = {
 
 def run(options: t.Mapping[str, object], *, check: bool) -> t.Mapping[str, object]:
     """The result of a stage; of a task on its own, the state of this hypervisor."""
-    stage, job = _STAGES.get(str(options["_stage"])), as_mapping(options["_job"])
-    if stage is None or not job:
-        return read.look(caller.host() or "", [*map(str, as_list(options["_agents"]))])
-    return stage(effects.job_of(job, as_mapping(options["_secrets"])), check=check)
+    work = envelope.read(CellWork, options)
+    stage = _STAGES.get(work.stage)
+    if stage is None:
+        return read.look(caller.host() or "", work.agents)
+    return stage(effects.order_of(work.job, as_mapping(options["_secrets"])), check=check)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import shutil
 import stat
@@ -19,11 +20,9 @@ from ..base import effects_config_files as config_files
 from ..base import effects_files as files
 from ..base import effects_programs as programs
 from ..base import effects_systemd as systemd
-from ..base.json_values import as_list, as_mapping, as_mappings
-from . import cib, corosync, read
-from .corosync import CellMember, CellSettings
-from .facts import CellDone, FenceResource
-from .files import (
+from ..cell import cib, corosync, read
+from ..cell.facts import CellDone, FenceResource
+from ..cell.files import (
     AGENT,
     COROSYNC_KEY,
     PACEMAKER_KEY,
@@ -33,6 +32,7 @@ from .files import (
     UNIT,
     UNIT_TEXT,
 )
+from .options import CellJob
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
@@ -44,50 +44,28 @@ _QDEVICE = "corosync-qdevice.service"
 
 
 @dataclass(frozen=True)
-class CellJob:
-    """What one hypervisor is to do: ``host`` is its name in the inventory, ``agent`` the resource
-    agent's text, ``leave`` whether it leaves the cell."""
+class CellOrder:
+    """The job of a hypervisor with its secrets: the keys of Corosync and of Pacemaker, and
+    ``devices`` with their passwords."""
 
-    host: str
-    settings: CellSettings
-    agent: str
-    devices: tuple[FenceResource, ...]
+    job: CellJob
     keys: tuple[bytes, bytes]
-    leave: bool
+    devices: tuple[FenceResource, ...]
 
 
-def job_of(given: t.Mapping[str, object], secrets: t.Mapping[str, object]) -> CellJob:
+def order_of(job: CellJob, secrets: t.Mapping[str, object]) -> CellOrder:
     """The job that the controller sent, and its secrets, which it sent apart."""
-    members = [
-        CellMember(
-            str(item["name"]), int(str(item["number"])), tuple(map(str, as_list(item["addresses"])))
-        )
-        for item in as_mappings(given["members"])
-    ]
-    settings = CellSettings(
-        str(given["cell"]),
-        tuple(members),
-        int(str(given["token"])),
-        _texts(given["system"]),
-        _texts(given["qdevice"]),
-    )
-    devices = [
-        FenceResource(
-            str(item["id"]),
-            str(item["host"]),
-            str(item["agent"]),
-            _texts(item["parameters"]),
-            {str(name): str(secrets[f"{item['id']}/{name}"]) for name in as_list(item["secrets"])},
-        )
-        for item in as_mappings(given["devices"])
-    ]
+    devices = []
+    for device in job.devices:
+        start = f"{device.id}/"
+        own = {
+            name[len(start) :]: str(value)
+            for name, value in secrets.items()
+            if name.startswith(start)
+        }
+        devices.append(dataclasses.replace(device, secrets=own))
     keys = [bytes.fromhex(str(secrets.get(name, ""))) for name in ("corosync", "pacemaker")]
-    host, agent, leave = str(given["host"]), str(given["agent"]), bool(given["leave"])
-    return CellJob(host, settings, agent, tuple(devices), (keys[0], keys[1]), leave)
-
-
-def _texts(given: object) -> dict[str, str]:
-    return {str(key): str(value) for key, value in as_mapping(given).items()}
+    return CellOrder(job, (keys[0], keys[1]), tuple(devices))
 
 
 @dataclass(frozen=True)
@@ -120,15 +98,16 @@ def _ids(owner: tuple[str, str]) -> tuple[int, int] | None:
         return None
 
 
-def write(job: CellJob, *, check: bool) -> CellDone:
+def write(order: CellOrder, *, check: bool) -> CellDone:
     """Write the files of a member; one that leaves is stopped, and loses them."""
+    job = order.job
     present = corosync.read(config_files.read(corosync.PATH))
     if job.leave:
         return _leave(job, present.cell, check=check)
     root = ("root", "root")
     wanted = [
-        _File(COROSYNC_KEY, job.keys[0], 0o400, root),
-        _File(PACEMAKER_KEY, job.keys[1], 0o440, ("hacluster", "haclient")),
+        _File(COROSYNC_KEY, order.keys[0], 0o400, root),
+        _File(PACEMAKER_KEY, order.keys[1], 0o440, ("hacluster", "haclient")),
         _File(AGENT, (SHEBANG + job.agent).encode(), 0o755, root),
         _File(UNIT, UNIT_TEXT.encode(), 0o644, root),
         # the last one, by which the next run knows that it was a member
@@ -203,8 +182,9 @@ def _stop(service: str) -> None:
         )
 
 
-def activate(job: CellJob, *, check: bool) -> CellDone:
+def activate(order: CellOrder, *, check: bool) -> CellDone:
     """Have corosync and Pacemaker run here with the files that were written."""
+    job = order.job
     services = [*SERVICES, *([_QDEVICE] if job.settings.qdevice else [])]
     enable = [name for name in services if not systemd.is_enabled(name)]
     idle = [name for name in services if not systemd.is_active(name)]
@@ -249,12 +229,12 @@ def _require_idle(host: str) -> None:
         )
 
 
-def configure(job: CellJob, *, check: bool) -> CellDone:
+def configure(order: CellOrder, *, check: bool) -> CellDone:
     """Wait until all members are there, and write the configuration of the cell."""
-    names = {member.name for member in job.settings.members}
+    names = {member.name for member in order.job.settings.members}
     root = read.configuration()
     if check:
-        steps = [change.text for change in cib.changes(_or_empty(root), job.devices)]
+        steps = [change.text for change in cib.changes(_or_empty(root), order.devices)]
         return {"changed": bool(steps), "steps": steps}
     _await_online(names, quorum=True)
     steps = []
@@ -264,15 +244,15 @@ def configure(job: CellJob, *, check: bool) -> CellDone:
         if name not in names:
             programs.run(["crm_node", "--force", "--remove", name])
             steps.append(f"remove the node {name}")
-    for change in cib.changes(_or_empty(root), job.devices):
+    for change in cib.changes(_or_empty(root), order.devices):
         _change(change)
         steps.append(change.text)
-    left = cib.changes(_or_empty(read.configuration()), job.devices)
+    left = cib.changes(_or_empty(read.configuration()), order.devices)
     if left:
         raise PlanRefused(
             f"Pacemaker did not keep what was written: {'; '.join(change.text for change in left)}"
         )
-    _await_devices({device.id for device in job.devices})
+    _await_devices({device.id for device in order.devices})
     return {"changed": bool(steps), "steps": steps}
 
 
