@@ -39,17 +39,26 @@ SUCCESS, ERR_GENERIC, ERR_ARGS, ERR_UNIMPLEMENTED = 0, 1, 2, 3
 ERR_INSTALLED, ERR_CONFIGURED, NOT_RUNNING = 5, 6, 7
 URI = "qemu:///system"
 PROC = "/proc"
+TEMPORARY = "/run/resource-agents"  # where agents have files that a boot removes
 CARD = "@.fleet.xml"  # no hypervisor is in the name: the cell decides which one runs it
 PHASE = "{urn:fleet.virt:1}phase"
-QEMU = "{http://libvirt.org/schemas/domain/qemu/1.0}commandline"
+QEMU = "{http://libvirt.org/schemas/domain/qemu/1.0}"
 MOST_BYTES = 8 * 1024 * 1024
 DRIVES = ("cdrom", "floppy")
+OF_MEDIUM = ("source", "backingStore", "mirror")
+# What a definition names beside files in pools: what the distribution has, sources of randomness,
+# and sockets of libvirt's own
+SYSTEM = ("/usr/", "/dev/random", "/dev/urandom", "/dev/hwrng", "/var/lib/libvirt/qemu/channel/")
+LOG = "/var/log/libvirt/qemu/{}-console.log"
+NO_PATH = ("title", "description", "partition", "cmdline", "entry", "serial", "vendor", "product")
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # What QEMU, virtlockd and sanlock say of a disk that another process writes to
 LOCKED = re.compile(r"\block\b|is locked|another process using|resource busy", re.IGNORECASE)
 ASK_AGAIN = 20.0  # a guest that is booting does not hear the power button
 # Parts of an operation's time that libvirt, or the storage, has for one answer, and to come back
 ANSWER, RETURN = 0.25, 0.5
+SILENT = 2.0  # seconds for an answer of a libvirt that gave none before
+KILL = 5.0  # seconds for a QEMU to end by SIGTERM
 
 META_DATA = """<?xml version="1.0"?>
 <!DOCTYPE resource-agent SYSTEM "ra-api-1.dtd">
@@ -135,9 +144,10 @@ def processes(uuid: str) -> list[int]:
 
 
 def parse(text: str | bytes) -> ElementTree.Element:
-    """An XML document; raises ValueError for one that is none, or that declares entities."""
-    data = text.encode() if isinstance(text, str) else text
-    if b"<!DOCTYPE" in data or b"<!ENTITY" in data:
+    """An XML document in UTF-8, whatever it declares; raises ValueError for one that is none, or
+    that declares entities."""
+    data = text if isinstance(text, str) else text.decode()
+    if "<!DOCTYPE" in data or "<!ENTITY" in data:
         raise ValueError("it has a document type")
     try:
         return ElementTree.fromstring(data)  # noqa: S314 - there are no entities
@@ -157,7 +167,7 @@ class Card:
                 raise ValueError(f"this is no regular file of at most {MOST_BYTES} bytes")
             content = stream.read(MOST_BYTES)
         root = parse(content)
-        self.path, self.content = path, content
+        self.path, self.content = path, content.decode()
         self.uuid = root.get("uuid", "")
         # Which hypervisor keeps the definition while the VM is off as was asked for, empty for none
         self.kept_by = root.get("kept-by", "") if root.get("state") == "off" else ""
@@ -178,30 +188,52 @@ class Card:
         domain = next(node for node in domains if node.parentNode is document.documentElement)
         for disk in domain.getElementsByTagName("disk"):
             if disk.getAttribute("device") in DRIVES:
-                for source in disk.getElementsByTagName("source"):
-                    if os.path.dirname(source.getAttribute("file")) in media:
+                sources = disk.getElementsByTagName("source")
+                if all(os.path.dirname(item.getAttribute("file")) in media for item in sources):
+                    for source in sources:
                         source.setAttribute("startupPolicy", "optional")
-                    else:
-                        disk.removeChild(source)
+                else:
+                    for child in [node for node in disk.childNodes if node.nodeName in OF_MEDIUM]:
+                        disk.removeChild(child)
         return str(domain.toxml())
 
     def require_movable(self, folders: set[str]) -> None:
         """Refuse what ties the VM to one hypervisor or reaches past its disks, since any host that
         has the storage could have written the card; ``folders`` are those of pools here."""
-        devices = ("hostdev", "filesystem", "tpm/backend[@type='emulator']", "disk/shareable")
-        problems = [
-            name.rpartition("/")[2].partition("[")[0]
-            for name in devices
-            if self.domain.find(f"devices/{name}") is not None
+        domain = parse(self.text(folders))
+        devices = ("hostdev", "filesystem", "tpm", "disk/shareable", "interface/script")
+        places = [*(f"devices/{name}" for name in devices), "os/nvram", ".//seclabel"]
+        problems = [place.rpartition("/")[2] for place in places if domain.find(place) is not None]
+        problems += [
+            item.tag.rpartition("}")[2] for item in domain if str(item.tag).startswith(QEMU)
         ]
-        problems += [name for name in ("os/nvram", QEMU) if self.domain.find(name) is not None]
-        for disk in self.domain.iterfind("devices/disk"):
+        for disk in domain.iterfind("devices/disk"):
             source = disk.find("source")
             file = (source.get("file") if source is not None else None) or ""
-            if disk.get("device") not in DRIVES and os.path.dirname(file) not in folders:
+            if disk.get("device") in DRIVES:
+                continue
+            if os.path.dirname(file) not in folders:
                 problems.append(f"the disk {file or 'that is no file'}, which is in no pool here")
+            elif os.path.islink(file):
+                problems.append(f"the disk {file}, which is a link")
+        known = [domain.find("metadata"), *domain.iterfind("devices/disk")]
+        skipped = {id(item) for root in known if root is not None for item in root.iter()}
+        skipped -= {id(item) for root in domain.iterfind("devices/disk/*") for item in root.iter()}
+        for item in domain.iter():
+            if id(item) not in skipped:
+                paths = [*item.attrib.values(), "" if item.tag in NO_PATH else item.text or ""]
+                problems += [path for path in map(str.strip, paths) if self._is_past(path, folders)]
         if problems:
-            raise Ended(ERR_CONFIGURED, f"{self.path} has {', '.join(problems)}: no VM of a cell")
+            shown = ", ".join(dict.fromkeys(problems))
+            raise Ended(ERR_CONFIGURED, f"{self.path} has {shown}: no VM of a cell")
+
+    def _is_past(self, path: str, folders: set[str]) -> bool:
+        """Whether the text is a path to what the VM has no business with."""
+        if not path.startswith("/") or os.path.dirname(path) in folders:
+            return False
+        if path == LOG.format(self.name):
+            return False
+        return os.path.normpath(path) != path or not path.startswith(SYSTEM)
 
 
 def find_card(folder: str, uuid: str) -> Card:
@@ -239,7 +271,7 @@ class Vm:
         self.end = self.begin + seconds
         # What is left for forcing the guest off is at most half of the time
         self.guest_end = self.begin + max(seconds - 30, seconds / 2)
-        self.answer = seconds * ANSWER
+        self.seconds, self.answer = seconds, seconds * ANSWER
         self.patience = self.begin + seconds * RETURN
         self.connection: Any = None
 
@@ -251,9 +283,15 @@ class Vm:
             if within(self.answer, self.connection.isAlive):
                 return self.connection
         except (TimeoutError, libvirt.libvirtError) as error:
-            note(f"libvirt does not answer: {error}")
+            self.note_silence(error)
         self.connection = None
         return None
+
+    def note_silence(self, error: Exception) -> None:
+        """libvirt gave no answer; one that hangs must not take the time for what is left to do."""
+        note(f"libvirt does not answer: {error}")
+        if isinstance(error, TimeoutError):
+            self.answer = min(self.answer, SILENT)
 
     def find(self, connection: Any) -> Any:
         """The domain here, None if libvirt has none."""
@@ -276,7 +314,7 @@ class Vm:
                 return int(libvirt.VIR_DOMAIN_SHUTOFF)
             return int(within(self.answer, lambda: domain.state(0))[0])
         except (TimeoutError, libvirt.libvirtError) as error:
-            note(f"libvirt does not answer: {error}")
+            self.note_silence(error)
             return None
 
     def card(self) -> Card:
@@ -290,13 +328,15 @@ class Vm:
 
     def monitor(self, *, probe: bool) -> int:
         """Whether it runs; a probe also removes the definition that a run elsewhere left behind."""
-        state, pids = self.state(), processes(self.uuid)
-        if state is None:  # a libvirt that is restarted ends no guest
-            return SUCCESS if pids else NOT_RUNNING
+        state = self.state()
         if state == libvirt.VIR_DOMAIN_CRASHED:
             raise Ended(ERR_GENERIC, "the guest has crashed")
-        if state != libvirt.VIR_DOMAIN_SHUTOFF:
+        if state not in (None, libvirt.VIR_DOMAIN_SHUTOFF):
             return SUCCESS
+        # Not looked for before: that of another VM, whose storage hangs, may keep it waiting
+        pids = processes(self.uuid)
+        if state is None:  # a libvirt that is restarted ends no guest
+            return SUCCESS if pids else NOT_RUNNING
         if pids:
             raise Ended(ERR_GENERIC, f"process {pids[0]} runs it, and libvirt does not know it")
         if probe:
@@ -314,13 +354,31 @@ class Vm:
         if processes(self.uuid):
             raise Ended(ERR_GENERIC, "a QEMU of it runs that libvirt does not know")
         card = self.card()
+        limit = self.end - self.seconds / 12 - time.monotonic()
         try:
-            domain = self.define(card)
-            domain.create()
+            within(limit, lambda: self.create(card))
         except libvirt.libvirtError as error:
+            self.mark().unlink(missing_ok=True)
             status = ERR_GENERIC if LOCKED.search(str(error)) else ERR_INSTALLED
             raise Ended(status, f"{card.name} does not start here: {error}") from None
+        except TimeoutError:
+            reason = f"{card.name} did not start within {limit:.0f} seconds: libvirt hangs here"
+            raise Ended(ERR_INSTALLED, reason) from None
         return SUCCESS
+
+    def mark(self) -> Path:
+        """The file that says that libvirt was told to start it, and has not answered. A libvirt
+        that hangs may do so at any time: without its answer nothing proves that the VM is off."""
+        return Path(os.environ.get("HA_RSCTMP") or TEMPORARY, f"fleet-{self.uuid}.starting")
+
+    def create(self, card: Card) -> None:
+        """Define it and start it."""
+        domain = self.define(card)
+        mark = self.mark()
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+        domain.create()
+        mark.unlink(missing_ok=True)
 
     def define(self, card: Card) -> Any:
         """Its domain, defined as the card says."""
@@ -351,21 +409,31 @@ class Vm:
 
     def stop(self) -> int:
         """Ask the guest, then force it off; 0 only if no QEMU of it is left."""
-        asked, forced = 0.0, 0
+        asked = forced = 0.0
+        known: set[int] = set()
         while True:
             state, pids = self.state(), processes(self.uuid)
-            if not pids and state in (None, libvirt.VIR_DOMAIN_SHUTOFF):
-                self.remove_leftover()  # without libvirt a probe does that later
-                return SUCCESS
+            known.update(pids)
+            if state is not None:
+                self.mark().unlink(missing_ok=True)
+            # A process that ends has no command line any more, and may still write
+            left = any(os.path.exists(f"{PROC}/{pid}") for pid in known)
+            if not left and state in (None, libvirt.VIR_DOMAIN_SHUTOFF):
+                if not self.mark().exists():
+                    self.remove_leftover()  # without libvirt a probe does that later
+                    return SUCCESS
+                reason = "libvirt was told to start it, and does not say whether it has"
+            else:
+                reason = "it still runs"
             now = time.monotonic()
             if now > self.end - 1:
-                raise Ended(ERR_GENERIC, "it still runs")
+                raise Ended(ERR_GENERIC, reason)
             # Without libvirt the guest cannot be asked, and libvirt may come back
             limit = min(self.guest_end, self.patience) if state is None else self.guest_end
             crashed = state == libvirt.VIR_DOMAIN_CRASHED
             if now >= limit or state == libvirt.VIR_DOMAIN_SHUTOFF or crashed:
-                self.force(state, forced)
-                forced += 1
+                forced = forced or now
+                self.force(state, hard=now - forced >= KILL)
             elif state is not None and (not asked or now - asked >= ASK_AGAIN):
                 self.ask()
                 asked = now
@@ -380,19 +448,19 @@ class Vm:
         except (TimeoutError, libvirt.libvirtError) as error:
             note(f"the guest cannot be asked: {error}")
 
-    def force(self, state: int | None, times: int) -> None:
+    def force(self, state: int | None, *, hard: bool) -> None:
         """Have libvirt end it or, where libvirt cannot, end its processes."""
         if state is not None and state != libvirt.VIR_DOMAIN_SHUTOFF:
             try:
                 domain = self.find(self.connection)
                 if domain is not None:
-                    within(30, domain.destroy)
+                    within((self.end - time.monotonic()) / 3, domain.destroy)
                 return
             except (TimeoutError, libvirt.libvirtError) as error:
-                note(f"libvirt does not end it: {error}")
+                self.note_silence(error)
         for pid in processes(self.uuid):
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM if times < 5 else signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL if hard else signal.SIGTERM)
 
     def remove_leftover(self) -> None:
         """Undefine it where it is shut off, if its card says how to define it again and that no

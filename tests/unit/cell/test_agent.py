@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import types
 import typing as t
@@ -89,6 +90,7 @@ def cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[Cell]:
     # Each connection to the test driver but that of test:///default has domains of its own
     monkeypatch.setattr(agent.libvirt, "open", lambda _uri: connection)
     monkeypatch.setattr(agent, "PROC", str(empty))
+    monkeypatch.setenv("HA_RSCTMP", str(tmp_path / "run"))
     monkeypatch.setenv("OCF_RESKEY_uuid", UUID)
     monkeypatch.setenv("OCF_RESKEY_cards", str(folder))
     monkeypatch.setenv("OCF_RESKEY_CRM_meta_timeout", "60000")
@@ -147,8 +149,24 @@ def test_vm_with_two_cards_is_started_nowhere(cell: Cell) -> None:
     [
         ("<hostdev mode='subsystem' type='usb'/>", "hostdev"),
         ("<filesystem type='mount'/>", "filesystem"),
-        ("<tpm><backend type='emulator'/></tpm>", "backend"),
+        ("<tpm><backend type='emulator'/></tpm>", "tpm"),
+        ("<emulator>/srv/shared/qemu</emulator>", "/srv/shared/qemu"),
+        ("<emulator>/usr/../srv/shared/qemu</emulator>", "/usr/../srv/shared/qemu"),
+        ("<serial type='file'><source path='/etc/cron.d/x'/></serial>", "/etc/cron.d/x"),
+        ("<serial type='pty'><log file='/etc/cron.d/x'/></serial>", "/etc/cron.d/x"),
+        ("<interface type='ethernet'><script path='x'/></interface>", "script"),
+        ("</devices><seclabel type='none'/><devices>", "seclabel"),
+        ("</devices><os><kernel>/etc/shadow</kernel></os><devices>", "/etc/shadow"),
+        ("<rng><backend model='random'>/dev/sda</backend></rng>", "/dev/sda"),
+        (
+            "</devices><override xmlns='http://libvirt.org/schemas/domain/qemu/1.0'/><devices>",
+            "override",
+        ),
         (_DISK.format("/etc/shadow").replace("vda", "vdb"), "/etc/shadow"),
+        (
+            _DISK.format("x").replace("<source", "<mirror file='/etc/shadow'/><source"),
+            "/etc/shadow",
+        ),
         ("<disk type='block'><source dev='/dev/sda'/><target dev='vdb'/></disk>", "no file"),
     ],
 )
@@ -159,9 +177,40 @@ def test_card_that_reaches_past_its_disks_is_refused(cell: Cell, more: str, what
     assert cell.domains() == {}
 
 
+def test_disk_that_is_link_is_refused(cell: Cell) -> None:
+    cell.write()
+    (cell.folder / "web1.qcow2").symlink_to("/etc/shadow")
+    assert cell.run("start") == cell.agent.ERR_CONFIGURED
+    assert "web1.qcow2, which is a link" in cell.reason
+
+
+def test_definition_of_usual_vm_is_accepted(cell: Cell) -> None:
+    """What libvirt itself and this collection write beside disks."""
+    more = (
+        "<emulator>/usr/bin/qemu-system-x86_64</emulator>"
+        "<rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>"
+        "<serial type='pty'><log file='/var/log/libvirt/qemu/web1-console.log'/></serial>"
+        "<channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>"
+    )
+    metadata = _PHASE.format("<fleet:volume path='/var/lib/elsewhere'/>")
+    cell.write(more, metadata=f"{metadata}<description>/etc/shadow</description>")
+    assert cell.run("start") == cell.agent.SUCCESS, cell.reason
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "cp037"])
+def test_card_in_other_encoding_is_none(cell: Cell, encoding: str) -> None:
+    """A document type in it would not be seen."""
+    path = cell.write()
+    text = path.read_text(encoding="utf-8").replace("utf-8", encoding).replace("UTF-8", encoding)
+    path.write_bytes(f"<!DOCTYPE card>{text[text.index('<card') :]}".encode(encoding))
+    assert cell.run("start") == cell.agent.ERR_INSTALLED
+    assert "is of the VM" in cell.reason
+
+
 def test_medium_outside_of_pools_is_left_out(cell: Cell) -> None:
     medium = _DISK.format("/etc/shadow").replace("'disk'>", "'cdrom'>").replace("vda", "sda")
-    cell.write(medium)
+    below = "<backingStore type='file'><source file='/etc/shadow'/></backingStore><target"
+    cell.write(medium.replace("<target", below))
     assert cell.run("start") == cell.agent.SUCCESS
     assert "/etc/shadow" not in cell.connection.lookupByName("web1").XMLDesc(0)
 
@@ -292,6 +341,7 @@ def test_libvirt_that_does_not_answer_is_replaced_by_processes(
         signals.append((pid, number))
         if place is not None and number == signal.SIGKILL:
             (place / "cmdline").unlink()
+            place.rmdir()
 
     monkeypatch.setattr(agent.time, "sleep", sleep)
     monkeypatch.setattr(agent.os, "kill", kill)
@@ -299,6 +349,57 @@ def test_libvirt_that_does_not_answer_is_replaced_by_processes(
     expected = [signal.SIGTERM] * 5 + [signal.SIGKILL] if runs else []
     assert signals == [(os.getpid(), number) for number in expected]
     assert cell.run("start") == agent.ERR_INSTALLED
+
+
+def test_process_that_ends_counts_as_long_as_it_is_there(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its command line is gone before its threads have written."""
+    now = [time.monotonic()]
+    monkeypatch.setattr(cell.agent.time, "monotonic", lambda: now[0])
+    place = _qemu(cell)
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+        (place / "cmdline").write_bytes(b"")
+
+    monkeypatch.setattr(cell.agent.time, "sleep", sleep)
+    monkeypatch.setattr(cell.agent.os, "kill", lambda _pid, _signal: None)
+    assert cell.run("stop") == cell.agent.ERR_GENERIC
+    assert "still runs" in cell.reason
+
+
+def test_start_that_libvirt_has_not_answered_keeps_stop_from_success(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """libvirt hangs in it, and may start the VM at any time."""
+    agent = cell.agent
+    cell.write()
+    answers = threading.Event()
+    monkeypatch.setenv("OCF_RESKEY_CRM_meta_timeout", "400")
+
+    def hang(_domain: object) -> None:
+        answers.wait(10)
+        raise libvirt.libvirtError("no")
+
+    monkeypatch.setattr(libvirt.virDomain, "create", hang)
+    assert cell.run("start") == agent.ERR_INSTALLED
+    assert "libvirt hangs here" in cell.reason
+    opened = agent.libvirt.open
+
+    def refuse(_uri: str) -> t.NoReturn:
+        raise libvirt.libvirtError("Failed to connect socket")
+
+    monkeypatch.setattr(agent.libvirt, "open", refuse)
+    monkeypatch.setenv("OCF_RESKEY_CRM_meta_timeout", "1200")
+    assert cell.run("stop") == agent.ERR_GENERIC
+    assert "does not say whether it has" in cell.reason
+    answers.set()
+    monkeypatch.setattr(agent.libvirt, "open", opened)
+    monkeypatch.setenv("OCF_RESKEY_CRM_meta_timeout", "60000")
+    assert cell.run("stop") == agent.SUCCESS
+    monkeypatch.setattr(agent.libvirt, "open", refuse)
+    assert cell.run("stop") == agent.SUCCESS, "libvirt has answered"
 
 
 def test_stop_does_not_claim_that_process_has_ended(
