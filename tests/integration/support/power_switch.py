@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
@@ -55,13 +56,14 @@ sys.exit(2 if (verb, state) == ("status", "off") else 0)
 class PowerSwitch:
     """Cuts the power of a laboratory's hosts when it is told by HTTP: ``/off/hv3``.
 
-    ``broken``: it answers with an error, as a management controller that hangs. ``lies``: it says
-    that a host is off which runs. ``calls`` are those that it got.
+    ``broken``: it answers with an error. ``hanging``: it does not answer, as a management
+    controller without power. ``lies``: it says that a host is off which runs. ``calls`` are those
+    that it got.
     """
 
     def __init__(self, lab: Laboratory) -> None:
         self.lab = lab
-        self.broken = self.lies = False
+        self.broken = self.lies = self.hanging = False
         self.calls: list[str] = []
         switch = self
 
@@ -70,9 +72,10 @@ class PowerSwitch:
                 verb, host = self.path.strip("/").split("/")
                 switch.calls.append(f"{verb} {host}")
                 status, text = switch.answer(verb, host)
-                self.send_response(status)
-                self.end_headers()
-                self.wfile.write(text.encode())
+                with contextlib.suppress(OSError):  # the agent may have given up
+                    self.send_response(status)
+                    self.end_headers()
+                    self.wfile.write(text.encode())
 
             def log_message(self, *_arguments: object) -> None:
                 """Nothing is printed among the tests' output."""
@@ -86,6 +89,9 @@ class PowerSwitch:
 
     def answer(self, verb: str, name: str) -> tuple[int, str]:
         """Status and text of the answer."""
+        end = time.monotonic() + 60
+        while self.hanging and time.monotonic() < end:
+            time.sleep(0.1)
         if self.broken:
             return 500, "the management controller does not answer"
         if verb == "monitor":
@@ -105,7 +111,7 @@ class PowerSwitch:
             self.lab.ssh(host, f"cat > {path}; chmod 755 {path}", input=text)
 
 
-@contextmanager
+@contextlib.contextmanager
 def power_switch(lab: Laboratory, *hosts: str) -> Iterator[PowerSwitch]:
     """A switch of all hosts, whose agent ``hosts`` have."""
     switch = PowerSwitch(lab)

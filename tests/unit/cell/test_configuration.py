@@ -19,6 +19,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell.corosync im
     CellMember,
     CellSettings,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell.facts import FenceResource
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.fencing import pacemaker
 
 _MEMBERS = [CellMember(f"hv{n}", n, [f"192.0.2.{n}"]) for n in (1, 2, 3)]
@@ -193,6 +194,15 @@ def test_removed_resource_is_never_stopped() -> None:
     assert cib.PROPERTIES["stop-orphan-resources"] == "false"
 
 
+def test_failure_of_fence_device_is_ignored() -> None:
+    """A failed start would delay those of VMs, which wait for it."""
+    devices = [FenceResource("fence-hv1", "hv1", "fence_x", {"ip": "192.0.2.1"})]
+    texts = [change.xml for change in cib.changes(_lxml.parse("<cib/>", "cib"), devices)]
+    (primitive,) = [_lxml.parse(text, "xml") for text in texts if "<primitive" in text]
+    operations = {item.get("name"): item.get("on-fail") for item in primitive.iter("op")}
+    assert operations == {"start": "ignore", "monitor": "ignore"}
+
+
 @pytest.mark.parametrize("agent", ["ocf:fleet:domain", "ocf::fleet:domain"])
 def test_state_of_cell_is_read(agent: str) -> None:
     text = f"""
@@ -205,6 +215,8 @@ def test_state_of_cell_is_read(agent: str) -> None:
 <resource id="other" resource_agent="ocf:heartbeat:Dummy" role="Started"/>
 <resource id="fence-hv1" resource_agent="stonith:fence_x" role="Started" failed="false"/>
 <resource id="fence-hv2" resource_agent="stonith:fence_x" role="Stopped" failed="false"/>
+<resource id="fence-hv3" resource_agent="stonith:fence_x" role="Started" failed="false"
+failure_ignored="true"/>
 </resources></pacemaker-result>"""
     seen = cib.monitored(_lxml.parse(text, "crm_mon"))
     assert (seen.online, seen.unclean, seen.quorate) == ({"hv1"}, {"hv2"}, True)

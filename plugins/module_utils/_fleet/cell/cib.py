@@ -34,10 +34,14 @@ _SET, _DEFAULTS = "cib-bootstrap-options", "fleet-defaults"
 # below zero; the stickiness outweighs this one where a VM runs already.
 MAINTENANCE = "fleet-maintenance"
 _KEEP_AWAY = "-500"
-# Each failure ends what Pacemaker was about to do, and VMs start after fence devices: one that does
-# not answer and is tried again at once keeps every VM from starting. Fencing itself needs no start.
-_OF_DEVICES = {"migration-threshold": "1", "failure-timeout": "60s"}
-_MONITOR = {"name": "monitor", "interval": "60s", "timeout": "20s"}
+# Fencing needs no started device. But each failure of a start ends what Pacemaker was about to do,
+# and it starts VMs after fence devices: devices that do not answer, tried on one member after the
+# other, would keep every VM from starting. So a failure is shown, and nothing more comes of it.
+_OF_DEVICES = {"failure-timeout": "60s"}
+_OPERATIONS = (
+    {"name": "start", "interval": "0", "timeout": "10s", "on-fail": "ignore"},
+    {"name": "monitor", "interval": "60s", "timeout": "20s", "on-fail": "ignore"},
+)
 
 
 _AGENT = "ocf:fleet:domain"
@@ -140,17 +144,21 @@ def _primitive(device: FenceResource) -> Element:
     _add_pairs(_lxml.add(root, "instance_attributes", {"id": name}), name, values)
     meta = f"{device.id}-meta"
     _add_pairs(_lxml.add(root, "meta_attributes", {"id": meta}), meta, _OF_DEVICES)
-    _lxml.add(_lxml.add(root, "operations"), "op", {"id": f"{device.id}-monitor", **_MONITOR})
+    operations = _lxml.add(root, "operations")
+    for operation in _OPERATIONS:
+        _lxml.add(operations, "op", {"id": f"{device.id}-{operation['name']}", **operation})
     return root
 
 
 def _content(item: Element) -> tuple[object, ...]:
     pairs = item.iterfind("*/nvpair")
-    operations = item.iterfind("operations/op")
     return (
         item.get("type"),
         {pair.get("name"): pair.get("value") for pair in pairs},
-        [tuple(op.get(key) for key in _MONITOR) for op in operations],
+        [
+            {key: value for key, value in operation.items() if key != "id"}
+            for operation in item.iterfind("operations/op")
+        ],
     )
 
 
@@ -218,7 +226,8 @@ def monitored(root: Element) -> Monitored:
             str(item.get("id"))
             for item in root.iter("resource")
             if str(item.get("resource_agent")).startswith("stonith:")
-            and (item.get("role"), item.get("failed")) == ("Started", "false")
+            and item.get("role") == "Started"
+            and "true" not in (item.get("failed"), item.get("failure_ignored"))
         ),
     )
 

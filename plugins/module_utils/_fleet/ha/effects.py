@@ -38,6 +38,7 @@ if t.TYPE_CHECKING:
     from ..._lxml import Element
 
 _ONLINE = 180.0
+_DEVICES = 150.0  # one that was slow at first is asked again after a minute
 _STOP = 330.0  # longer than systemd's own limit
 _PAUSE = 1.0
 _QDEVICE = "corosync-qdevice.service"
@@ -288,7 +289,7 @@ def _await_online(names: t.AbstractSet[str], *, quorum: bool) -> None:
 
 
 def _await_devices(names: t.AbstractSet[str]) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + _DEVICES
     while True:
         seen = read.monitored()
         missing = sorted(names - seen.devices) if seen is not None else sorted(names)
