@@ -14,17 +14,13 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values
     as_mapping,
     as_mappings,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.selected import (
-    Member,
-    Selected,
-    expand,
-)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.snapshot import (
     Domains,
     HostInfo,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope, outcomes
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
+    cells,
     in_move,
     records,
     selection,
@@ -188,8 +184,8 @@ class ActionModule(StagedAction[ShowWork]):
             if view in _NOTED and not self._noted(task_vars, options, hypervisors, bool(direct)):
                 return {"changed": False}
             if view in ("list", "query"):
-                hypervisors = in_move.once(hypervisors)
-            failures = _problems(hypervisors, options["names"])
+                hypervisors = cells.once(in_move.once(hypervisors))
+            failures = selection.unanswered(hypervisors, options["names"])
             failures += _cut(answers, failures)
             if view == "maintenance":
                 failures = _unmarked(answers)
@@ -199,16 +195,18 @@ class ActionModule(StagedAction[ShowWork]):
         if view == "vms":
             self.happened(provision_report.ends(hypervisors, problems))
         hypervisors, count = _selected(hypervisors, options)
+        ending = cells.statements(hypervisors, well=view == "host_info")
         more = columns.named(options["columns"])
         shown: Answer = {"hypervisors": hypervisors}
         overdue: list[str] = []
         if view == "list" and options["backup_hours"] is not None:
             shown["overdue"], overdue, unread = self._overdue(hypervisors, options)
             problems += unread
+        ending = [*map(tables.clean, ending), *overdue]
         text = _output.render(
             options["output"],
             shown,
-            lambda: "\n".join([_table(hypervisors, options, count, more, check=check), *overdue]),
+            lambda: "\n".join([_table(hypervisors, options, count, more, check=check), *ending]),
             lambda: records.text(view, hypervisors, options["sort"], more, predicted=check),
         )
         diff = bool(self._task.diff)
@@ -403,8 +401,10 @@ def _collect(answers: t.Mapping[str, Answer], view: str) -> list[Answer]:
             "error": error,
             key: content,
         }
-        if key == "domains" and content is None:
-            entry[key] = []
+        if key == "domains":
+            entry["cell"] = answer.get("cell")
+            if content is None:
+                entry[key] = []
         entries.append(entry)
     return entries
 
@@ -438,26 +438,3 @@ def _damage(hypervisors: t.Sequence[Answer]) -> list[str]:
         for image in as_mappings(entry["images"])
         if image["intact"] is False
     ]
-
-
-def _problems(hypervisors: t.Sequence[Answer], names: t.Sequence[str]) -> list[str]:
-    silent = [str(entry["name"]) for entry in hypervisors if not entry["answered"]]
-    if len(silent) == len(hypervisors):
-        reasons = "; ".join(f"{entry['name']}: {entry['error']}" for entry in hypervisors)
-        return [f"no hypervisor answered: {reasons}"]
-    known = {
-        str(domain["name"]) for entry in hypervisors for domain in as_mappings(entry.get("domains"))
-    }
-    members = [Member(name, (), unread=False) for name in known]
-    expanded = expand(Selected.of(names), members)
-    unknown = [name for name in expanded.names if name not in known]
-    unknown += expanded.empty_patterns
-    if unknown:
-        which = ", ".join(unknown)
-        if silent:
-            return [
-                f"not found on any hypervisor that answered: {which}"
-                f" (it may be on one of those that did not: {', '.join(silent)})"
-            ]
-        return [f"not found on any hypervisor: {which}"]
-    return []

@@ -266,6 +266,33 @@ host:
       description: Whether the maintenance mark is set; null if the base pool exists but cannot be
         read.
       type: bool
+    cell:
+      description: The cell that it is a member of, as Pacemaker says there; null if it is in none,
+        or was read from elsewhere.
+      type: dict
+      contains:
+        name:
+          description: Name of the cell.
+          type: str
+          sample: rack1
+        members:
+          description: Its members.
+          type: list
+          elements: str
+        running:
+          description: Whether Pacemaker runs here; if not, the rest is unknown.
+          type: bool
+        quorate:
+          description: Whether this member and those that it sees have quorum.
+          type: bool
+        online:
+          description: Members that are online.
+          type: list
+          elements: str
+        unclean:
+          description: Members that are gone and not proven off, so that their VMs start nowhere.
+          type: list
+          elements: str
     vms:
       description: The defined domains as placement sees them.
       returned: with O(placement=true)

@@ -528,9 +528,62 @@ domains:
             errors:
               description: Errors, where the driver counts them.
               type: int
+    cell:
+      description: What its cell says of it; null for a VM of no cell, and where that is unknown.
+      type: dict
+      contains:
+        name:
+          description: Name of the cell.
+          type: str
+          sample: rack1
+        managed:
+          description: Whether the cell may start and stop it. If not, a run holds it, or was killed
+            while it did.
+          type: bool
+        held_by:
+          description: The hypervisor of that run; null if none holds it.
+          type: str
+        failed:
+          description: Whether it should run and does not, or did not stop.
+          type: bool
+        reason:
+          description: What the cell's agent said of that; else null.
+          type: str
+        defined:
+          description: Whether a hypervisor has its definition. If not it is off, and known from its
+            card on shared storage, which each member of the cell returns.
+          type: bool
     error:
       description: What could not be read of this domain and why; else null.
       type: str
+cell:
+  description: The cell that the hypervisor is a member of, as Pacemaker says there; null if it is
+    in none, or was read from elsewhere.
+  returned: success
+  type: dict
+  contains:
+    name:
+      description: Name of the cell.
+      type: str
+      sample: rack1
+    members:
+      description: Its members.
+      type: list
+      elements: str
+    running:
+      description: Whether Pacemaker runs here; if not, the rest is unknown.
+      type: bool
+    quorate:
+      description: Whether this member and those that it sees have quorum.
+      type: bool
+    online:
+      description: Members that are online.
+      type: list
+      elements: str
+    unclean:
+      description: Members that are gone and not proven off, so that their VMs start nowhere.
+      type: list
+      elements: str
 """
 
 from collections.abc import Mapping
@@ -540,10 +593,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_con
     connect,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import read_noted
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import read_cell, read_noted
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_domains import (
     DomainQuery,
-    read_domains,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes.silent import NotedWork
 
@@ -571,7 +623,7 @@ def main() -> None:
         with connect(params["uri"], params["timeout"]) as connection:
             if work.stage == "noted":
                 return read_noted.of_silent(connection, work.silent)
-            return {"changed": False, "domains": read_domains(connection, wanted)}
+            return read_cell.domains(connection, wanted)
 
     run(module, read)
 

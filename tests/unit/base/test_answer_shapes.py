@@ -261,6 +261,14 @@ DOMAIN = {
     "snapshots": [{"name": "a", "created": 1, "state": "running", "current": True}],
     "stats": None,
 }
+CELL = {
+    "name": "rack1",
+    "members": ["hv1", "hv2", "hv3"],
+    "running": True,
+    "quorate": True,
+    "online": ["hv1", "hv2"],
+    "unclean": ["hv3"],
+}
 HOST_INFO = {
     "name": "hv1",
     "uri": "qemu:///system",
@@ -313,6 +321,7 @@ HOST_INFO = {
     "bridges": ["br0"],
     "domains": {"running": 1, "shutoff": 1},
     "maintenance": False,
+    "cell": CELL,
     "errors": [],
 }
 IMAGE = {
@@ -410,6 +419,7 @@ CHECKUP = {
             "managed": True,
             "holder": None,
             "broken": None,
+            "ha": True,
             "nics": [{"mac": "52:54:00:00:00:01", "type": "bridge", "source": "br0"}],
         }
     ],
@@ -419,6 +429,17 @@ CHECKUP = {
     "used": ["b"],
     "noted": {"reading.x": "text"},
     "rolling": ["rolling.begun.0123456789abcdef.5"],
+    "cell": CELL,
+    "cell_vms": [
+        {
+            "uuid": "1111",
+            "resource": "fleet-1111",
+            "managed": False,
+            "held_by": "hv1",
+            "failed": True,
+            "reason": "start on hv1: no bridge",
+        }
+    ],
     "errors": {"certificates": "no openssl"},
 }
 MOVED = {

@@ -54,7 +54,7 @@ def test_columns_are_all_keys_but_mappings() -> None:
         simple = {key for key, value in place.items() if not isinstance(value, dict)}
         assert simple - set(columns.known()) <= {
             *("name", "state", "reason", "error"),  # shown anyway
-            *("stats", "image", "owner", "move"),  # mappings, here without one
+            *("stats", "cell", "image", "owner", "move"),  # mappings, here without one
         }
     assert not {"metadata", "firmware", "stats", "image"} & set(columns.known())
 

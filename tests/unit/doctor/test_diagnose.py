@@ -40,6 +40,7 @@ def vm(name: str, **changes: t.Any) -> Answer:
         "managed": True,
         "holder": None,
         "broken": None,
+        "ha": False,
         "nics": [{"mac": f"52:54:00:00:00:{len(name):02x}", "type": "bridge", "source": "br0"}],
         "addresses": [],
         "segments": ["br0"],
@@ -109,6 +110,8 @@ def answer(name: str, *vms: Answer, checkup: Answer | None = None, **changes: t.
         "used": [],
         "noted": {},
         "rolling": [],
+        "cell": None,
+        "cell_vms": [],
         "errors": {},
         **(checkup or {}),
     }
@@ -151,6 +154,23 @@ def key(kind: str, days: int) -> Answer:
     return {"keys": [{"path": "/k", "kind": kind, "subject": "CN=a", "until": until, "days": 30.0}]}
 
 
+CELL = {
+    **{"name": "rack1", "members": ["hv1", "hv2", "hv3"], "running": True, "quorate": True},
+    **{"online": ["hv1", "hv2", "hv3"], "unclean": []},
+}
+CELL_VM = {
+    **{"uuid": "uuid of web1", "resource": "fleet-u", "managed": True, "held_by": None},
+    **{"failed": False, "reason": None},
+}
+
+
+def member(name: str, *vms: Answer, cell_vm: Answer | None = None, **changes: t.Any) -> Answer:
+    """A member of a cell, with what it says of it and of its VM."""
+    said = [{**CELL_VM, **cell_vm}] if cell_vm is not None else []
+    return answer(name, *vms, checkup={"cell": {**CELL, **changes}, "cell_vms": said})
+
+
+HELD = {"managed": False, "held_by": "hv1"}
 VOLUME = {"pool": "p", "name": "old", "path": "/p/old", "mib": 3, "shared": False, "id": None}
 HV1, HV2 = "hv1", "hv2"
 TWIN = vm("web1", uuid="b", active=False, managed=False, nics=[])
@@ -234,6 +254,48 @@ FOUND: list[tuple[str, tuple[Answer | None, Answer | None], str, str]] = [
         (answer(HV1, cards=[{"name": "web1", "problem": None, "leftover": ["/a"]}]), None),
         "/a",
         "ansible-playbook fleet.virt.repair_vms -e vm_name=web1",
+    ),
+    (
+        "cell_no_quorum",
+        (member(HV1, quorate=False, online=["hv1"], unclean=["hv2", "hv3"]), None),
+        "hv1 has no quorum in the cell 'rack1' (online: hv1)",
+        "journalctl -u corosync -u pacemaker",
+    ),
+    (
+        "cell_no_quorum",
+        (member(HV1, quorate=False, running=False, online=[]), None),
+        "Pacemaker does not run on hv1, a member of the cell 'rack1'",
+        "ansible hv1 -b -a 'systemctl start corosync pacemaker'",
+    ),
+    (
+        "cell_member_not_proven_off",
+        (member(HV1, unclean=["hv3"]), member(HV2, unclean=["hv3"])),
+        "hv3 of the cell 'rack1' is gone and not proven off",
+        "without power: ansible hv1 -b -a 'stonith_admin --confirm hv3'",
+    ),
+    (
+        "cell_vm_unmanaged",
+        (member(HV1, vm("web1"), cell_vm=HELD), member(HV2, cell_vm=HELD)),
+        "does not manage 'web1', so it is not started elsewhere",
+        "ansible-playbook fleet.virt.repair_vms -e vm_name=web1",
+    ),
+    (
+        "cell_vm_unknown",
+        (member(HV1, vm("web1", ha=True)), member(HV2)),
+        "'web1' has ha: true, and the cell 'rack1' does not know it",
+        "ansible-playbook fleet.virt.repair_vms -e vm_name=web1",
+    ),
+    (
+        "cell_vm_unknown",
+        (answer(HV1, vm("web1", ha=True)), None),
+        "'web1' has ha: true, and hv1 is in no cell",
+        "ansible-playbook fleet.virt.provision_vm -e vm_name=web1 -e vm_ha=false",
+    ),
+    (
+        "cell_vm_failed",
+        (None, member(HV2, cell_vm={"failed": True, "reason": "start on hv2: no bridge"})),
+        "to run: start on hv2: no bridge",
+        "ansible hv2 -b -a 'crm_resource --cleanup --resource fleet-u'",
     ),
     (
         "volume_unused",
@@ -414,6 +476,10 @@ def test_volume_on_shared_storage_is_unused_only_if_no_other_uses_it() -> None:
         (answer(HV1, checkup={"cpu": None}), None),
         (answer(HV1, checkup={"rolling": ["rolling.passed.0123456789abcdef.5"]}), None),
         (answer(HV1, checkup=key("cert", 40)), None),
+        (member(HV1, vm("web1", ha=True), cell_vm={}), member(HV2, cell_vm={})),
+        (member(HV1, vm("web1", ha=True, phase="creating", holder="process 7")), member(HV2)),
+        # a run is at work
+        (member(HV1, vm("web1", holder="process 7"), cell_vm=HELD), member(HV2, cell_vm=HELD)),
     ],
 )
 def test_what_is_no_finding(both: tuple[Answer | None, Answer | None]) -> None:

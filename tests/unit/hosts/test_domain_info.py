@@ -571,7 +571,8 @@ def test_our_metadata_is_json_with_every_key_but_those_for_our_own_use() -> None
     shown = domain_info.metadata_entry(full, "m")
     assert json.loads(json.dumps(shown)) == shown
     assert set(shown) == {"managed", "problem", *vars(full)} - {
-        *("adopted", "broken", "clone_of", "renamed_from", "request", "restored_from", "seed")
+        *("adopted", "broken", "clone_of", "ha", "renamed_from", "request", "restored_from"),
+        "seed",
     }
     assert set(shown) == set(domain_info.metadata_entry(None, "m"))
     assert shown["owner"] == vars(full.owner)

@@ -67,6 +67,7 @@ def test_hypervisors() -> None:
         **{"name": "node", "arch": "x86_64", "domain_types": ["kvm", "qemu"], "cpu": counts},
         **{"memory_mib": counts, "domains": {"running": 2, "shutoff": 5, "paused": 1}},
         **{"maintenance": None, "libvirt_version": "9.0.0", "errors": ["odd"]},
+        "cell": {"name": "rack1", "quorate": True, "unclean": ["hv3"]},
         "pools": [
             {"name": "base", "state": "running", "available_mib": 2048},
             {"name": "cold", "state": "inactive", "available_mib": 0},
@@ -80,6 +81,7 @@ def test_hypervisors() -> None:
         **{"memory_mib": "4", "memory_free_mib": "", "memory_running_mib": "2"},
         **{"memory_defined_mib": "3", "domains_active": "3", "domains_shutoff": "5"},
         **{"pools": "base=2048", "error": ""},
+        **{"cell": "rack1", "quorate": "true", "unclean": "hv3"},
     }
     assert second["error"] == "no answer: no route"
 

@@ -54,6 +54,15 @@ OF_FLEETS: dict[str, tuple[Severity, str]] = {
     "card_differs": ("warning", "run ansible-playbook fleet.virt.repair_vms"),
     "card_unusable": ("error", "follow the message"),
     "definition_left": ("error", "run ansible-playbook fleet.virt.repair_vms"),
+    "cell_no_quorum": (
+        "error",
+        "see why on it (journalctl -u corosync -u pacemaker): members reach each other by UDP on"
+        " the ports 5405 to 5412",
+    ),
+    "cell_member_not_proven_off": ("error", "look at it, and state that it is off, if it is"),
+    "cell_vm_unmanaged": ("warning", "run ansible-playbook fleet.virt.repair_vms"),
+    "cell_vm_unknown": ("error", "run ansible-playbook fleet.virt.repair_vms"),
+    "cell_vm_failed": ("error", "follow the message"),
     "volume_unused": ("info", "delete it once you know that nobody needs it"),
     "memory_overcommitted": ("warning", "move a VM away, or raise virt_memory_ratio"),
     "vcpus_overcommitted": ("warning", "move a VM away, or raise virt_vcpu_ratio"),

@@ -15,6 +15,35 @@ import typing as t
 
 from . import answers
 
+# --- a cell --------------------------------------------------------------------------------------
+
+
+class CellEntry(t.TypedDict):
+    """The cell of a hypervisor, as Pacemaker says there if it is ``running``: whether it is
+    ``quorate``, its ``members``, those that are ``online``, and those that may be anything, since
+    they are gone and not proven off, ``unclean``."""
+
+    name: str
+    members: list[str]
+    running: bool
+    quorate: bool
+    online: list[str]
+    unclean: list[str]
+
+
+class DomainCell(t.TypedDict):
+    """A VM of a cell. ``managed``: the cell may start and stop it; else a run holds it, or was
+    killed while it did, of the hypervisor ``held_by``. ``failed``: it should run, and ``reason``
+    is why it does not. ``defined``: a hypervisor has its definition, not only storage its card."""
+
+    name: str
+    managed: bool
+    held_by: str | None
+    failed: bool
+    reason: str | None
+    defined: bool
+
+
 # --- a domain ------------------------------------------------------------------------------------
 
 
@@ -257,6 +286,7 @@ class DomainEntry(DomainDescription):
     managed_save: bool | None
     snapshots: list[SnapshotEntry]
     stats: Stats | None
+    cell: DomainCell | None
     error: str | None
 
 
@@ -446,6 +476,7 @@ class HostEntry(t.TypedDict):
     bridges: list[str] | None
     domains: dict[str, int]
     maintenance: bool | None
+    cell: CellEntry | None
     errors: list[str]
 
 
@@ -535,9 +566,10 @@ class PlacementEntry(HostEntry):
 
 
 class Domains(answers.Result, total=False):
-    """Its domains."""
+    """Its domains, and its cell."""
 
     domains: list[DomainEntry] | None
+    cell: CellEntry | None
 
 
 class HostInfo(answers.Result, total=False):

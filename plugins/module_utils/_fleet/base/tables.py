@@ -198,13 +198,27 @@ def _noted(entry: Entry) -> str:
 
 def _why(domain: Entry) -> object:
     """libvirt's reason for the state, and where a VM is being moved to, or what else a run does to
-    it or did when it was interrupted."""
-    stored = domain.get("metadata") or {}
+    it or did when it was interrupted; its cell, and what that says of it."""
+    stored, cell = domain.get("metadata") or {}, domain.get("cell")
+    words = [clean(domain["reason"])]
     if stored.get("move"):
-        return f"{clean(domain['reason'])}, moving to {clean(stored['move']['destination'])}"
-    if stored.get("phase") and not stored.get("problem"):  # which says more
-        return f"{clean(domain['reason'])}, in phase {clean(stored['phase'])}"
-    return domain["reason"]
+        words.append(f"moving to {clean(stored['move']['destination'])}")
+    elif stored.get("phase") and not stored.get("problem"):  # which says more
+        words.append(f"in phase {clean(stored['phase'])}")
+    if cell:
+        words.append(f"cell {clean(cell['name'])}")
+        if not cell["managed"]:
+            by = cell["held_by"]
+            words.append(f"unmanaged (by {clean(by)})" if by else "unmanaged")
+        if cell["failed"]:
+            words.append(f"failed: {clean(cell['reason'])}" if cell["reason"] else "failed")
+    return ", ".join(words) if len(words) > 1 else domain["reason"]
+
+
+def is_defined(domain: Entry) -> bool:
+    """Whether a hypervisor has it: a VM of a cell that is off may be known by its card alone."""
+    cell = domain.get("cell")
+    return not cell or bool(cell["defined"])
 
 
 def host_info(hypervisors: t.Sequence[Entry]) -> str:
@@ -270,7 +284,7 @@ def listing(
     heads += [column.name.upper().replace("_", " ") for column in columns]
     rows = [
         [
-            *(host, domain["name"], domain["state"], _why(domain)),
+            *(host or None, domain["name"], domain["state"], _why(domain)),
             *(column.shown(domain) for column in columns),
         ]
         for host, domain in domains
@@ -293,13 +307,18 @@ def query(hypervisors: t.Sequence[Entry], count: str = "", columns: t.Sequence[C
     """
     lines: list[str] = []
     for entry in hypervisors:
-        if not entry["domains"] and (count or not entry["answered"]):
+        here = [domain for domain in entry["domains"] if is_defined(domain)]
+        if not here and (count or not entry["answered"]):
             continue
         lines.append(f"{clean(entry['name'])}:")
-        if not entry["domains"]:
+        if not here:
             lines.append("  no domains")
-        for domain in entry["domains"]:
+        for domain in here:
             lines += _domain(str(entry["name"]), domain, columns)
+    off = [one for entry in hypervisors for one in entry["domains"] if not is_defined(one)]
+    lines += ["on no hypervisor:"] if off else []
+    for domain in off:
+        lines += _domain("", domain, columns)
     lines += [*_silent(hypervisors), *([count] if count else [])]
     return "\n".join([*lines, *_answered(hypervisors)]) + "\n"
 

@@ -12,7 +12,7 @@ from ..._records import dataclass, field
 from ..base import answers
 
 PREFIX = "fence-"
-VM_PREFIX = "fleet-"
+VM_PREFIX = "fleet-"  # of the resources that are VMs, before their UUIDs
 HELD_BY = "fleet-by"  # the meta attribute that names the hypervisor of the run that holds a VM
 
 

@@ -16,7 +16,7 @@ from ..placement import decide as placement
 from ..preflight import decide as preflight
 from ..preflight import decide_host
 from ..preflight.decide_host import Limits
-from . import alike, identities, space, unfinished
+from . import alike, cells, identities, space, unfinished
 
 if t.TYPE_CHECKING:
     from ..engine.proofs import Silence
@@ -42,6 +42,7 @@ def diagnose(
     """``answers`` are of those that answered, ``hosts`` all as placement sees them."""
     findings = [*_silent(answers, silent), *identities.find(answers), *alike.find(answers)]
     findings += unfinished.find(answers)
+    findings += cells.find(answers)
     findings += unfinished.compare_notes(answers, silent)
     findings += space.space(hosts, limits)
     findings += space.losses(answers, hosts, policy)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ..base import answers
-from ..base.snapshot import GuestCpuEntry
+from ..base.snapshot import CellEntry, GuestCpuEntry
 from ..migration.facts import MigrateLook
 from ..preflight.facts import ClockOffset
 
@@ -24,12 +24,13 @@ class ExaminedNic(t.TypedDict):
 
 class ExaminedVm(answers.VmIdentity):
     """A VM; ``holder`` is the living process that works on it, ``broken`` why its metadata cannot
-    be used."""
+    be used, ``ha`` whether it is to be one of a cell's."""
 
     active: bool
     managed: bool
     holder: str | None
     broken: str | None
+    ha: bool
     nics: list[ExaminedNic]
 
 
@@ -54,11 +55,24 @@ class Expiry(t.TypedDict):
     days: float
 
 
+class ExaminedCellVm(t.TypedDict):
+    """A VM of the hypervisor's cell, as Pacemaker says there: which ``resource`` it is, whether the
+    cell manages it or a run on ``held_by`` holds it, and whether it ``failed``, for which
+    ``reason``."""
+
+    uuid: str
+    resource: str
+    managed: bool
+    held_by: str | None
+    failed: bool
+    reason: str | None
+
+
 class Checkup(t.TypedDict):
     """What no other answer says. ``used`` are the names of files that something there refers to,
     ``setup`` digests of what the set-up wrote, by file, ``noted`` the last note of another
     hypervisor with its content, by volume, ``rolling`` the marks of rolling work for which it is in
-    maintenance, ``errors`` checks that could not be made.
+    maintenance, ``cell`` the one that it is a member of, ``errors`` checks that could not be made.
     """
 
     arch: str | None
@@ -73,6 +87,8 @@ class Checkup(t.TypedDict):
     used: list[str]
     noted: dict[str, str]
     rolling: list[str]
+    cell: CellEntry | None
+    cell_vms: list[ExaminedCellVm]
     errors: dict[str, str]
 
 

@@ -20,8 +20,10 @@ from ..base.effects_connection import Connection
 from ..base.metadata import Metadata
 from ..base.xml_values import attribute
 from ..cards import read_cards
+from ..cell.facts import VM_PREFIX
 from ..engine import effects_lease_holder as lease
 from ..foresight.state import host_of
+from ..hosts import cells, read_cell
 from ..hosts import read_description as description
 from ..migration import read_candidates
 from ..notes import read as read_notes
@@ -36,8 +38,9 @@ if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
     from ..._lxml import Element
     from ..base.snapshot import PlacementEntry
+    from ..cell.facts import CellView
     from ..storage.read_file_users import PoolPlace, References
-    from .facts import Checkup, Examined, ExaminedVm, Expiry, UnusedVolume
+    from .facts import Checkup, Examined, ExaminedCellVm, ExaminedVm, Expiry, UnusedVolume
 
 _SECONDS = 120.0  # for looking at all files
 # What the set-up writes, alike on all hypervisors of a fleet
@@ -68,6 +71,7 @@ def examine(connection: Connection, base_pool: str, base_path: str) -> Examined:
     )
     host = host_of(looked)
     errors = _Errors()
+    view = read_cell.view(connection)
     nowhere: tuple[list[UnusedVolume] | None, list[str]] = (None, [])
     unused, used = errors.read(
         "volumes", lambda: _volumes(connection, base_pool, base_path), nowhere
@@ -88,9 +92,25 @@ def examine(connection: Connection, base_pool: str, base_path: str) -> Examined:
         "rolling": errors.read("marks", lambda: read_rolling.volumes(connection), [])
         if host["maintenance"]
         else [],
+        "cell": cells.entry(view),
+        "cell_vms": _cell_vms(view),
         "errors": errors,
     }
     return {**looked, "checkup": checkup, "clock": None}
+
+
+def _cell_vms(view: CellView | None) -> list[ExaminedCellVm]:
+    return [
+        {
+            "uuid": vm.uuid,
+            "resource": f"{VM_PREFIX}{vm.uuid}",
+            "managed": vm.managed,
+            "held_by": vm.by,
+            "failed": vm.failed,
+            "reason": vm.reason,
+        }
+        for vm in (view.vms.values() if view else ())
+    ]
 
 
 def _keys() -> list[Expiry]:
@@ -146,6 +166,7 @@ def _vms(connection: Connection) -> list[ExaminedVm]:
             "managed": known.made_here,
             "holder": str(holder) if holder else None,
             "broken": known.broken,
+            "ha": known.in_cell,
             "nics": [
                 {
                     "mac": attribute(nic.find("mac"), "address"),

@@ -30,6 +30,7 @@ def from_info(info: DomainInfo, name: str, uuid: str) -> DomainEntry:
         "managed_save": None,
         "snapshots": [],
         "stats": None,
+        "cell": None,
         "error": None,
     }
 

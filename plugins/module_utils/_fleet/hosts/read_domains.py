@@ -74,8 +74,11 @@ class _Host:
         return None if uuids is None else uuid in uuids
 
 
-def read_domains(connection: Connection, wanted: DomainQuery) -> list[DomainEntry]:
-    """One entry per domain, sorted by name, with the same keys in each.
+def read_domains(
+    connection: Connection, wanted: DomainQuery, *, elsewhere: t.Collection[str] = ()
+) -> list[DomainEntry]:
+    """One entry per domain, sorted by name, with the same keys in each. Those with the names
+    ``elsewhere`` exist, whether they are here or not.
 
     Raises SpecError for a name that does not exist, LibvirtFailure if the list itself cannot be
     read. Problems of one domain are in that domain's ``error``.
@@ -83,7 +86,7 @@ def read_domains(connection: Connection, wanted: DomainQuery) -> list[DomainEntr
     domains = list_domains(connection)
     domains.sort(key=lambda domain: str(domain.name()))
     if wanted.names is not None:
-        domains = _chosen(domains, wanted)
+        domains = _chosen(domains, wanted, elsewhere)
     if not domains:
         return []
     host = _Host(flagged=_flagged(connection))
@@ -140,9 +143,11 @@ def _note(entry: DomainEntry, problem: str) -> None:
         entry["error"] = f"{entry['error']}; {problem}"
 
 
-def _chosen(domains: list[VirDomain], wanted: DomainQuery) -> list[VirDomain]:
+def _chosen(
+    domains: list[VirDomain], wanted: DomainQuery, elsewhere: t.Collection[str]
+) -> list[VirDomain]:
     selected = Selected.of(wanted.names or ())
-    known = {str(domain.name()) for domain in domains}
+    known = {*elsewhere, *(str(domain.name()) for domain in domains)}
     unknown = [
         name
         for name in selected.names

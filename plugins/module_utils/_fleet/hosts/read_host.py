@@ -15,7 +15,7 @@ from ..base.effects_deadline import Failed, Value
 from ..base.states import ACTIVE_STATES, STATES
 from ..storage.read_pools import pool_entries
 from ..storage.read_shared_pools import NOTES
-from . import host_info, network_info
+from . import cells, host_info, network_info, read_cell
 from .read_bridges import bridges
 from .read_domains import DomainQuery, read_domains, still_there, was_read
 
@@ -78,6 +78,7 @@ def read_host(connection: Connection, base_pool: str, base_path: str | None = No
         "bridges": bridges(connection),
         "domains": _counts(domains),
         "maintenance": _maintenance(connection, _marked_pool(pools, base_pool, base_path)),
+        "cell": cells.entry(read_cell.view(connection)),
         "errors": [
             f"{entry['name']}: {entry['error']}" for entry in domains if not was_read(entry)
         ],

@@ -24,14 +24,14 @@ Record = t.Mapping[str, object]
 
 _LIST = [
     *("hypervisor", "name", "uuid", "state", "reason", "moving_to", "autostart", "vcpus"),
-    *("memory_mib", "managed", "groups", "tags", "title", "error"),
+    *("memory_mib", "managed", "groups", "tags", "title", "cell", "cell_managed", "error"),
 ]
 _QUERY = [*_LIST[:-1], "disk_mib", "disks", "nics", "addresses", "graphics", "error"]
 _HOST = [
     *("hypervisor", "state", "types", "arch", "libvirt_version"),
     *("cpus", "vcpus_running", "vcpus_defined"),
     *("memory_mib", "memory_free_mib", "memory_running_mib", "memory_defined_mib"),
-    *("domains_active", "domains_shutoff", "pools", "error"),
+    *("domains_active", "domains_shutoff", "pools", "cell", "quorate", "unclean", "error"),
 ]
 _IMAGES = [
     *("hypervisor", "image", "digest", "format", "size_mib", "allocated_mib", "intact"),
@@ -103,7 +103,7 @@ def _parts(hypervisors: t.Sequence[Entry], key: str) -> list[tuple[Entry, Entry]
 
 
 def _domain(hypervisor: str, domain: Entry) -> Record:
-    metadata = as_mapping(domain.get("metadata"))
+    metadata, cell = as_mapping(domain.get("metadata")), as_mapping(domain.get("cell"))
     disks, nics = as_mappings(domain["disks"]), as_mappings(domain["nics"])
     sizes = [size for disk in disks if isinstance(size := disk["size_mib"], int)]
     return {
@@ -113,6 +113,8 @@ def _domain(hypervisor: str, domain: Entry) -> Record:
         "managed": metadata.get("managed"),
         "groups": metadata.get("groups"),
         "tags": metadata.get("tags"),
+        "cell": cell.get("name"),
+        "cell_managed": cell.get("managed"),
         "disk_mib": sum(sizes),
         "disks": [f"{disk['target']}={_or_dash(disk['source'])}" for disk in disks],
         "nics": [f"{nic['mac']}={_or_dash(nic['source'])}" for nic in nics],
@@ -134,6 +136,7 @@ def _console(graphics: Entry) -> str:
 def _host(entry: Entry) -> Record:
     host = as_mapping(entry["host"])
     cpu, memory = as_mapping(host["cpu"]), as_mapping(host["memory_mib"])
+    cell = as_mapping(host.get("cell"))
     counts = {key: n for key, n in as_mapping(host["domains"]).items() if isinstance(n, int)}
     off = counts.get("shutoff", 0)
     pools = [pool for pool in as_mappings(host["pools"]) if pool["state"] == "running"]
@@ -150,6 +153,9 @@ def _host(entry: Entry) -> Record:
         "domains_active": sum(counts.values()) - off,
         "domains_shutoff": off,
         "pools": [f"{pool['name']}={_or_dash(pool['available_mib'])}" for pool in pools],
+        "cell": cell.get("name"),
+        "quorate": cell.get("quorate"),
+        "unclean": cell.get("unclean"),
         "error": None,
     }
 

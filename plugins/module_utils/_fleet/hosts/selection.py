@@ -11,7 +11,9 @@ import typing as t
 
 from ..._records import dataclass
 from ..base.json_values import as_list, as_mapping, as_mappings
+from ..base.selected import Member, Selected, expand
 from ..base.states import STATES
+from ..base.tables import is_defined
 
 Entry = t.Mapping[str, object]
 _Rank = tuple[int, float, str]  # numbers, words, unknown values
@@ -87,9 +89,10 @@ def _rank(domain: Entry, sort: str) -> _Rank:
 
 
 def flat(hypervisors: t.Sequence[Entry], sort: t.Sequence[str]) -> list[tuple[str, Entry]]:
-    """Each domain with its hypervisor's name, in order over all of them."""
+    """Each domain with its hypervisor's name, empty for one that is defined nowhere, in order over
+    all of them."""
     domains = [
-        (str(entry["name"]), domain)
+        (str(entry["name"]) if is_defined(domain) else "", domain)
         for entry in hypervisors
         for domain in as_mappings(entry["domains"])
     ]
@@ -100,3 +103,27 @@ def flat(hypervisors: t.Sequence[Entry], sort: t.Sequence[str]) -> list[tuple[st
         )
 
     return sorted(domains, key=key) if sort else domains
+
+
+def unanswered(hypervisors: t.Sequence[Entry], names: t.Sequence[str]) -> list[str]:
+    """Why what was asked for is not there: no hypervisor answered, or none that did has a name."""
+    silent = [str(entry["name"]) for entry in hypervisors if not entry["answered"]]
+    if len(silent) == len(hypervisors):
+        reasons = "; ".join(f"{entry['name']}: {entry['error']}" for entry in hypervisors)
+        return [f"no hypervisor answered: {reasons}"]
+    known = {
+        str(domain["name"]) for entry in hypervisors for domain in as_mappings(entry.get("domains"))
+    }
+    members = [Member(name, (), unread=False) for name in known]
+    expanded = expand(Selected.of(names), members)
+    unknown = [name for name in expanded.names if name not in known]
+    unknown += expanded.empty_patterns
+    if unknown:
+        which = ", ".join(unknown)
+        if silent:
+            return [
+                f"not found on any hypervisor that answered: {which}"
+                f" (it may be on one of those that did not: {', '.join(silent)})"
+            ]
+        return [f"not found on any hypervisor: {which}"]
+    return []
