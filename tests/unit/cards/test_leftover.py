@@ -178,3 +178,16 @@ def test_plan_names_leftover_only_where_nothing_else_is() -> None:
     (planned,) = fleet_plan.compare(["web1"], answers, place)
     assert (planned.action, planned.hypervisor) == ("conflict", "hv3")
     assert "is a leftover" in planned.details[0]
+
+
+def test_vm_that_is_defined_nowhere_is_named_by_one_member() -> None:
+    """Whichever members know its card; where it is defined that counts."""
+    card = {"uuid": "u", "nowhere": "a"}
+    known = {"hv2": card, "hv1": card}
+    assert leftover.without(known) == {"hv1": card}
+    defined = {"uuid": "u"}
+    assert leftover.without({**known, "hv3": defined}) == {"hv3": defined}
+    why = leftover.refusal("web1", "hv1", card)
+    assert why is not None
+    assert "the cell 'a' knows it by its card" in why
+    assert "ansible-playbook fleet.virt.state -e vm_name=web1 -e vm_state=running" in why

@@ -83,6 +83,13 @@ def cell(host: Host, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pacemaker]:
     return pacemaker
 
 
+def write_card(host: Host) -> None:
+    """The card of a VM that hv3 has shut off."""
+    xml = f"<domain><name>web1</name><uuid>{UUID}</uuid></domain>"
+    card = Card(CardName("web1", ()), UUID, xml, False, kept_by="hv3")
+    effects_cards.write(str(host.shared), card)
+
+
 def _settle(cell: Pacemaker, *, held: bool = True) -> None:
     effects_hold.settle(cell.host.connection, "web1", UUID, held=held)
 
@@ -204,9 +211,7 @@ def test_vm_that_is_nowhere_is_started_by_cell(
     vm = cell.view.vms[UUID]
     with pytest.raises(PlanRefused, match="has no card in"):
         effects_hold.start(cell.host.connection, "web1", vm)
-    xml = f"<domain><name>web1</name><uuid>{UUID}</uuid></domain>"
-    card = Card(CardName("web1", ()), UUID, xml, False, kept_by="hv3")
-    effects_cards.write(str(cell.host.shared), card)
+    write_card(cell.host)
     monkeypatch.setattr(effects_hold, "_STARTED", 0.1)
     with pytest.raises(PlanRefused, match="it goes on trying"):
         effects_hold.start(cell.host.connection, "web1", vm)
@@ -243,9 +248,9 @@ def test_vm_with_local_disk_base_or_snapshots_is_refused(
         return read_requirements.problem(cell.host.connection, "web1", xml, **given)
 
     assert problem(cell.host.disk) is None
-    assert "is on no shared storage" in str(problem(cell.host.local / "disk.qcow2"))
+    assert "is on no storage that is shared" in str(problem(cell.host.local / "disk.qcow2"))
     base = tmp_path / "base.qcow2"
-    assert f"{base} is on no shared storage" in str(problem(cell.host.disk, bases=[str(base)]))
+    assert f"{base} is on no storage that is shared" in str(problem(cell.host.disk, bases=[str(base)]))
     assert "it has 2 snapshots" in str(problem(cell.host.disk, snapshots=2))
     monkeypatch.setattr(read, "here", lambda: None)
     assert "hv1 is in no cell; the role fleet.virt.ha makes one" in str(problem(cell.host.disk))

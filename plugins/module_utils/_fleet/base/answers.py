@@ -51,9 +51,11 @@ class Unreadable(t.TypedDict, total=False):
 
 class LeftBehind(t.TypedDict, total=False):
     """``leftover``: which hypervisor has the VM by its card, if the definition here is only what is
-    left of it from before it was restarted there."""
+    left of it from before it was restarted there. ``nowhere``: the cell of a VM that is defined
+    nowhere, as each member says of it."""
 
     leftover: str | None
+    nowhere: str | None
 
 
 class _VmMore(LeftBehind, total=False):

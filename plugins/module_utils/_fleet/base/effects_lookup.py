@@ -54,6 +54,19 @@ def find_domain(connection: Connection, name: str) -> VirDomain | None:
     return domain
 
 
+def find_uuid(connection: Connection, uuid: str) -> VirDomain | None:
+    """libvirt's object for the domain with this UUID, None if it is missing."""
+    try:
+        domain: VirDomain = connection.call(
+            f"find domain {uuid}", connection.conn.lookupByUUIDString, uuid
+        )
+    except LibvirtFailure as error:
+        if error.code == ERR_NO_DOMAIN:
+            return None
+        raise
+    return domain
+
+
 def require_domains(connection: Connection, names: t.Sequence[str]) -> dict[str, VirDomain]:
     """libvirt's object for each name; raises SpecError listing every name that does not exist."""
     by_name = {name: find_domain(connection, name) for name in dict.fromkeys(names)}

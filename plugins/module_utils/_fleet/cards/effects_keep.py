@@ -18,7 +18,7 @@ from ..._errors import FleetVirtError, PlanRefused, XmlError
 from ..._libvirt import DOMAIN_XML_INACTIVE
 from ..base import read_caller as caller
 from ..base.effects_connection import Connection
-from ..base.effects_lookup import find_domain, list_domains
+from ..base.effects_lookup import find_domain, find_uuid, list_domains
 from ..base.names import playbook_command
 from . import effects_cards as effects
 from . import effects_leftover, keep, read_cards
@@ -91,8 +91,11 @@ def _due(
     own = {vm.uuid if vm is not None else None, uuid} - {None}
     if dom is not None and vm is not None and folder is not None:
         vm = read.with_snapshots(connection, dom, vm)
-    # of a VM that left this hypervisor meanwhile, a card that names another one too is not its own
-    cards = cards if vm is not None else [file for file in cards if len(file.at.hosts) == 1]
+    if vm is None:
+        # of a VM that left this hypervisor meanwhile, a card that names another one too is not its
+        # own, nor is that of a cell's unless the VM has another name here now
+        own_hosts = (1,) if uuid is None or find_uuid(connection, uuid) is None else (0, 1)
+        cards = [file for file in cards if len(file.at.hosts) in own_hosts]
     disks = [] if vm is None else read.present_disks(connection, vm)
     placed = vm if folder is not None else None
     known, wanted = keep.decide(cards, placed, own, caller.host(), disks, sure=sure)

@@ -20,7 +20,11 @@ Vm = t.TypeVar("Vm", bound=t.Mapping[str, object])
 
 def without(places: t.Mapping[str, Vm]) -> dict[str, Vm]:
     """The hypervisors that have a VM, without those that only have a leftover of one that another
-    of them has."""
+    of them has; of members that know of one that is defined nowhere, the first."""
+    real = {host: vm for host, vm in places.items() if not vm.get("nowhere")}
+    first = sorted(places.keys() - real.keys())[:1]
+    if first:
+        return without(real) or {host: places[host] for host in first}
     there = {vm.get("uuid") for vm in places.values() if not vm.get("leftover")} - {None}
     return {
         host: vm
@@ -31,7 +35,13 @@ def without(places: t.Mapping[str, Vm]) -> dict[str, Vm]:
 
 def refusal(name: str, host: str, vm: t.Mapping[str, object]) -> str | None:
     """Why nothing is done with what ``host`` has of a VM, if that is only a leftover."""
-    elsewhere = vm.get("leftover")
+    elsewhere, cell = vm.get("leftover"), vm.get("nowhere")
+    if cell:
+        start = playbook_command("state", vm_name=name, vm_state="running")
+        return (
+            f"{name!r} is off, and defined on no hypervisor: the cell {str(cell)!r} knows it by its"
+            f" card. Have it started first, which defines it: {start}"
+        )
     if not elsewhere:
         return None
     return (

@@ -265,6 +265,7 @@ def vms(root: Element, resources: Element) -> dict[str, CellVm]:
             reason=reasons.get(name) if failed else None,
             target_role=target,
             by=meta.get(HELD_BY),
+            pending=role if (role := str(item.get("role"))).endswith("ing") else None,
         )
     return result
 

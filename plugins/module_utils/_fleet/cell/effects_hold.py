@@ -13,13 +13,12 @@ import dataclasses
 import time
 import typing as t
 
-from ..._errors import FleetVirtError, LibvirtFailure, PlanRefused
-from ..._libvirt import ERR_NO_DOMAIN
+from ..._errors import FleetVirtError, PlanRefused
 from ..._records import dataclass
 from ..base import effects_programs as programs
 from ..base import read_caller as caller
 from ..base.effects_connection import Connection
-from ..base.effects_lookup import read_metadata
+from ..base.effects_lookup import find_uuid, read_metadata
 from ..cards import effects_cards, effects_keep, keep, read_cards
 from ..cards import read_vms as cards
 from . import hold as rules
@@ -35,6 +34,7 @@ if t.TYPE_CHECKING:
 _SECONDS = 60.0
 _SEEN = 60.0  # in which Pacemaker has asked its agents what runs where
 _STARTED = 180.0
+_FAILED = 20.0  # after a failure, in which it may be tried on another member
 _PAUSE = 0.5
 _NO_DOMAIN_PHASES = ("creating", "purging")
 
@@ -46,7 +46,7 @@ def hold(connection: Connection, uuid: str | None) -> bool:
     """
     if uuid is None or not connection.local or not read.is_member():
         return False
-    dom = _domain(connection, uuid)
+    dom = find_uuid(connection, uuid)
     stored = None if dom is None else read_metadata(connection, dom)
     if dom is None or stored is None or not stored.in_cell:
         return False
@@ -61,7 +61,7 @@ def refusal(connection: Connection, uuid: str | None) -> str | None:
     """Why nothing may be done with the VM now; None if it may, or is none of a cell."""
     if uuid is None or not connection.local or not read.is_member():
         return None
-    dom = _domain(connection, uuid)
+    dom = find_uuid(connection, uuid)
     stored = None if dom is None else read_metadata(connection, dom)
     if dom is None or stored is None or not stored.in_cell:
         return None
@@ -119,16 +119,19 @@ def start(connection: Connection, name: str, vm: CellVm) -> None:
             connection.call(f"write the card of {name}", effects_cards.write, vm.cards, card)
     _set(vm.uuid, rules.TARGET, rules.STARTED)
     _call("crm_resource", "--cleanup", "--resource", rules.resource(vm.uuid))
-    limit = time.monotonic() + _STARTED
+    limit = give_up = time.monotonic() + _STARTED
     while True:
         view = _view(name)
         seen = view.vms.get(vm.uuid)
-        if seen is not None and seen.nodes and not seen.failed:
+        if seen is not None and seen.nodes and not seen.failed and not seen.pending:
             return
-        if time.monotonic() > limit:
+        now = time.monotonic()
+        refused = seen is not None and seen.failed and not seen.pending
+        give_up = min(give_up, now + _FAILED) if refused else limit
+        if now > give_up:
             reason = seen.reason if seen is not None else None
             raise PlanRefused(
-                f"the cell {view.cell!r} has not started {name!r} within {_STARTED:g} seconds"
+                f"the cell {view.cell!r} has not started {name!r}"
                 f"{f' ({reason})' if reason else ''}; it goes on trying, see crm_mon -1 on"
                 f" {caller.host()}"
             )
@@ -152,20 +155,8 @@ class _Now:
         return self.stored.in_cell and self.stored.phase is None
 
 
-def _domain(connection: Connection, uuid: str) -> VirDomain | None:
-    try:
-        dom: VirDomain = connection.call(
-            f"find domain {uuid}", connection.conn.lookupByUUIDString, uuid
-        )
-    except LibvirtFailure as error:
-        if error.code == ERR_NO_DOMAIN:
-            return None
-        raise
-    return dom
-
-
 def _read(connection: Connection, uuid: str) -> _Now | None:
-    dom = _domain(connection, uuid)
+    dom = find_uuid(connection, uuid)
     stored = None if dom is None else read_metadata(connection, dom)
     if dom is None or stored is None:
         return None

@@ -82,7 +82,7 @@ class CellVm:
     ``nodes`` run it. It is ``managed`` unless a run holds it, or was killed while it did: ``by`` is
     the hypervisor of that run. It has ``failed`` if it should run and does not, or does not stop;
     ``reason`` is what the agent said of it. ``target_role`` is None if it was never set: the VM
-    should run then.
+    should run then. ``pending`` is what is being done and may fail yet, such as ``Starting``.
     """
 
     uuid: str
@@ -93,6 +93,7 @@ class CellVm:
     reason: str | None
     target_role: t.Literal["Started", "Stopped"] | None
     by: str | None
+    pending: str | None = None
 
 
 @dataclass(frozen=True)

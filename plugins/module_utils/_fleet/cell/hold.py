@@ -79,7 +79,7 @@ def primitive(uuid: str, folder: str, host: str, *, running: bool) -> str:
 
 def is_as_wanted(vm: CellVm, host: str, *, running: bool) -> bool:
     """Whether Pacemaker has seen the VM as it is: on ``host``, or nowhere."""
-    return vm.nodes == ((host,) if running else ())
+    return vm.pending is None and vm.nodes == ((host,) if running else ())
 
 
 def left(name: str, problem: str) -> str:

@@ -45,7 +45,9 @@ def of_disks(domain: Element, chains: t.Iterable[str], shared: t.Collection[str]
         return ["it has a disk that is no file"]
     paths = dict.fromkeys([*(path for path in files if path), *chains])
     return [
-        f"{path} is on no shared storage" for path in paths if posixpath.dirname(path) not in shared
+        f"{path} is on no storage that is shared (the role fleet.virt.storage declares that)"
+        for path in paths
+        if posixpath.dirname(path) not in shared
     ]
 
 

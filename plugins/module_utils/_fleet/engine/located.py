@@ -75,11 +75,12 @@ def locate(
     *,
     selectable: bool = False,
     whole: bool = False,
+    nowhere: bool = False,
 ) -> Located[Vm]:
     """Where each of ``names`` is, by the VMs of each hypervisor; raises PlanRefused if there is no
     name. ``hypervisors`` are those of the inventory, also outside of the play. ``selectable``: of
     two VMs of a name one can be meant by its hypervisor. ``whole``: what is left of it elsewhere
-    hinders it too."""
+    hinders it too. ``nowhere``: one that is known by its card alone does not."""
     if not names:
         raise PlanRefused("no VM is named; give -e vm_name=web1, or virt_names for several")
     require_named(names)
@@ -95,8 +96,10 @@ def locate(
         elif places:
             ((host, vm),) = places.items()
             why = vm.get("error")
-            left = [leftover.refusal(name, host, vm), f"{name!r} on {host}: {why}" if why else None]
-            refused = [*filter(None, left), *(leftover.hindrances(name, every) if whole else [])]
+            taken = nowhere and bool(vm.get("nowhere"))
+            left = None if taken else leftover.refusal(name, host, vm)
+            refused = [*filter(None, [left, f"{name!r} on {host}: {why}" if why else None])]
+            refused += leftover.hindrances(name, every) if whole else []
             if refused:
                 located.problems.append(refused[0])
             else:
@@ -125,10 +128,11 @@ def select(
     host: str | None = None,
     *,
     whole: bool = False,
+    nowhere: bool = False,
 ) -> Located[Grouped]:
     """:func:`locate` each of the VMs that are meant; a pattern or a group without any is a
     problem. Only those on ``host`` are meant if it is not empty; None: the verb has no such option.
-    ``whole`` as there.
+    ``whole`` and ``nowhere`` as there.
     """
     require_named(selected.names)
     if host:
@@ -138,7 +142,10 @@ def select(
         raise PlanRefused(none_meant(listed.empty, selected, silent))
     selectable = host is not None
     located = locate(
-        listed.names, vms_by_host, silent, hypervisors, selectable=selectable, whole=whole
+        *(listed.names, vms_by_host, silent, hypervisors),
+        selectable=selectable,
+        whole=whole,
+        nowhere=nowhere,
     )
     located.problems[:0] = listed.empty
     located.silent = "".join(more_meant(selected, silent))

@@ -11,10 +11,7 @@ import typing as t
 
 from ..base.effects_connection import Connection
 from ..base.selected import Selected
-from ..cards import read_vms
-from ..cards.card import Card
-from ..cards.read_cards import load_all
-from ..cell import read
+from ..cell import read, read_nowhere
 from . import cells, domain_entry, domain_info
 from .read_domains import DomainQuery, read_domains
 
@@ -42,50 +39,27 @@ def domains(connection: Connection, wanted: DomainQuery) -> Domains:
         vm = seen.vms.get(entry["uuid"])
         if vm is not None:
             entry["cell"] = cells.of_domain(seen.cell, vm, defined=True)
-    here = {entry["uuid"] for entry in entries}
-    entries += [entry for entry in off if entry["uuid"] not in here]
+    entries += off
     entries.sort(key=lambda entry: str(entry["name"]))
     return {"changed": False, "domains": entries, "cell": cells.entry(seen)}
 
 
 def _off(connection: Connection, seen: CellView, wanted: DomainQuery) -> list[DomainEntry]:
-    """The VMs that run nowhere, from their cards. Without quorum nothing is known of others."""
-    if not seen.quorate:
-        return []
-    idle = {vm.uuid: vm for vm in seen.vms.values() if not vm.nodes}
+    """The VMs that are defined nowhere, from their cards."""
     chosen = None if wanted.names is None else Selected.of(wanted.names)
-    folders = sorted({vm.cards for vm in idle.values()})
     entries: list[DomainEntry] = []
-    for card in _cards(connection, folders):
-        vm = idle.get(card.uuid)
-        if vm is not None and (chosen is None or chosen.takes(card.name)):
-            info = domain_info.from_root(card.root, card.stored)
-            entry = domain_entry.from_info(info, card.name, card.uuid)
-            entries.append(
-                {
-                    **entry,
-                    "state": "shutoff",
-                    "reason": REASON,
-                    "autostart": False,
-                    "persistent": False,
-                    "managed_save": False,
-                    "cell": cells.of_domain(seen.cell, vm, defined=False),
-                }
-            )
+    for cell, card, vm in read_nowhere.vms(connection, chosen, seen):
+        info = domain_info.from_root(card.root, card.stored)
+        entry = domain_entry.from_info(info, card.name, card.uuid)
+        entries.append(
+            {
+                **entry,
+                "state": "shutoff",
+                "reason": REASON,
+                "autostart": False,
+                "persistent": False,
+                "managed_save": False,
+                "cell": cells.of_domain(cell, vm, defined=False),
+            }
+        )
     return entries
-
-
-def _cards(connection: Connection, folders: t.Iterable[str]) -> list[Card]:
-    """The cards without a hypervisor in these folders, which may be of other cells as well."""
-    shared = read_vms.shared_folders(connection)
-
-    def look() -> list[Card]:
-        return [
-            file.card
-            for folder in folders
-            if folder in shared
-            for file in load_all(folder, lambda at: not at.hosts)
-            if file.card is not None
-        ]
-
-    return connection.call("look for cards of the cell", look)

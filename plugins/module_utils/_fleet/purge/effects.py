@@ -31,6 +31,7 @@ from ..base.metadata import Metadata, Owner, OwnVolume
 from ..base.names import require_named
 from ..base.selected import Selected
 from ..cards import read_leftovers
+from ..cell import read_nowhere
 from ..engine import effects_lease_holder as owners
 from ..engine import effects_verb as verb
 from ..engine.steps import Plan, Step
@@ -187,6 +188,17 @@ def look(
                 "volumes": [_seen_from_elsewhere(own, pools) for own in owned],
             }
         )
+    vms += [
+        {
+            "name": card.name,
+            "uuid": card.uuid,
+            "phase": None,
+            "groups": [*card.stored.groups],
+            "volumes": [],
+            "nowhere": cell,
+        }
+        for cell, card, _vm in read_nowhere.vms(connection, Selected.of(names, groups))
+    ]
     users: list[FileUsers] = []
     if files:
         references = ownership.read(connection)

@@ -55,7 +55,7 @@ def decide(
     """Where each VM of ``names``, names or patterns, and of ``groups`` is, only those on ``host``
     if one is named; raises PlanRefused with everything that is not proven."""
     selected = Selected.of(names, groups)
-    where = located.select(selected, _vms_by_host(seen), seen.silent, host=host)
+    where = located.select(selected, _vms_by_host(seen), seen.silent, host=host, nowhere=True)
     problems = where.problems
     if not proofs.missing("absent", seen.silent):
         problems += [

@@ -20,11 +20,20 @@ from ..._errors import DeadlineExceeded, LibvirtFailure, PlanRefused
 from ..._libvirt import ERR_OPERATION_INVALID
 from ..._records import dataclass, field
 from ..base.effects_connection import Connection
-from ..base.effects_lookup import is_saved, read_metadata, require_domains, selected_domains
+from ..base.effects_lookup import (
+    find_domain,
+    is_saved,
+    read_metadata,
+    require_domains,
+    selected_domains,
+)
+from ..base.json_values import as_list, as_mappings
 from ..base.metadata import metadata_problems
 from ..base.selected import Selected
 from ..base.states import reason_name, state_name
 from ..cards import read_leftovers
+from ..cell import read as cell
+from ..cell import read_nowhere
 from ..engine import effects_backups as backups
 from ..engine import effects_lease as lease
 from ..engine import effects_lease_holder as owners
@@ -116,11 +125,42 @@ def run(
     Unless all of them can be brought to it, none is changed. ``more``: others follow these, so the
     delay of the last is waited for too.
     """
+    missing = [name for name in names if find_domain(connection, name) is None]
+    if missing and cell.is_member():
+        return _with_nowhere(connection, names, missing, wanted, check=check, more=more)
     jobs = [_plan(connection, dom, wanted) for dom in require_domains(connection, names).values()]
     if not check and any(job.facts.phase for job in jobs):
         lease.wait_for_others(connection, names)
         jobs = [_plan(connection, job.dom, wanted) for job in jobs]
     return verb.planned(jobs, lambda jobs: _in_order(jobs, wanted, more), check=check)
+
+
+def _with_nowhere(
+    connection: Connection,
+    names: t.Sequence[str],
+    missing: t.Sequence[str],
+    wanted: StateRequest,
+    *,
+    check: bool,
+    more: bool,
+) -> dict[str, object]:
+    """:func:`run`, where some of the VMs may be a cell's that are defined nowhere."""
+    from . import effects_nowhere as nowhere  # that is rare
+
+    far = nowhere.bring(connection, missing, wanted, check=check)
+    known = {str(vm["name"]) for vm in as_mappings(far["vms"])}
+    near = [name for name in names if name not in known]
+    if not near:
+        return far
+    require_domains(connection, near)  # which names those that are nowhere at all
+    here = run(connection, near, wanted, check=check, more=more)
+    problems = [str(one["msg"]) for one in (far, here) if one.get("failed")]
+    return {
+        "changed": bool(far["changed"] or here["changed"]),
+        "vms": [*as_list(far["vms"]), *as_list(here["vms"])],
+        "diff": [*as_list(far["diff"]), *as_list(here["diff"])],
+        **({"failed": True, "msg": "; ".join(problems)} if problems else {}),
+    }
 
 
 def _in_order(jobs: t.Sequence[_StateJob], wanted: StateRequest, more: bool) -> None:
@@ -149,6 +189,17 @@ def look(connection: Connection, names: t.Sequence[str], groups: t.Sequence[str]
             "start_order": stored.start_order if stored else None,
         }
         for dom, stored in selected_domains(connection, Selected.of(names, groups))
+    ]
+    vms += [
+        {
+            "name": card.name,
+            "uuid": card.uuid,
+            "phase": None,
+            "groups": [*card.stored.groups],
+            "start_order": card.start_order,
+            "nowhere": name,
+        }
+        for name, card, _vm in read_nowhere.vms(connection, Selected.of(names, groups))
     ]
     return {"changed": False, "vms": vms, "warnings": read_leftovers.mark(connection, vms)}
 
