@@ -50,6 +50,7 @@ _LEFT = """
 set +e
 virsh list --all --name | grep proof-
 ls -d /run/fleet-virt-proofs/* /var/lib/fleet-virt/proofs/* /var/lib/libvirt/swtpm/* 2>/dev/null
+ls /var/log/libvirt/qemu | grep proof-
 mount | grep fleet-virt-proof
 pgrep -l '^borg'
 systemctl list-units --all --no-legend 'fleet-virt-proof*'

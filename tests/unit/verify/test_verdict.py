@@ -11,6 +11,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import ar
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.verify import verdict
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.verify.verdict import (
     CRASHED,
+    ENDED,
     READ_ERROR,
     SHUT_OFF,
     Evidence,
@@ -40,6 +41,8 @@ _WHY = "its QEMU has no machine type 'pc-q35-99.0'"
         ),
         (Evidence(stopped=SHUT_OFF), archives.FAILED, "does not boot: it shut itself off"),
         (Evidence(stopped=READ_ERROR, read=True), "", "could not be read, and yet"),
+        (Evidence(stopped=ENDED, expected=True), "", "its QEMU did not end by its guest"),
+        (Evidence(stopped=ENDED, printed="Kernel panic - not syncing"), "", "try again"),
         (Evidence(expected=True, limit=60), archives.FAILED, "nothing in it answered within 60 s"),
         (Evidence(printed="boot:", limit=60), archives.FAILED, "its console's last line: boot:"),
         (Evidence(read=True), archives.READ_BACK, "whether it boots cannot be asked"),
@@ -59,6 +62,7 @@ def test_evidence_has_its_verdict(seen: Evidence, proof: str, words: str) -> Non
         (Evidence(not_started=_WHY), True),
         (Evidence(not_started=_WHY, read=True), False),
         (Evidence(stopped=READ_ERROR), True),
+        (Evidence(stopped=ENDED), False),
         (Evidence(), True),
         (Evidence(expected=True), False),
         (Evidence(printed="boot:"), False),
@@ -69,6 +73,26 @@ def test_backup_without_verdict_is_read(seen: Evidence, needed: bool) -> None:
     assert verdict.must_be_read(seen) is needed
     if needed:
         assert not verdict.judge(seen).proof, "nothing is said of it unless it was read"
+
+
+_LOG = (
+    "char device redirected to /dev/pts/0\n2026-11-28 14:09:47.100+0000: shutting down, reason={}"
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "how"),
+    [
+        (_LOG.format("shutdown"), SHUT_OFF),
+        (_LOG.format("crashed"), ENDED),
+        (_LOG.format("destroyed"), ENDED),
+        (f"{_LOG.format('shutdown')}\n{_LOG.format('crashed')}", ENDED),
+        ("qemu-system-x86_64: terminating on signal 15", ENDED),
+        ("", ENDED),
+    ],
+)
+def test_guest_shut_itself_off_only_where_libvirt_says_so(log: str, how: str) -> None:
+    assert verdict.stopped(log) == how
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ _REMOVE = """
 [ -n "$2" ] || exit 1
 umount -l "$3/archive" 2>/dev/null  # not asked first: if borg was killed, mountpoint says no
 rm -rf --one-file-system "$5/$2" "$3" "$4"
+rm -f "$6" "$6".[0-9]  # which libvirt keeps, one for each UUID
 exit 0
 """
 
@@ -115,7 +116,8 @@ def remove(connection: Connection, folder: str, uuid: str) -> None:
 
 
 def _end_words(uri: str, folder: str, uuid: str) -> list[str]:
-    return ["end", uri, uuid, read.run_folder(uuid), read.files_folder(folder, uuid), TPM_FOLDER]
+    run_folder, files = read.run_folder(uuid), read.files_folder(folder, uuid)
+    return ["end", uri, uuid, run_folder, files, TPM_FOLDER, read.libvirt_log(uuid)]
 
 
 def _clear(job: _ProofJob, step: ClearProof) -> None:

@@ -45,10 +45,10 @@ from ..hosts import read_serial_output, serial_output
 from ..restore import definition as restored
 from ..restore import effects_state as states
 from ..restore.effects_archive import Archive
-from . import definition, verdict
+from . import definition, read, verdict
 from .definition import ProofPlaces, ProofVm
 from .options import READ
-from .verdict import CRASHED, READ_ERROR, SHUT_OFF, Evidence
+from .verdict import CRASHED, ENDED, READ_ERROR, SHUT_OFF, Evidence
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
@@ -182,7 +182,7 @@ class BootedProof:
             return
         try:
             self._ask(connection, dom, vm)
-            if vm.screen and self.seen.stopped != SHUT_OFF:
+            if vm.screen and self.seen.stopped not in (SHUT_OFF, ENDED):
                 self._look(connection, dom)
         finally:
             with contextlib.suppress(FleetVirtError):
@@ -275,7 +275,8 @@ class BootedProof:
         except LibvirtFailure as error:
             if error.code != ERR_NO_DOMAIN:
                 raise
-            self.seen = replace(self.seen, stopped=SHUT_OFF)
+            log = read_serial_output.first_log([read.libvirt_log(self.order.uuid)])[1]
+            self.seen = replace(self.seen, stopped=verdict.stopped(log))
             return
         if state == DOMAIN_CRASHED or (state, reason) == (DOMAIN_PAUSED, DOMAIN_PAUSED_CRASHED):
             self.seen = replace(self.seen, stopped=CRASHED)

@@ -21,6 +21,7 @@ from ..base.names import is_proof
 from ..hosts import domain_info, host_info
 from ..hosts import read_placement_facts as placement_facts
 from ..placement.facts import seen_host
+from ..rename.plan import LOG_FOLDER
 from ..restore import definition as restored
 from ..restore import read as restoring
 from . import definition
@@ -35,6 +36,11 @@ _MIB = 1024**2
 def unit_of(uuid: str) -> str:
     """The name of the unit in which the VM ``uuid`` proves a backup."""
     return f"{definition.name_of(uuid)}.service"
+
+
+def libvirt_log(uuid: str) -> str:
+    """What libvirt writes of a proof's VM."""
+    return f"{LOG_FOLDER}/{definition.name_of(uuid)}.log"
 
 
 def run_folder(uuid: str) -> str:

@@ -20,8 +20,9 @@ _PANIC = ("Kernel panic", "kernel panic", "No bootable device", "not a bootable 
 _MOST = 900  # characters; more is no comment of an archive
 _LINE = 120
 
-# Why the guest stopped before it answered
-CRASHED, SHUT_OFF, READ_ERROR = "crashed", "shut off", "read error"
+# Why the guest stopped before it answered; ENDED: not by itself, but its QEMU was killed or failed
+CRASHED, SHUT_OFF, READ_ERROR, ENDED = "crashed", "shut off", "read error", "ended"
+_SHUTTING_DOWN = re.compile(r"shutting down, reason=([a-z-]+)")  # libvirt, in its log of a domain
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,12 @@ def is_login(line: str) -> bool:
     return _LOGIN.search(line.rstrip()) is not None
 
 
+def stopped(log: str) -> str:
+    """How a VM ended that is gone, by libvirt's log of it: whether its guest shut itself off."""
+    reasons = _SHUTTING_DOWN.findall(log)
+    return SHUT_OFF if reasons[-1:] == ["shutdown"] else ENDED
+
+
 def answered(seen: Evidence) -> bool:
     """Whether the guest has booted: its agent or its console answered."""
     return bool(seen.agent) or seen.login
@@ -94,6 +101,10 @@ def judge(seen: Evidence) -> Verdict:
     if seen.stopped == READ_ERROR:
         return Verdict(
             "", "the guest's disk could not be read, and yet all of it has its digest; try again"
+        )
+    if seen.stopped == ENDED:
+        return Verdict(
+            "", "its QEMU did not end by its guest, so nothing is known of it; try again"
         )
     if seen.stopped == CRASHED or any(words in seen.printed for words in _PANIC):
         return _verdict(archives.FAILED, f"does not boot: it crashed{_last(seen)}{read}")
