@@ -252,6 +252,10 @@ def _create(job: _RestoreJob, step: CreateVolume) -> None:
     with owners.host_lock():
         pool = storage.find_pool(job.connection, volume.pool, folder)
         pool = pool or storage.make_pool(job.connection, volume.pool, folder)
+    if not os.path.lexists(step.path):  # a file that was removed by hand is listed by libvirt still
+        storage.patiently(
+            job.connection, f"refresh pool {pool.name}", lambda: pool.existing.refresh(0)
+        )
     if storage.is_taken(job.connection, pool, volume.name):
         raise PlanRefused(f"{step.path} appeared meanwhile; refusing to overwrite it")
     saved = _saved(job, step.path)
