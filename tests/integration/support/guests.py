@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shlex
 import subprocess
@@ -216,6 +217,19 @@ class Guests:
                 f"{command!r} inside {name}",
             )
             assert status["exitcode"] == 0, f"{command!r} inside {name}: {status}"
+
+    def output(self, host: str, name: str, command: str) -> list[str]:
+        """The lines that a shell command prints inside the guest, which its agent runs."""
+        words = {"path": "/bin/sh", "arg": ["-c", command], "capture-output": True}
+        pid = self.agent(host, name, "guest-exec", **words)["pid"]
+        status = wait_for(
+            lambda: (
+                (found := self.agent(host, name, "guest-exec-status", pid=pid))["exited"] and found
+            ),
+            20,
+            f"what {command!r} prints inside {name}",
+        )
+        return base64.b64decode(status.get("out-data", "")).decode().splitlines()
 
     def wait_agent(self, host: str, name: str, limit: float = 90) -> None:
         """Wait until the guest's agent answers: it has booted.
