@@ -79,7 +79,9 @@ class ActionModule(StagedAction[ProvisionWork]):
             if work.stage == "claim":
                 work = dataclasses.replace(work, seen=_seen(placed["seen"]))
                 if work.seen:
-                    notes = handed.Handed(readings=texts_by_name(placed["readings"]))
+                    readings = texts_by_name(placed["readings"])
+                    macs = texts(placed["compared_macs"])
+                    notes = handed.Handed(readings=readings, macs=macs)
             else:
                 confirmed = self.decision("virt_confirmed", "confirm", work.round, _PLACE)
                 only = texts(as_mapping(confirmed["confirmed"]).get(host))

@@ -99,16 +99,23 @@ class ActionModule(StagedAction[ShowWork]):
         names = [domain.name for domain in domains]
         absent = fleet_plan.missing(names, answers)
         new = [domain for domain in domains if domain.name in absent]
+        added = {
+            entry["name"]: macs
+            for answer in answers.values()
+            for entry in answer.get("vms") or ()
+            if (macs := entry.get("added_macs"))
+        }
         there = _noted.answering(answers)
-        if new and self.staged and not options["_told"] and rule.silent_machines(there):
+        if (new or added) and self.staged and not options["_told"] and rule.silent_machines(there):
             self._ask = [*there]
             self._answering = sorted(host.machine for host in there.values())
             return {"changed": False}
-        refused = self._refused(options, new, given, expected, lost)
+        refused = self._refused(options, new, added, given, expected, lost)
         free = [domain for domain in new if domain.name not in refused]
         places = self._places(free, given, lost, task_vars)
         existing = [domain for domain in domains if domain.name not in absent]
-        unusable = self._unusable(existing, task_vars)
+        unusable = {name: refused[name] for name in added if name in refused}
+        unusable |= self._unusable(existing, task_vars)
         entries = fleet_plan.compare(names, answers, places, refused, unusable)
         cut = [
             f"{name}: {silence.why}; {proofs.remedy({name: silence})}"
@@ -121,20 +128,28 @@ class ActionModule(StagedAction[ShowWork]):
         self,
         options: VirtPlanOptions,
         new: t.Sequence[Domain],
+        added: t.Mapping[str, t.Sequence[str]],
         answers: t.Mapping[str, Compared],
         expected: t.Sequence[str],
         lost: t.Sequence[str],
     ) -> dict[str, str]:
-        """Why new VMs may be on hypervisors that did not respond, as a run would say it."""
+        """Why new VMs may be on hypervisors that did not respond, or have the MAC addresses there
+        that are ``added`` to others, as a run would say it."""
         texts: dict[str, str] = {}
         if options["_told"]:
             told = self.answers(options["_told"], Claims, "read", verb="virt_init")
             texts = _noted.noted(told)
         excused = _noted.unasked(self)
-        standing = _noted.standing(answers, lost, expected, excused, texts)
+        standing = _noted.standing(
+            *(answers, lost, expected, excused, texts), only_macs=not new and bool(added)
+        )
         vms = [vm for answer in answers.values() for vm in _placing.vms_of(answer)]
         uuids = {str(vm.get("uuid")) for vm in vms}
-        refused = rule.not_free([wanted_of(one) for one in new], standing, uuids)
+        wanted = [
+            *(wanted_of(domain) for domain in new),
+            *(rule.Wanted(name, macs, exists=True) for name, macs in added.items()),
+        ]
+        refused = rule.not_free(wanted, standing, uuids)
         names = [one.name for one in new if one.name not in refused]
         there = _noted.answering(answers)
         for remark in (*rule.remarks(standing, names), *rule.never_built(names, there)):

@@ -18,6 +18,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.facts 
     Placing,
     vms_of,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.facts import Claims
 from ansible_collections.fleet.virt.plugins.module_utils._records import dataclass, field
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _stated
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import to_plain
@@ -49,10 +50,12 @@ def standing(
     expected: t.Sequence[str],
     excused: t.Collection[str],
     texts: rule.Texts,
+    *,
+    only_macs: bool = False,
 ) -> rule.Standing:
     """What is known of hypervisors that gave no answer; ``expected`` are those of the fleet, of
-    which ``--limit`` may have left out some. Raises PlanRefused for unknown names, and if none
-    answered."""
+    which ``--limit`` may have left out some. ``only_macs``: no VM is new, but MAC addresses of VMs
+    are. Raises PlanRefused for unknown names, and if none answered."""
     there = answering(answers)
     known = list(dict.fromkeys([*answers, *expected]))
     problem = proofs.unknown_lost(lost, known) or proofs.unknown_names(UNASKED, excused, known)
@@ -61,7 +64,8 @@ def standing(
     silent = proofs.missing("create", proofs.silences(answers, list(there), expected, lost))
     if silent and not there:
         raise PlanRefused(f"no hypervisor answered: {proofs.named(silent)}")
-    return rule.judge(there, silent, texts, {*excused, *lost})
+    told = {"done": "changed", "what": "with that MAC address"} if only_macs else {}
+    return rule.judge(there, silent, texts, {*excused, *lost}, **told)
 
 
 def text_of(name: str, answer: Placing) -> str:
@@ -136,13 +140,16 @@ def _later(
     return {reading for reading, sent in zip(oldest, sums) if sent > _MOST and reading != oldest[0]}
 
 
-def claims(claimed: Answers, run: str, but: str = "") -> list[str]:
+def claims(claimed: t.Mapping[str, Claims], run: str, but: str = "") -> list[str]:
     """The volumes of what ``run`` claims on hypervisors other than ``but``."""
     volumes = []
     for name, answer in claimed.items():
         host = answer.get("host")
         if host is not None and name != but and (at := host.get("at")) is not None:
-            made = note.claims_of(str(host.get("uuid")), at, run, host["vms"])
+            machine, more = str(host.get("uuid")), answer.get("added_macs") or {}
+            added = {str(vm.get("uuid")): more.get(vm["name"], []) for vm in host["vms"]}
+            made = note.claims_of(machine, at, run, host["vms"])
+            made += note.claims_of_macs(machine, at, run, added)
             volumes += [claim.volume for claim in made]
     return volumes
 

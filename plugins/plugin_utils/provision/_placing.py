@@ -124,11 +124,13 @@ def require_unique(
     placements: t.Iterable[placement.Placement],
     answers: Answers,
     controller: t.Collection[str] = (),
+    added: t.Mapping[str, t.Collection[str]] | None = None,
 ) -> list[str]:
     """Raise PlanRefused if a new VM has the name, ignoring case, the MAC address or the static
     address of an existing one. Returns remarks about addresses.
 
-    ``placements`` are those of ``domains``, ``controller`` are its addresses.
+    ``placements`` are those of ``domains``, ``controller`` are its addresses. ``added`` are the MAC
+    addresses that VMs get which exist, by name.
     """
     taken = unique.Taken(answers, controller)
     problems: list[str] = []
@@ -138,6 +140,8 @@ def require_unique(
             findings = taken.compare(domain, result.host or "")
             problems += findings.problems
             remarks += findings.remarks
+        elif added and domain.name in added:
+            problems += taken.mac_problems(domain, result.existing[0], added[domain.name])
     if problems:
         raise PlanRefused("; ".join(problems))
     return remarks

@@ -110,9 +110,14 @@ class Round:
         self.images.update(_batch.known_images(as_mapping(self.cloned.get("images"))))
 
     def standing_now(
-        self, claimed: t.Mapping[str, Claims] | None = None, run: str = ""
+        self,
+        claimed: t.Mapping[str, Claims] | None = None,
+        run: str = "",
+        *,
+        only_macs: bool = False,
     ) -> rule.Standing:
-        """What is known of hypervisors that gave no answer; after ``run`` has ``claimed``, one that
+        """What is known of hypervisors that gave no answer. ``only_macs``: no VM is new, but MAC
+        addresses of existing ones are. After ``run`` has ``claimed``, one that
         did not note the claims counts as silent."""
         answers = self.answers
         if claimed is not None:
@@ -124,8 +129,10 @@ class Round:
                 for name, answer in answers.items()
             }
         self.texts.update(_noted.noted(self.looked))
-        excused = self.unasked
-        return _noted.standing(answers, self.lost, self.expected, excused, self.texts)
+        return _noted.standing(
+            *(answers, self.lost, self.expected, self.unasked, self.texts),
+            only_macs=only_macs,
+        )
 
     def _unnoted(self, name: str) -> str:
         return str(self.looked[name].get("unnoted") or "it has them no more")
@@ -149,5 +156,8 @@ def not_tried(name: str) -> Answer:
     return {**entry, "not_tried": True}
 
 
-def wanted_of(domain: Domain) -> rule.Wanted:
+def wanted_of(domain: Domain, added: t.Sequence[str] | None = None) -> rule.Wanted:
+    """What is new with a VM: of one that exists, the MAC addresses that it gets."""
+    if added is not None:
+        return rule.Wanted(domain.name, added, exists=True)
     return rule.Wanted(domain.name, [str(nic.mac) for nic in domain.nics])

@@ -16,6 +16,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope, outcomes
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.envelope import Work
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes import rule
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import unique
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.facts import (
     Claims,
     Made,
@@ -85,7 +86,7 @@ class ConfirmRound(Round):
                     permanent.append(outcome.problem)
                     ended[host, name] = {**entry}
                 continue
-            reasons = self._reasons(entry, known[name], host, unproven)
+            reasons = self._reasons(entry, known[name], host, unproven, claimed[host])
             if unproven and unproven in reasons:
                 permanent.append(unproven)
             elif reasons:
@@ -123,7 +124,9 @@ class ConfirmRound(Round):
         if self.check:
             return ""
         try:
-            self.standing = self.standing_now(claimed, str(self.placed["run"]))
+            self.standing = self.standing_now(
+                claimed, str(self.placed["run"]), only_macs=not self.placed["creates"]
+            )
         except PlanRefused as error:
             return f"{', '.join(domain.name for domain in self.domains)}: {error}"
         if not self.standing.problem:
@@ -131,21 +134,31 @@ class ConfirmRound(Round):
         return f"{', '.join(domain.name for domain in self.domains)}: {self.standing.problem}"
 
     def _reasons(
-        self, entry: outcomes.Answer, domain: Domain, host: str, unproven: str
+        self,
+        entry: outcomes.Answer,
+        domain: Domain,
+        host: str,
+        unproven: str,
+        answer: Claims,
     ) -> list[str]:
         """Why a claim that the hypervisor made, or might have made, is not to be finished."""
+        added = (answer.get("added_macs") or {}).get(domain.name, [])
         if entry.get("not_tried"):
             return ["it was not tried, because another VM of the request failed there"]
-        if not entry["changed"] or self.check:
+        if self.check or not (added or entry["changed"]):
             return []
-        if entry.get("existed"):  # it is where it is, and claims no name
+        if entry.get("existed") and not added:  # it is where it is, and claims nothing
             return self._conflicts(domain, host)
-        return [unproven] if unproven else self._conflicts(domain, host) + self._noted(domain)
+        if unproven:
+            return [unproven]
+        if entry.get("existed"):
+            taken = unique.Taken(self.answers).mac_problems(domain, host, added)
+            return taken + self._noted(wanted_of(domain, added))
+        return self._conflicts(domain, host) + self._noted(wanted_of(domain))
 
-    def _noted(self, domain: Domain) -> list[str]:
+    def _noted(self, wanted: rule.Wanted) -> list[str]:
         """Conflicts with what is noted of silent hypervisors, and with claims of other runs."""
         run, there = str(self.placed["run"]), _noted.answering(self.answers)
-        wanted = wanted_of(domain)
         return [
             *rule.conflicts(wanted, self.standing, self.uuids(), run),
             *rule.claimed(wanted, there, run, texts(self.placed["claims"])),

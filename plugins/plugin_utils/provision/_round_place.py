@@ -54,15 +54,15 @@ class PlaceRound(Round):
         """Place each VM; fails, with every reason, when one of them fits nowhere."""
         if not self.round:
             _batch.warn_of_ignored(self.options, self.variables)
-        self.standing = standing = self.standing_now()
-        new = self._new()
-        if new and self._asks():
+        new, added = self._new(), self._added()
+        self.standing = standing = self.standing_now(only_macs=not new)
+        if (new or added) and self._asks():
             return self._ask()
-        problems = self._not_free(new)
-        if problems and len(new) == len(self.domains):
+        problems = self._not_free(new, added)
+        if problems and len(new) + len(added) == len(self.domains):
             raise PlanRefused("\n".join(problems))
         if problems:
-            return self._only_existing(new, problems)
+            return self._only_existing([*new, *added], problems)
         if self.round:
             # others were faster, perhaps in step with us: controllers have no order
             time.sleep(random.uniform(0.2, 1.5) * self.round)  # noqa: S311
@@ -80,7 +80,7 @@ class PlaceRound(Round):
         if nowhere:
             raise PlanRefused("\n".join(placement.describe(placed) for placed in nowhere))
         own = own_addresses()
-        remarks = _placing.require_unique(self.domains, placements, self.answers, own)
+        remarks = _placing.require_unique(self.domains, placements, self.answers, own, added)
         _output.say(table)  # nothing is said to be chosen where the whole is refused
         for remark in (*rule.remarks(standing, new), *self._never_built(new), *remarks):
             _output.warn(remark)
@@ -107,9 +107,8 @@ class PlaceRound(Round):
                 absent = host not in self._holders(name)
                 if absent and name not in copies.setdefault(host, []):
                     copies[host].append(name)
-        creates = bool(new)
-        noting = creates and not self.check
-        missing = _noted.distribution(self.answers) if noting else _noted.Distribution()
+        creates, claims = bool(new), bool(new or added)
+        missing = self._missing() if claims else _noted.Distribution()
         return {
             **self._nothing(),
             "placements": [placed.as_dict() for placed in placements],
@@ -127,7 +126,7 @@ class PlaceRound(Round):
             # With a silent hypervisor it is decided on the controller whether a majority noted it
             "seen": (
                 self._seen(missing.lacks)
-                if len(shares) == 1 and not self.check and not (creates and standing.silent)
+                if len(shares) == 1 and not self.check and not (claims and standing.silent)
                 else []
             ),
             "machine": _placing.common_machine(self.answers),
@@ -141,13 +140,18 @@ class PlaceRound(Round):
                     for volume in note.claims_in(host.held)
                 }
             )
-            if creates
+            if claims
             else [],
+            "compared_macs": sorted({mac for macs in added.values() for mac in macs}),
             # The results of all, if the hypervisors finish what they claim
             "settled": up_to_date,
             "requested": requested,
             "done": up_to_date,
         }
+
+    def _missing(self) -> _noted.Distribution:
+        """What the hypervisors are to note; check mode writes nothing."""
+        return _noted.Distribution() if self.check else _noted.distribution(self.answers)
 
     def _never_built(self, new: t.Collection[str]) -> list[str]:
         """Claims of others; in a later round those of this run are among them."""
@@ -177,6 +181,7 @@ class PlaceRound(Round):
             "lacks": {},
             "readings": {},
             "claims": [],
+            "compared_macs": [],
             "settled": {},
             "requested": {},
             "done": {},
@@ -194,6 +199,16 @@ class PlaceRound(Round):
             if vm["phase"] != "creating"
         }
         return [domain.name for domain in self.domains if domain.name not in there]
+
+    def _added(self) -> dict[str, list[str]]:
+        """The MAC addresses that requested VMs get which exist, as their hypervisors say."""
+        names = {domain.name for domain in self.domains}
+        return {
+            name: macs
+            for answer in self.looked.values()
+            for name, macs in (answer.get("added_macs") or {}).items()
+            if name in names
+        }
 
     def _asks(self) -> bool:
         """Whether what is noted of silent machines is to be asked first: it is long, and few runs
@@ -226,17 +241,23 @@ class PlaceRound(Round):
         ended = {"requested": requested, "settled": done, "done": done}
         return {**self._nothing(), **ended, "problems": problems}
 
-    def _not_free(self, new: t.Sequence[str]) -> list[str]:
-        """Why VMs of ``new`` may exist on a silent hypervisor, with an entry for the others too."""
-        if not new:
+    def _not_free(self, new: t.Sequence[str], added: t.Mapping[str, t.Sequence[str]]) -> list[str]:
+        """Why VMs of ``new`` may exist on a silent hypervisor, or others have the addresses that
+        are ``added``, with an entry for the others too."""
+        names = [*new, *added]
+        if not names:
             return []
         if self.standing.problem:
-            return [f"{', '.join(new)}: {self.standing.problem}"]
-        wanted = [wanted_of(domain) for domain in self.domains if domain.name in new]
+            return [f"{', '.join(names)}: {self.standing.problem}"]
+        wanted = [
+            wanted_of(domain, added.get(domain.name))
+            for domain in self.domains
+            if domain.name in names
+        ]
         problems = rule.not_free(wanted, self.standing, self.uuids())
         if not problems:
             return []
-        rest = [name for name in new if name not in problems]
+        rest = [name for name in names if name not in problems]
         told = [f"{name}: {problem}" for name, problem in problems.items()]
         return [*told, *([f"{', '.join(rest)}: {NOT_TRIED}"] if rest else [])]
 

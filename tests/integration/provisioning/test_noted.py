@@ -25,6 +25,7 @@ _NOTES = "ls /var/lib/libvirt/fleet-notes"
 _TWIN = """
 <domain type='qemu'><name>new9</name><memory>65536</memory><os><type>hvm</type></os></domain>
 """
+_MAC = "52:54:00:5a:5a:5a"
 _BLANK = {"memory": 64, "seed": False, "start": False}
 # As the guide shows it
 OF_UNASKED = (
@@ -71,6 +72,11 @@ def _vms(*names: str, groups: Sequence[str] = (), **places: str) -> list[dict[st
     ]
 
 
+def _with_nic(name: str, mac: str) -> dict[str, Any]:
+    """A VM that exists, with one NIC more."""
+    return {"name": name, "nics": [{"name": "more", "bridge": "br0", "mac": mac}]}
+
+
 def _domains(fleet: Fleet, *hosts: str) -> list[str]:
     return sorted(
         name for host in hosts for name in fleet.host(host, "virsh list --all --name").split()
@@ -115,6 +121,22 @@ def _read_silent_host(fleet: Fleet) -> None:
     assert "the VMs on hv3 are not in the inventory" in hidden.stderr + hidden.stdout
 
 
+def _verify_added_nics(fleet: Fleet) -> None:
+    """hv3 is down: a MAC address that appears elsewhere is claimed on the others first."""
+    (host,) = [host for host in ("hv1", "hv2", "hv4") if "new1" in _domains(fleet, host)]
+    for check in (True, False):
+        refused = fleet.provision(virt_vms=[_with_nic("new1", _MAC)], check=check)
+        assert refused.returncode == 2, str(refused)
+        assert f"MAC address {_MAC}" in refused.stdout + refused.stderr
+        assert "hv3, which does not answer" in refused.stdout + refused.stderr
+        assert _MAC not in fleet.host(host, "virsh dumpxml --inactive new1")
+    free = _MAC[:-1] + "b"
+    fleet.provision(virt_vms=[_with_nic("new1", free)]).succeeded()
+    assert free in fleet.host(host, "virsh dumpxml --inactive new1")
+    for other in ("hv1", "hv2", "hv4"):
+        assert f".mac.{free.replace(':', '-')}" in fleet.host(other, _NOTES), other
+
+
 def _verify_duplicate_is_named(fleet: Fleet) -> None:
     """hv3 is back, with a VM of the name of one that was created meanwhile."""
     (other,) = [host for host in ("hv1", "hv2") if "new9" in _domains(fleet, host)]
@@ -141,11 +163,15 @@ def test_fleet_with_hypervisor_down_goes_on(four: Fleet) -> None:
         virt_vms=_vms("old1", "gone1", old1="hv1", gone1="hv3", groups=["web"])
     ).succeeded()
     assert made.of("Create the claimed VMs and withdraw the other claims")["hv3"]["changed"]
-    alone = four.provision(virt_vms=_vms("gone2", gone2="hv3")).succeeded()
-    # it noted the claim itself, over TLS, so that nobody had to be asked again
+    alone = four.provision(
+        virt_vms=[*_vms("gone2", gone2="hv3"), _with_nic("gone1", _MAC)]
+    ).succeeded()
+    # it noted the claims itself, over TLS, so that nobody had to be asked again
     assert alone.of("Claim names and capacity for the VMs")["hv3"]["finished"]
     for host in ("hv1", "hv2", "hv4"):
-        assert ".name.gone2" in four.host(host, _NOTES)
+        noted = four.host(host, _NOTES)
+        assert ".name.gone2" in noted
+        assert f".mac.{_MAC.replace(':', '-')}" in noted
     moved = {"vm_name": "old1", "vm_host": "hv3"}
     four.ansible.playbook("migrate_vm", moved).succeeded()
     assert ".name.old1" in four.host("hv1", _NOTES), "where it went, if its destination dies"
@@ -169,6 +195,7 @@ def test_fleet_with_hypervisor_down_goes_on(four: Fleet) -> None:
     again = four.provision(virt_vms=changed).succeeded()
     assert "Read every hypervisor again" not in str(again.events), "it asks its hypervisor only"
 
+    _verify_added_nics(four)
     for check in (True, False):
         # created there, claimed there, moved there, renamed there
         refused = four.provision(virt_vms=_vms("gone1", "gone2", "old1", "gone3"), check=check)

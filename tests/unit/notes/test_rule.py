@@ -81,6 +81,34 @@ def test_vms_that_are_not_free_are_refused_with_a_remedy() -> None:
     assert rule.not_free(wanted, rule.Standing(), ()) == {}
 
 
+def test_mac_that_existing_vm_gets_is_compared_but_not_its_name() -> None:
+    notes = Notes()
+    held = [notes.of(3, vm("a")), claimed(3, kind="mac", value="52-54-00-00-00-0b")]
+    standing = judged(up(hv1=held, hv2=[]), notes)
+    assert rule.not_free([Wanted("a", ["52:54:00:00:00:0c"], exists=True)], standing, ()) == {}
+    assert rule.not_free([Wanted("b", [MAC.upper()], exists=True)], standing, ()) == {
+        "b": f"MAC address {MAC} of 'b' is that of 'a' on hv3, which does not answer, as hv1 noted"
+        f" at {WHEN}. Remedy: {rule.remedies(standing, 'MAC address')}"
+    }
+    (why,) = rule.not_free([Wanted("b", ["52:54:00:00:00:0b"], exists=True)], standing, ()).values()
+    assert "MAC address 52:54:00:00:00:0b was claimed on hv3" in why
+    assert "choose another MAC address" in why
+
+
+def test_claim_of_mac_is_void_once_its_vm_answers_elsewhere() -> None:
+    notes = Notes()
+    claims = note.claims_of_macs(IDS[3], 10_000, OTHER_RUN, {VM_UUID: [MAC], RUN: []})
+    held = [notes.of(3), *(claim.volume for claim in claims)]
+    assert [(claim.kind, claim.is_of(claim.kind, claim.value)) for claim in claims] == [
+        ("uuid", True),
+        ("mac", True),
+    ]
+    standing = judged(up(hv1=held, hv2=[]), notes)
+    wanted = Wanted("b", [MAC], exists=True)
+    assert len(rule.conflicts(wanted, standing)) == 1
+    assert rule.conflicts(wanted, standing, {VM_UUID}) == []
+
+
 def test_claim_whose_host_answers_without_the_vm_is_reported() -> None:
     held = [claimed(1), claimed(3), claimed(1, kind="mac", value=MAC), claimed(1, value="other")]
     assert rule.never_built(["web9"], up(hv1=[], hv2=held)) == [

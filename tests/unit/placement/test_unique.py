@@ -101,3 +101,14 @@ def test_name_that_differs_only_in_case_is_refused(theirs: str, refused: bool) -
     findings = unique.Taken(_answers(name=theirs)).compare(_domain(_BR0), "hv1")
     assert bool(findings.problems) == refused
     assert all(f"{theirs!r} is on hv2; VM names are unique" in text for text in findings.problems)
+
+
+def test_mac_of_added_nic_is_compared_with_other_vms_only() -> None:
+    mac = "52:54:00:00:00:0a"
+    domain = _domain({**_BR0, "mac": mac})
+    taken = unique.Taken(_answers(macs=[mac.upper()]))
+    (problem,) = taken.mac_problems(domain, "hv1", [mac])
+    assert problem == f"new: MAC address {mac} of 'eth0' is {_USED}; give the NIC another"
+    assert taken.mac_problems(domain, "hv1", []) == [], "it has that one already"
+    own = unique.Taken(_answers(name="new", macs=[mac]))
+    assert own.mac_problems(domain, "hv2", [mac]) == []

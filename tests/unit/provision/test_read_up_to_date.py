@@ -108,3 +108,20 @@ def test_one_at_which_a_run_is_at_work_is_not_settled(machine: Machine) -> None:
         changed = dataclasses.replace(stored, phase=phase)
         lookup.write_metadata(machine.connection, dom, changed, lookup.AFFECT_CONFIG)
         assert _facts(machine, _VM)["vms"] == []
+
+
+def test_macs_that_existing_vm_gets_are_in_answer(machine: Machine) -> None:
+    mac = "52:54:00:00:00:0a"
+    more = [*t.cast("list[object]", _VM["nics"]), {"name": "eth1", "network": "lan", "mac": mac}]
+    with_cd = [*t.cast("list[object]", _VM["disks"]), _CD]
+    for asked in ({"nics": more}, {"nics": more, "disks": with_cd}):
+        facts = _facts(machine, {**_VM, **asked})
+        assert (facts["vms"], facts["added_macs"]) == ([], {"web1": [mac]})
+    assert "added_macs" not in _facts(machine, {**_VM, "title": "New"})
+    dom = machine.domains()["web1"]
+    stored = lookup.read_metadata(machine.connection, dom)
+    assert stored is not None
+    begun = dataclasses.replace(stored, phase="changing")
+    lookup.write_metadata(machine.connection, dom, begun, lookup.AFFECT_CONFIG)
+    facts = _facts(machine, {**_VM, "nics": more})
+    assert facts["added_macs"] == {"web1": [mac]}, "also where a run has died"

@@ -42,7 +42,8 @@ PROOFS: dict[str, Proof] = {
         ANY,
     ),
     "create": Proof(
-        "``provision_vm``, ``clone``, ``import_vm`` and ``plan`` of a VM that is found nowhere",
+        "``provision_vm``, ``clone``, ``import_vm`` and ``plan`` of a VM that is found nowhere, or"
+        " gets a NIC",
         "no hypervisor has a VM of that name or MAC address",
         "more than half of the fleet; for each other, one that noted what it had",
         NOTED,
@@ -54,7 +55,7 @@ PROOFS: dict[str, Proof] = {
         ALL,
     ),
     "change": Proof(
-        "``provision_vm`` of a VM that exists",
+        "``provision_vm`` of a VM that exists and gets no NIC",
         "the VM is on that hypervisor",
         "that hypervisor",
         ANY,  # that it has the VM is its answer

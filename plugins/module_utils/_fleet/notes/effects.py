@@ -15,7 +15,18 @@ from ..base.effects_connection import Connection
 from ..storage import effects_storage as storage
 from ..storage.read_shared_pools import NOTES, NOTES_PATH
 from . import read
-from .note import MaintenanceMark, Note, Reading, is_news, notes, opened, parse, superseded
+from .note import (
+    Claim,
+    MaintenanceMark,
+    Note,
+    Reading,
+    is_news,
+    notes,
+    opened,
+    parse,
+    settles,
+    superseded,
+)
 
 _MODE = "0600"  # they name every VM of the fleet
 
@@ -56,6 +67,18 @@ def mark(connection: Connection, marks: t.Iterable[str]) -> None:
             old for old in there if isinstance(old, MaintenanceMark) and old.machine == note.machine
         ]
         _remove(connection, pool, others)
+
+
+def remove_old_claims(connection: Connection, machine: str, at: int) -> None:
+    """Remove claims of this machine itself that no run can still be on its way with at that time;
+    no reading of it is held here, which would."""
+    there = notes(read.volumes(connection))
+    old = [
+        note
+        for note in there
+        if isinstance(note, Claim) and note.machine == machine and settles((), at, note)
+    ]
+    _remove(connection, pool_of(connection), old)
 
 
 def keep(connection: Connection, name: str) -> None:

@@ -17,11 +17,13 @@ from ..._records import dataclass, field
 @dataclass(frozen=True)
 class Handed:
     """``claims`` to keep, by their volumes, and ``readings`` with their content. Where machines are
-    ``answering``, the hypervisor tells what it has noted of others."""
+    ``answering``, the hypervisor tells what it has noted of others. ``macs`` are the MAC addresses
+    that existing VMs get and that were compared with the fleet."""
 
     claims: t.Sequence[str] = ()
     readings: t.Mapping[str, str] = field(default_factory=dict)
     answering: t.Sequence[str] = ()
+    macs: t.Sequence[str] = ()
 
 
 def packed(handed: Handed) -> str:

@@ -233,6 +233,20 @@ def claims_of(
     return [*claims, *(claim for claim in told if len(claim.volume) <= _LONGEST)]
 
 
+def claims_of_macs(
+    machine: str, at: int, run: str, added: t.Mapping[str, t.Collection[str]]
+) -> list[Claim]:
+    """What ``run`` claims with the MAC addresses that VMs of a machine get, by their UUIDs: with
+    these, since a claim goes where its VM goes."""
+    values = [
+        (kind, plain(kind, value))
+        for uuid, macs in added.items()
+        for kind, value in (("uuid", uuid), *(("mac", mac) for mac in macs))
+        if macs
+    ]
+    return [Claim(machine, at, run, kind, value) for kind, value in values]
+
+
 def _in_groups(vm: t.Mapping[str, object]) -> str:
     """The UUID, the number of groups, these and the name; empty without groups."""
     given = vm.get("groups")

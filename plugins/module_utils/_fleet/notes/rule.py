@@ -62,15 +62,20 @@ class Standing:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a new VM has: its name, UUID, where it is chosen, and MAC addresses."""
+    """What a new VM has: its name, UUID, where it is chosen, and MAC addresses; of a VM that
+    ``exists``, only these are new."""
 
     name: str
     macs: t.Collection[str] = ()
     uuid: str | None = None
+    exists: bool = False
 
     def values(self) -> list[tuple[str, str]]:
         """Each with its kind."""
-        own = [("name", self.name), *(("mac", mac) for mac in self.macs)]
+        own = [("mac", mac) for mac in self.macs]
+        if self.exists:
+            return own
+        own = [("name", self.name), *own]
         return [*own, ("uuid", self.uuid)] if self.uuid else own
 
 
@@ -87,12 +92,13 @@ def judge(
     texts: Texts,
     excused: t.Collection[str] = (),
     done: str = "created",
+    what: str = "of that name",
 ) -> Standing:
     """What is known of the hypervisors that do not answer, and whether that suffices.
 
     ``silent`` are those of the inventory, ``texts`` the content of readings of machines that do not
     answer, ``excused`` the names and machine UUIDs of those that need not be asked or are lost.
-    ``done`` is what is not done else.
+    ``done`` is what is not done else, ``what`` says which VM a silent one may have.
     """
     standing = Standing(silent={n: why for n, why in silent.items() if n not in excused})
     excluded = {name: why for name, why in standing.silent.items() if not why.asked}
@@ -128,24 +134,24 @@ def judge(
     elif len(unread) > len({*excused} - explained - {*answering}):
         problems.append(_unread(unread))
     if problems:
-        standing.problem = _because(problems, standing, done)
+        standing.problem = _because(problems, standing, done, what)
     return standing
 
 
-def _because(problems: t.Sequence[str], standing: Standing, done: str) -> str:
+def _because(problems: t.Sequence[str], standing: Standing, done: str, what: str) -> str:
     why = "; ".join(problems)
     if not standing.silent:
         return why
     asked = [name for name, silence in standing.silent.items() if silence.asked]
     have = "has" if len(asked) == 1 else "have"
     unasked = (
-        f"; if it is known that {' and '.join(asked)} {have} no VM of that name, this run need not"
+        f"; if it is known that {' and '.join(asked)} {have} no VM {what}, this run need not"
         f" ask: -e virt_unasked={','.join(asked)}"
         if asked
         else ""
     )
     return (
-        "a hypervisor that does not respond may be running a VM of that name, so nothing is"
+        f"a hypervisor that does not respond may be running a VM {what}, so nothing is"
         f" {done}: {named(standing.silent)} ({why}). Remedy: {remedy(standing.silent)}{unasked}"
     )
 
@@ -240,13 +246,14 @@ def not_free(
 ) -> dict[str, str]:
     """Why VMs that no hypervisor which answers has may be on a silent one, by name; the last says
     what to do."""
-    problems: dict[str, str] = {}
+    wanted, problems = list(wanted), dict[str, str]()
     for identity in wanted:
         why = standing.problem or "; ".join(conflicts(identity, standing, there))
         if why:
             problems[identity.name] = why
     if problems and not standing.problem:
-        problems[list(problems)[-1]] += f". Remedy: {remedies(standing)}"
+        what = "name" if any(problems.get(vm.name) and not vm.exists for vm in wanted) else ""
+        problems[list(problems)[-1]] += f". Remedy: {remedies(standing, what or 'MAC address')}"
     return problems
 
 
@@ -348,11 +355,11 @@ def _count(number: int) -> str:
     return "1 VM" if number == 1 else f"{number} VMs"
 
 
-def remedies(standing: Standing) -> str:
-    """What to do where a silent hypervisor has the name."""
+def remedies(standing: Standing, what: str = "name") -> str:
+    """What to do where a silent hypervisor has the name, or ``what`` else."""
     names = ",".join(standing.noted)
     return (
-        f"bring {names} back; or choose another name; or, if the VM is known to be gone, this run"
+        f"bring {names} back; or choose another {what}; or, if the VM is known to be gone, this run"
         f" need not ask: -e virt_unasked={names}"
     )
 

@@ -61,26 +61,32 @@ class Taken:
         """``domain``, which goes to ``host``, with all that is taken, except by itself there: it
         may have been claimed."""
         findings = Findings()
-        own = (host, domain.name)
         findings.problems += [
             f"{domain.name}: {vm['name']!r} is on {name}; VM names are unique, ignoring case:"
             f" choose another, or write {vm['name']}"
             for name, vm in self._names.get(domain.name.lower(), ())
             if vm["name"] != domain.name
         ]
+        findings.problems += self.mac_problems(domain, host, [str(nic.mac) for nic in domain.nics])
+        self._compare_addresses(domain, host, findings)
+        return findings
+
+    def mac_problems(self, domain: Domain, host: str, macs: t.Collection[str]) -> list[str]:
+        """Why NICs of ``domain``, which is on ``host`` or goes there, cannot have these of their
+        addresses."""
+        problems = []
         for nic in domain.nics:
             owners = [
                 f"{vm['name']!r} on {name}"
                 for name, vm in self._macs.get(str(nic.mac), ())
-                if (name, vm["name"]) != own
+                if nic.mac in macs and (name, vm["name"]) != (host, domain.name)
             ]
             if owners:
-                findings.problems.append(
+                problems.append(
                     f"{domain.name}: MAC address {nic.mac} of {nic.name!r} is already used by"
                     f" {owners[-1]}; give the NIC another"
                 )
-        self._compare_addresses(domain, host, findings)
-        return findings
+        return problems
 
     def _compare_addresses(self, domain: Domain, host: str, findings: Findings) -> None:
         wanted = list(_wanted(domain, _host(self._answers, host)))

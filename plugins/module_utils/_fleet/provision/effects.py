@@ -81,6 +81,7 @@ def read_options(
         fleet_cpu=cpu,
         seen=work.seen,
         readings=handed.unpacked(params["_notes"]).readings,
+        compared_macs=handed.unpacked(params["_notes"]).macs,
         facts={name: ImageFacts.of(image.known) for name, image in work.images.items()},
     )
 
@@ -91,6 +92,7 @@ class _Details(t.TypedDict, total=False):
     msg: str
     finished: bool
     host: PlacementEntry
+    added_macs: dict[str, list[str]]
 
 
 class ProvisionResult(_Details):
@@ -131,6 +133,9 @@ def run(
         result["finished"] = done.finished
         if done.facts is not None and not done.finished:
             result["host"] = done.facts
+        added = {job.name: job.added_macs for job in jobs if not job.problem and job.added_macs}
+        if added and not done.finished:
+            result["added_macs"] = added
     return result
 
 
@@ -149,15 +154,26 @@ def _apply(host: Host, jobs: t.Sequence[AnyJob], stage: str, done: _Done) -> Non
         from . import effects_creation as creation  # VMs that are there need none of it
     run = host.settings.run
     if stage in ("all", "claim"):
+        if stage == "claim" and any(job.added_macs for job in jobs):
+            done.facts = _claim_macs(host, jobs)
         if created:
             owner = owners.reserved(run) if stage == "claim" else owners.myself(run)
-            done.facts = creation.claim(host, created, owner)
+            done.facts = creation.claim(host, created, owner) or done.facts
         done.finished = done.finished or _may_stay(jobs, host, done.facts)
     if done.finished:
         if created:
             creation.finish(created, run)
         if any(job.existed and job.has_work for job in jobs):
             _change(host.connection, jobs)
+
+
+def _claim_macs(host: Host, jobs: t.Sequence[AnyJob]) -> PlacementEntry:
+    """Claim the MAC addresses that existing VMs get; this hypervisor, read with these claims."""
+    from . import effects_noting as noting  # few changes add a NIC
+    from . import read_capacity as creation_capacity
+
+    noting.claim_macs(host, {str(job.uuid): job.added_macs for job in jobs if job.added_macs})
+    return creation_capacity.read(host)
 
 
 def _change(connection: Connection, jobs: t.Sequence[AnyJob]) -> None:
@@ -204,13 +220,16 @@ def _may_stay(jobs: t.Sequence[AnyJob], host: Host, facts: PlacementEntry | None
         return True  # nothing to do
     if not host.settings.seen:
         return False  # other VMs of the batch go elsewhere: the controller decides
-    if all(job.existed for job in jobs):
+    added = {str(job.uuid): job.added_macs for job in jobs if job.added_macs}
+    if all(job.existed for job in jobs) and not added:
         return True
     if facts is None or any(job.problem or not _is_clear(job) for job in jobs):
         return False
+    if any(not {*macs} <= {*host.settings.compared_macs} for macs in added.values()):
+        return False  # its definition is another than when the others were read
     from . import effects_noting as noting  # needed only where what was seen is told
 
-    return noting.claimed_everywhere(host, facts)
+    return noting.claimed_everywhere(host, facts, added)
 
 
 def _is_clear(job: AnyJob) -> bool:

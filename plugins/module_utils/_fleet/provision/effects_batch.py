@@ -69,7 +69,8 @@ class BatchSettings:
     (None for those a real run would fetch). ``observe`` is how long, in seconds, a claim between
     two steps of another run must not change before it is taken over. ``seen`` is the fleet as it
     was when the VMs were placed (``fleet_seen``), empty if claims are not to be finished at once;
-    ``readings`` are the notes that hypervisors of it lack.
+    ``readings`` are the notes that hypervisors of it lack, ``compared_macs`` those addresses that
+    existing VMs get and that were compared with it.
     Without ``converge`` a VM that exists and differs is refused. ``leftovers`` are what a copy gets
     of its source beside its settings, without what is at the places of those that were
     ``requested`` for the copy.
@@ -88,6 +89,7 @@ class BatchSettings:
     converge: bool = True
     seen: t.Sequence[SeenHypervisor] = ()
     readings: t.Mapping[str, str] = field(default_factory=dict)
+    compared_macs: t.Sequence[str] = ()
     clone_of: str | None = None
     leftovers: str | None = None
     requested: tuple[str, ...] = ()
@@ -152,6 +154,11 @@ class ProvisionJob(verb.Job[Snapshot]):
     @property
     def failure(self) -> str:
         return f"{self.name}: {self.problem}"
+
+    @property
+    def added_macs(self) -> list[str]:
+        """The MAC addresses that a VM gets which existed before."""
+        return []
 
     def predict(self) -> None:
         super().predict()

@@ -29,7 +29,7 @@ from ..engine.steps import Plan, Step, predict
 from ..hosts import read_secrets as secrets
 from ..hosts.read_host import is_in_maintenance
 from ..placement import demand
-from ..spec import difference, settings
+from ..spec import difference, difference_devices, settings
 from ..spec.devices import Disk
 from ..spec.domain import Domain
 from ..state.actions import StateFacts
@@ -80,6 +80,14 @@ class ChangeJob(ProvisionJob[ChangeFacts]):
     @property
     def has_work(self) -> bool:
         return bool(self.plan.steps or self.power.steps)
+
+    @property
+    def added_macs(self) -> list[str]:
+        """Those of NICs that are added."""
+        if not self.plan.steps:
+            return []
+        root = _lxml.parse(self.facts.inactive, self.name)
+        return difference_devices.added_macs(self.domain, root, self.facts.metadata)
 
     @property
     def differences(self) -> list[str]:

@@ -17,6 +17,7 @@ from ..base.effects_connection import Connection
 from ..hosts.fleet_seen import SeenHypervisor
 from ..notes import effects as notes
 from ..notes import note
+from ..notes import read as read_notes
 from ..notes.handed import Handed
 from . import read_others as others
 from .effects_batch import Host
@@ -25,11 +26,26 @@ if t.TYPE_CHECKING:
     from ..base.snapshot import PlacementEntry
 
 
-def claimed_everywhere(here: Host, facts: PlacementEntry) -> bool:
+def claim_macs(here: Host, added: t.Mapping[str, t.Sequence[str]]) -> None:
+    """Claim on this hypervisor the MAC addresses that VMs of it get, by UUID: no definition has
+    them yet. Those of runs that ended long ago go."""
+    connection = here.connection
+    machine, at = str(here.capabilities["uuid"]), read_notes.now()
+    claims = note.claims_of_macs(machine, at, here.settings.run, added)
+    notes.write(connection, [claim.volume for claim in claims], {})
+    notes.remove_old_claims(connection, machine, at)
+
+
+def claimed_everywhere(
+    here: Host, facts: PlacementEntry, added: t.Mapping[str, t.Sequence[str]]
+) -> bool:
     """Note the claims of this run on every other hypervisor, and whether the fleet is still what it
-    was when the VMs were placed. ``facts`` are those of this hypervisor with its claims."""
+    was when the VMs were placed. ``facts`` are those of this hypervisor with its claims, ``added``
+    the MAC addresses that VMs get which existed before, by UUID."""
     settings = here.settings
-    claims = note.claims_of(str(facts["uuid"]), facts["at"], settings.run, facts["vms"])
+    machine, at = str(facts["uuid"]), facts["at"]
+    claims = note.claims_of(machine, at, settings.run, facts["vms"])
+    claims += note.claims_of_macs(machine, at, settings.run, added)
     volumes = [claim.volume for claim in claims]
 
     def first(far: Connection, host: SeenHypervisor) -> None:

@@ -40,17 +40,19 @@ class Claims(Placing, total=False):
     """The same, with the hypervisor as it is after its claims; ``finished``: not only claimed.
 
     ``noted`` are readings of machines that do not answer, by volume, ``unnoted`` is why a note
-    could not be written.
+    could not be written. ``added_macs`` are the MAC addresses that existing VMs get, by name.
     """
 
     finished: object
     noted: dict[str, str] | None
     unnoted: str | None
+    added_macs: dict[str, list[str]] | None
     vms: list[MadeVm] | None
 
 
 class _ComparedMore(answers.Unreadable, total=False):
     condition: str | None
+    added_macs: list[str] | None
     not_running: bool | None
 
 
@@ -59,7 +61,8 @@ class ComparedVm(_ComparedMore):
 
     ``drift``: it was created as requested and changed since. ``pending``: settings that take effect
     at its next start. ``condition`` tells of its state, if there is anything to tell;
-    ``not_running``: the request says that it runs, and it does not.
+    ``not_running``: the request says that it runs, and it does not. ``added_macs`` are the MAC
+    addresses that it would get.
     """
 
     name: answers.VmName

@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
 
 def place(host: Host, jobs: t.Sequence[CreationJob]) -> None:
     """Fail the jobs that do not fit on this hypervisor together."""
-    facts = _read(host)
+    facts = read(host)
     requests = [
         demand.request_of(job.domain, host.settings.facts, host.settings.leftovers) for job in jobs
     ]
@@ -53,7 +53,7 @@ class Growth:
 
 def grown(host: Host, growths: t.Sequence[Growth]) -> dict[str, str]:
     """Why an existing VM cannot grow on this hypervisor, by its name."""
-    facts = _read(host)
+    facts = read(host)
     candidate = _candidate(host, facts)
     refusals: dict[str, str] = {}
     for growth in growths:
@@ -118,7 +118,7 @@ def exceeding(
 ) -> tuple[CreationJob | None, str, PlacementEntry]:
     """The last of the claimed ``jobs`` whose claim exceeds a limit now, if any, and why; and the
     host's facts. Each counts in its own pools, with all that others have promised there."""
-    facts = _read(host)
+    facts = read(host)
     candidate, policy = _candidate(host, facts), _policy(host)
     for job in reversed(jobs):
         pools = [plan.key for plan in job.draft.disks]
@@ -128,7 +128,8 @@ def exceeding(
     return None, "", facts
 
 
-def _read(host: Host) -> PlacementEntry:
+def read(host: Host) -> PlacementEntry:
+    """This hypervisor, as placement reads it."""
     base = host.settings.base_pool
     return placement_facts.read(host.connection, base, host.settings.pool_paths.get(base, ""))
 

@@ -47,7 +47,8 @@ def compare(
     ``drift``: it was created to this specification, so the change was made outside the collection.
     ``pending`` are the settings that wait for its next start, changed by any means. ``condition``
     says what state it is in and what becomes of that, empty if there is nothing to tell;
-    ``not_running``: its specification says that it runs, and it does not.
+    ``not_running``: its specification says that it runs, and it does not. ``added_macs`` are the
+    MAC addresses that it would get, if there are any.
     """
     host = Host(connection, settings)
     entries: list[dict[str, object]] = []
@@ -72,6 +73,9 @@ def compare(
         reason = no_room.get(str(entry["name"]))
         if reason is not None:
             entry["differences"] = [*as_list(entry["differences"]), _refused(reason)]
+        added = changes[str(entry["name"])].added_macs if entry["name"] in changes else []
+        if added:
+            entry["added_macs"] = added
     return entries
 
 

@@ -13,6 +13,7 @@ from ..._errors import FleetVirtError
 from ..base import metadata
 from ..base.effects_lookup import find_domain
 from ..engine import effects_verb as verb
+from ..spec.difference_devices import added_macs
 from ..spec.options import many
 from . import effects_changing as changing
 from .effects_batch import BatchSettings, Host, defaults_of
@@ -25,28 +26,36 @@ if t.TYPE_CHECKING:
 
 def read(
     connection: Connection, params: init.ProvisionOptions, home: str, asked: list[dict[str, object]]
-) -> list[MadeVm]:
-    """The results of those of ``asked`` that need no change."""
+) -> tuple[list[MadeVm], dict[str, list[str]]]:
+    """The results of those of ``asked`` that need no change, and the MAC addresses that others
+    get, by name."""
     domains, problems = many(asked, defaults=defaults_of(params))
     if problems:
-        return []  # the controller reports them
+        return [], {}  # the controller reports them
     host = Host(connection, BatchSettings("", home, {}, params["base_pool"]))
     jobs: list[changing.ChangeJob] = []
+    added: dict[str, list[str]] = {}
     for domain in domains:
-        if any(disk.image is not None and disk.device != "disk" for disk in domain.disks):
-            continue  # comparing the medium in a drive needs the image's identity
         try:
             dom = find_domain(connection, domain.name)
             if dom is None:
                 continue
             text = changing.read_inactive(connection, dom, domain.name)
-            stored = metadata.parse(_lxml.parse(text, f"domain {domain.name}"))
-            if stored is None or stored.request is None or stored.phase is not None:
+            root = _lxml.parse(text, f"domain {domain.name}")
+            stored = metadata.parse(root)
+            if stored is None or stored.request is None:
                 continue
+            macs = added_macs(domain, root, stored)
+            if macs:
+                added[domain.name] = macs
+            if stored.phase is not None or macs:
+                continue
+            if any(disk.image is not None and disk.device != "disk" for disk in domain.disks):
+                continue  # comparing the medium in a drive needs the image's identity
             job = changing.look(host, dom, stored, domain, text)
         except FleetVirtError:
             continue
         if not (job.has_work or job.plan.refusals or job.power.refusals):
             job.waits = job.waiting()
             jobs.append(job)
-    return t.cast("list[MadeVm]", verb.result(jobs)["vms"])
+    return t.cast("list[MadeVm]", verb.result(jobs)["vms"]), added

@@ -38,6 +38,7 @@ if t.TYPE_CHECKING:
 class _Found(t.TypedDict, total=False):
     noted: dict[str, str]
     unnoted: str
+    added_macs: dict[str, list[str]]
     vms: list[MadeVm]
 
 
@@ -74,13 +75,15 @@ def facts(connection: Connection, params: Options, work: ProvisionWork) -> UpToD
         if asked:
             from . import read_unchanged as unchanged  # few hypervisors have one of them
 
-            answer["vms"] = unchanged.read(connection, params, work.home, asked)
+            answer["vms"], added = unchanged.read(connection, params, work.home, asked)
+            if added:
+                answer["added_macs"] = added
     return answer
 
 
 def here(asked: str, defined: t.Sequence[DefinedEntry]) -> list[dict[str, object]]:
-    """The VMs of the batch, as the controller packed it, that are complete on this hypervisor."""
-    complete = {vm["name"] for vm in defined if vm["managed"] and vm["phase"] is None}
+    """The VMs of the batch, as the controller packed it, that were created on this hypervisor."""
+    complete = {vm["name"] for vm in defined if vm["managed"] and vm["phase"] != "creating"}
     if not complete:
         return []
     batch: list[dict[str, object]] = json.loads(base64.b64decode(asked))

@@ -191,6 +191,17 @@ def nic_element(root: Element, nic: Nic, request: Made) -> Element | None:
     return nic_with(root, nic.mac) if made is None else nic_with(root, nic.mac, str(made))
 
 
+def added_macs(domain: Domain, root: Element, stored: Metadata) -> list[str]:
+    """The addresses of NICs that were written and are not in the definition. That of one which is
+    there cannot change."""
+    return [
+        nic.mac
+        for nic in domain.nics
+        if f"nics.{nic.name}" in domain.written
+        if nic_element(root, nic, made_as(stored)) is None
+    ]
+
+
 def nic_with(root: Element, *macs: str) -> Element | None:
     """The NIC with the first of these addresses that any NIC has."""
     row = settings.NicSettings.mac
