@@ -55,10 +55,10 @@ class ActionModule(StagedAction[BackupWork]):
         answers = self.answers("virt_look", BackupLook, "look", number)
         seen = decision.fleet(answers, self.expected(), self.lost())
         if number:
-            again = decision.decide_again(options["names"], seen)
+            again = decision.decide_again(options["names"], seen, self.chosen_host())
             again.silent = str(self.decision("virt_settled", "settle", number - 1)["silent"])
             return {"changed": False, "number": number, **vars(again)}
-        first = decision.decide(options["names"], seen, work.groups)
+        first = decision.decide(options["names"], seen, work.groups, self.chosen_host())
         return {"changed": False, "number": number, **vars(first)}
 
     def _settled(self, number: int) -> decision.Settled:

@@ -59,7 +59,9 @@ class ActionModule(StagedAction[OpenWork]):
         names = console.wanted_names(options)
         given = self.answers("virt_consoles", ConsoleLook, "read")
         seen = located.sort(given, "consoles", self.expected(), self.lost())
-        chosen = console.choose(names, seen.answers, seen.silent, options["_view"])
+        chosen = console.choose(
+            *(names, seen.answers, seen.silent, options["_view"], self.chosen_host())
+        )
         hostvars = _peers.of_host(chosen.host, task_vars)
         password = None
         if not any(name in task_vars for name in _become.PASSWORDS):

@@ -47,4 +47,7 @@ class ActionModule(StagedAction[DiskMoveWork]):
             self.answers("virt_look", DiskLook, "look"), "vms", self.expected(), self.lost()
         )
         wanted_of(options)
-        return {"changed": False, **vars(decision.decide(options["names"], seen, work.groups))}
+        return {
+            "changed": False,
+            **vars(decision.decide(options["names"], seen, work.groups, self.chosen_host())),
+        }

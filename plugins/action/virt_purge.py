@@ -53,7 +53,9 @@ class ActionModule(StagedAction[PurgeWork]):
     def _decide(self, options: VirtPurgeOptions, work: PurgeWork) -> Answer:
         seen = self._fleet("virt_look", "look", "vms")
         hypervisors = _peers.hypervisors(self._values)
-        decision = purge_decision.decide(options["names"], seen, hypervisors, work.groups)
+        decision = purge_decision.decide(
+            options["names"], seen, hypervisors, work.groups, self.chosen_host()
+        )
         selected = Selected.of(options["names"], work.groups)
         confirm = work.confirm.lstrip("= ")
         purge_decision.require_confirmed(selected, confirm, decision, check=self.check)

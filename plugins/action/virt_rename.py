@@ -56,7 +56,7 @@ class ActionModule(StagedAction[RenameWork]):
         seen = self._fleet(0)
         _peers.refuse_hypervisors([new], self._values)
         known = self._standing(seen)
-        host = rename_decision.decide(old, new, seen, known)
+        host = rename_decision.decide(old, new, seen, known, self.chosen_host())
         for remark in rule.remarks(known, [new]):
             _output.warn(remark)
         there = seen.answers[host]

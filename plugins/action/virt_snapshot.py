@@ -51,4 +51,7 @@ class ActionModule(StagedAction[SnapshotWork]):
         if work.stage == "list":
             return self.shown(*decision.listing(options["names"], seen, work.groups))
         wanted_of(options)
-        return {"changed": False, **vars(decision.decide(options["names"], seen, work.groups))}
+        return {
+            "changed": False,
+            **vars(decision.decide(options["names"], seen, work.groups, self.chosen_host())),
+        }

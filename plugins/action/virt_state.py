@@ -61,7 +61,9 @@ class ActionModule(StagedAction[StateWork]):
         require_sound(wanted)
         answers = self.answers("virt_look", StateLook, "look")
         seen = state_decision.fleet(answers, self.expected(), self.lost())
-        decision = state_decision.decide(options["names"], work.groups, seen, wanted, work.host)
+        decision = state_decision.decide(
+            options["names"], work.groups, seen, wanted, self.chosen_host()
+        )
         return {"changed": False, **vars(decision)}
 
     def _note(self, _options: VirtStateOptions, work: StateWork) -> Answer:

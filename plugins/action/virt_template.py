@@ -45,7 +45,7 @@ class ActionModule(StagedAction[TemplateWork]):
         name, image = options["name"], options["image"] or ""
         answers = self.answers("virt_look", TemplateLook, "look")
         seen = template_decision.fleet(answers, self.expected(), self.lost())
-        host, present = template_decision.decide(name, image, seen)
+        host, present = template_decision.decide(name, image, seen, self.chosen_host())
         return {"changed": False, "hypervisor": host, "present": present}
 
     def _report(self, options: VirtTemplateOptions) -> Answer:

@@ -203,6 +203,11 @@ class FleetAction(ActionBase):
         lost = self._values.get("virt_hypervisors_lost")
         return [] if lost is None else sorted(_alive.named(self._templar.template(lost)))
 
+    def chosen_host(self) -> str:
+        """The hypervisor whose VMs alone are meant where several have VMs of one name, by the
+        play's variable; of verbs for which it is not where a VM goes."""
+        return str(self._templar.template(self._values.get("vm_host")) or "")
+
     def expected(self, stated: list[str] | None = None) -> list[str]:
         """The hypervisors of the fleet: what an option states, else what the play's variables say.
 

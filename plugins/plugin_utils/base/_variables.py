@@ -138,8 +138,14 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "adopt": _CHOSEN | {"virt_output_file", "vm_adopt_disks", "vm_host"},
     "capacity": _OUTPUT | {"virt_loss", "virt_require"},
     "backup": _CHOSEN_OR_GROUPED
-    | {"virt_backup_host_key", "virt_backup_scratch", "virt_backup_scratch_mib", "virt_quiesce"},
-    "console": frozenset({"vm_name", "virt_console", "virt_console_minutes"}),
+    | {
+        "vm_host",
+        "virt_backup_host_key",
+        "virt_backup_scratch",
+        "virt_backup_scratch_mib",
+        "virt_quiesce",
+    },
+    "console": frozenset({"vm_host", "vm_name", "virt_console", "virt_console_minutes"}),
     "clone": _OUTPUT
     | {"virt_clone_mode", "virt_clone_of", "virt_identity", "virt_quiesce"}
     | {"virt_converge", "virt_refresh_inventory", "virt_restart", "virt_unasked"}
@@ -163,15 +169,15 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "list": _OUTPUT | _SELECTION | _CHOSEN,
     "maintenance": frozenset({"virt_host", "virt_maintenance"}),
     "migrate_vm": _MOVE | _CHOSEN_OR_GROUPED | set(_DESTINATION),
-    "move_disk": _CHOSEN_OR_GROUPED | {"virt_disk", "virt_to_pool"},
+    "move_disk": _CHOSEN_OR_GROUPED | {"virt_disk", "virt_to_pool", "vm_host"},
     "plan": _OUTPUT | {"virt_strict", "virt_unasked", "virt_vms"},
     "preflight": _PREFLIGHT,
     "provision_vm": _OUTPUT
     | {"virt_converge", "virt_refresh_inventory", "virt_restart", "virt_unasked", "virt_vms"}
     | {"virt_wait_timeout"},
-    "purge_vm": _CHOSEN_OR_GROUPED | {"virt_confirm", "vm_force"},
+    "purge_vm": _CHOSEN_OR_GROUPED | {"virt_confirm", "vm_force", "vm_host"},
     "query": _OUTPUT | _SELECTION | _CHOSEN,
-    "rename": frozenset({"virt_unasked", "vm_name", "vm_new_name", "vm_rename_volumes"}),
+    "rename": frozenset({"virt_unasked", "vm_host", "vm_name", "vm_new_name", "vm_rename_volumes"}),
     "renew_keys": _KEYS,
     "repair_vms": _CHOSEN | {"virt_keep_volumes", "virt_proof_folder"},
     "restore": _CHOSEN
@@ -195,10 +201,11 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
         "virt_snapshot_disk_only",
         "virt_snapshot_keep",
         "virt_snapshot_state",
+        "vm_host",
     },
     "snapshots": _CHOSEN_OR_GROUPED,
     "template": frozenset(
-        {"vm_name", "virt_disk", "virt_identity", "virt_quiesce", "virt_template"}
+        {"vm_host", "vm_name", "virt_disk", "virt_identity", "virt_quiesce", "virt_template"}
     ),
     "state": _CHOSEN_OR_GROUPED
     | {

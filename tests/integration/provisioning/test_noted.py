@@ -155,6 +155,12 @@ def _verify_duplicate_is_named(fleet: Fleet) -> None:
     assert f"-e vm_host={other}" in refused.stdout + refused.stderr
     told = fleet.ansible.playbook("state", {**wanted, "vm_host": "hv3"}).succeeded()
     assert told.of("Bring the VMs to the state").keys() >= {"hv3"}
+    twice = fleet.ansible.playbook("purge_vm", {"vm_name": "new9"})
+    assert twice.returncode == 2, str(twice)
+    assert f"-e vm_host={other}" in twice.stdout + twice.stderr
+    fleet.ansible.playbook("purge_vm", {"vm_name": "new9", "vm_host": other}).succeeded()
+    assert "new9" not in _domains(fleet, other)
+    assert "new9" in _domains(fleet, "hv3")
 
 
 def test_fleet_with_hypervisor_down_goes_on(four: Fleet) -> None:

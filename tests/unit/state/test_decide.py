@@ -209,7 +209,7 @@ def test_pattern_on_named_hypervisor_matches_its_vms() -> None:
     ("names", "host", "part"),
     [
         (["web1"], "hv2", "on hv1 and hv2 with the same UUID"),  # a move, not a duplicate
-        (["web9"], "hv2", "hv2 has no VM 'web9'"),
+        (["web9"], "hv2", "no hypervisor has a VM 'web9'"),
         (["web1"], "hv9", "vm_host: 'hv9' is not a hypervisor of this play"),
     ],
 )

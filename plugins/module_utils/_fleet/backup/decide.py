@@ -37,20 +37,23 @@ def fleet(
     return located.sort(registered, "vms", expected, lost)
 
 
-def decide(names: t.Sequence[str], seen: Fleet, groups: t.Sequence[str] = ()) -> located.Shares:
-    """Where each VM of ``names``, names or patterns, and of ``groups`` is; raises PlanRefused with
-    everything that is unproven."""
+def decide(
+    names: t.Sequence[str], seen: Fleet, groups: t.Sequence[str] = (), host: str = ""
+) -> located.Shares:
+    """Where each VM of ``names``, names or patterns, and of ``groups`` is, only those on ``host``
+    if one is named; raises PlanRefused with everything that is unproven."""
     vms = {host: answer.get("vms") or [] for host, answer in seen.answers.items()}
-    return located.shares(Selected.of(names, groups), vms, seen.silent)
+    return located.shares(Selected.of(names, groups), vms, seen.silent, host)
 
 
-def decide_again(names: t.Sequence[str], seen: Fleet) -> located.Shares:
+def decide_again(names: t.Sequence[str], seen: Fleet, host: str = "") -> located.Shares:
     """Where each VM of ``names``, whose backups gave way, is now. One that is not on exactly one
     hypervisor, since it is being moved, is left out."""
     vms = {host: answer.get("vms") or [] for host, answer in seen.answers.items()}
     decision = located.Shares()
-    for name, (host, _vm) in located.locate(names, vms, seen.silent).places.items():
-        decision.shares.setdefault(host, []).append(name)
+    places = located.locate(names, vms, seen.silent, host=host).places
+    for name, (place, _vm) in places.items():
+        decision.shares.setdefault(place, []).append(name)
     return decision
 
 

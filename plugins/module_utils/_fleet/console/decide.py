@@ -82,8 +82,10 @@ def choose(
     answers: t.Mapping[str, ConsoleLook],
     silent: located.Silences,
     view: str,
+    only: str = "",
 ) -> Chosen:
-    """The console to open; raises PlanRefused if none can be opened."""
+    """The console to open, of a VM on the hypervisor ``only`` if that is not empty; raises
+    PlanRefused if none can be opened."""
     if len(set(names)) != 1:
         raise PlanRefused(
             f"{len(set(names))} VMs are named; a console belongs to one VM (run the command once"
@@ -91,12 +93,8 @@ def choose(
         )
     name = names[0]
     vms_by_host = {host: answer.get("consoles") or [] for host, answer in answers.items()}
-    locations = located.locate([name], vms_by_host, silent)
-    problems = list(locations.problems)
-    if name in locations.absent and not problems:
-        problems.append(
-            f"no hypervisor has a VM {name!r}; ansible-playbook fleet.virt.list shows the VMs"
-        )
+    locations = located.locate([name], vms_by_host, silent, host=only)
+    problems = [*locations.problems, *located.absences(locations, silent)]
     if problems:
         raise PlanRefused("; ".join(problems))
     host, vm = locations.places[name]

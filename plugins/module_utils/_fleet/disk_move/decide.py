@@ -19,12 +19,15 @@ _HEADS = ["VM", "HYPERVISOR", "RESULT", "DISK", "KEPT"]
 
 
 def decide(
-    names: t.Sequence[str], seen: located.Fleet[DiskLook], groups: t.Sequence[str] = ()
+    names: t.Sequence[str],
+    seen: located.Fleet[DiskLook],
+    groups: t.Sequence[str] = (),
+    host: str = "",
 ) -> located.Shares:
-    """Where each VM of ``names``, names or patterns, and of ``groups`` is; raises PlanRefused with
-    everything that is unproven."""
+    """Where each VM of ``names``, names or patterns, and of ``groups`` is, only those on ``host``
+    if one is named; raises PlanRefused with everything that is unproven."""
     vms = {host: answer.get("vms") or [] for host, answer in seen.answers.items()}
-    return located.shares(Selected.of(names, groups), vms, seen.silent)
+    return located.shares(Selected.of(names, groups), vms, seen.silent, host)
 
 
 def report(

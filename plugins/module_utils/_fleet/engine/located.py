@@ -73,37 +73,44 @@ def locate(
     silent: Silences,
     hypervisors: t.Collection[str] = (),
     *,
-    selectable: bool = False,
+    host: str | None = None,
     whole: bool = False,
     nowhere: bool = False,
 ) -> Located[Vm]:
     """Where each of ``names`` is, by the VMs of each hypervisor; raises PlanRefused if there is no
-    name. ``hypervisors`` are those of the inventory, also outside of the play. ``selectable``: of
-    two VMs of a name one can be meant by its hypervisor. ``whole``: what is left of it elsewhere
-    hinders it too. ``nowhere``: one that is known by its card alone does not."""
+    name. ``hypervisors`` are those of the inventory, also outside of the play. Only those on
+    ``host`` are meant if it is not empty; None: the verb has no such option. ``whole``: what is
+    left of it elsewhere hinders it too. ``nowhere``: one that is known by its card alone does
+    not."""
     if not names:
         raise PlanRefused("no VM is named; give -e vm_name=web1, or virt_names for several")
     require_named(names)
     located: Located[Vm] = Located()
+    everywhere = vms_by_host
+    if host:
+        vms_by_host = on_host(host, vms_by_host, silent)
     for name in dict.fromkeys(names):
-        every = {host: vm for host, vms in vms_by_host.items() for vm in vms if vm["name"] == name}
+        every = {own: vm for own, vms in vms_by_host.items() for vm in vms if vm["name"] == name}
         places = leftover.without(every)
         if len(places) > 1:
             phases = {where: vm["phase"] for where, vm in places.items()}
             uuids = [vm["uuid"] for vm in places.values()]
+            selectable = host is not None
             message = twice.duplicate_vm_message(name, phases, uuids, selectable=selectable)
             located.problems.append(message)
         elif places:
-            ((host, vm),) = places.items()
+            ((place, vm),) = places.items()
             why = vm.get("error")
             taken = nowhere and bool(vm.get("nowhere"))
-            left = None if taken else leftover.refusal(name, host, vm)
-            refused = [*filter(None, [left, f"{name!r} on {host}: {why}" if why else None])]
+            left = None if taken else leftover.refusal(name, place, vm)
+            refused = [*filter(None, [left, f"{name!r} on {place}: {why}" if why else None])]
             refused += leftover.hindrances(name, every) if whole else []
             if refused:
                 located.problems.append(refused[0])
             else:
-                located.places[name] = (host, vm)
+                located.places[name] = (place, vm)
+        elif host and (others := _having(name, everywhere)) and host in vms_by_host:
+            located.problems.append(f"{host} has no VM {name!r}; it is on {' and '.join(others)}")
         elif name in (*vms_by_host, *silent, *hypervisors):
             located.problems.append(
                 f"{name!r} is a hypervisor, not a VM; ansible-playbook fleet.virt.list shows the"
@@ -135,17 +142,12 @@ def select(
     ``whole`` and ``nowhere`` as there.
     """
     require_named(selected.names)
-    if host:
-        vms_by_host = _only_on(host, vms_by_host, silent)
-    listed = expand(selected, members(vm for vms in vms_by_host.values() for vm in vms))
+    meant = on_host(host, vms_by_host, silent) if host else vms_by_host
+    listed = expand(selected, members(vm for vms in meant.values() for vm in vms))
     if listed.empty and not listed.names:
         raise PlanRefused(none_meant(listed.empty, selected, silent))
-    selectable = host is not None
     located = locate(
-        *(listed.names, vms_by_host, silent, hypervisors),
-        selectable=selectable,
-        whole=whole,
-        nowhere=nowhere,
+        *(listed.names, vms_by_host, silent, hypervisors), host=host, whole=whole, nowhere=nowhere
     )
     located.problems[:0] = listed.empty
     located.silent = "".join(more_meant(selected, silent))
@@ -161,28 +163,40 @@ class Shares:
 
 
 def shares(
-    selected: Selected, vms_by_host: t.Mapping[str, t.Sequence[Grouped]], silent: Silences
+    selected: Selected,
+    vms_by_host: t.Mapping[str, t.Sequence[Grouped]],
+    silent: Silences,
+    host: str | None = None,
 ) -> Shares:
     """Which hypervisor has which of the VMs that are meant; raises PlanRefused with everything that
-    is unproven."""
-    where = select(selected, vms_by_host, silent)
-    problems = where.problems
-    if not proofs.missing("absent", silent):
-        problems += [
-            f"no hypervisor has a VM {name!r}; ansible-playbook fleet.virt.list shows the VMs"
-            for name in where.absent
-        ]
+    is unproven. ``host`` as in :func:`select`."""
+    where = select(selected, vms_by_host, silent, host=host)
+    problems = [*where.problems, *absences(where, silent)]
     if problems:
         raise PlanRefused("; ".join(problems))
     decision = Shares(silent=where.silent)
-    for name, (host, _vm) in where.places.items():
-        decision.shares.setdefault(host, []).append(name)
+    for name, (place, _vm) in where.places.items():
+        decision.shares.setdefault(place, []).append(name)
     return decision
 
 
-def _only_on(
-    host: str, vms_by_host: t.Mapping[str, t.Sequence[Grouped]], silent: Silences
-) -> dict[str, list[Grouped]]:
+def absences(located: Located[t.Any], silent: Silences) -> list[str]:
+    """Why a verb that needs its VMs cannot act, where none is on a hypervisor that responded."""
+    if proofs.missing("absent", silent):
+        return []  # that is a problem already
+    return [
+        f"no hypervisor has a VM {name!r}; ansible-playbook fleet.virt.list shows the VMs"
+        for name in located.absent
+    ]
+
+
+def _having(name: str, vms_by_host: t.Mapping[str, t.Sequence[Vm]]) -> list[str]:
+    return [host for host, vms in vms_by_host.items() if any(vm["name"] == name for vm in vms)]
+
+
+def on_host(
+    host: str, vms_by_host: t.Mapping[str, t.Sequence[Vm]], silent: Silences
+) -> dict[str, list[Vm]]:
     """The VMs on ``host``; on others only what may be the other end of a move of one of them."""
     if host not in vms_by_host and host not in silent:
         raise PlanRefused(

@@ -51,12 +51,13 @@ def decide(
     seen: Fleet,
     hypervisors: t.Collection[str] = (),
     groups: t.Sequence[str] = (),
+    only: str = "",
 ) -> PurgeDecision:
-    """Where each VM of ``names``, names or patterns, and of ``groups`` is; raises PlanRefused with
-    everything that is unproven."""
+    """Where each VM of ``names``, names or patterns, and of ``groups`` is, only those on ``only``
+    if one is named; raises PlanRefused with everything that is unproven."""
     vms_by_host = {host: answer.get("vms") or [] for host, answer in seen.answers.items()}
     selected = Selected.of(names, groups)
-    where = located.select(selected, vms_by_host, seen.silent, hypervisors, whole=True)
+    where = located.select(selected, vms_by_host, seen.silent, hypervisors, only, whole=True)
     decision = PurgeDecision(absent=where.absent, silent=where.silent)
     problems = where.problems
     for name, (host, vm) in where.places.items():

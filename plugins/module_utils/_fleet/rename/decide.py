@@ -57,21 +57,19 @@ def standing(seen: Fleet, texts: rule.Texts, excused: t.Collection[str]) -> rule
     )
 
 
-def decide(old: str, new: str, seen: Fleet, known: rule.Standing) -> str:
-    """The hypervisor that renames the VM; raises PlanRefused with everything that is unproven."""
+def decide(old: str, new: str, seen: Fleet, known: rule.Standing, only: str = "") -> str:
+    """The hypervisor that renames the VM, which is ``only`` if that is not empty; raises
+    PlanRefused with everything that is unproven."""
     require_named([old, new])
     problems = _unproven(new, seen, known)
-    begun = _begun(old, new, seen)
+    vms = _vms_by_host(seen)
+    begun = _begun(old, new, located.on_host(only, vms, seen.silent) if only else vms)
     where = None
     if begun:
         where = begun[0]
     else:
-        location = located.locate([old], _vms_by_host(seen), seen.silent, whole=True)
-        problems += location.problems
-        if location.absent and not proofs.missing("absent", seen.silent):
-            problems.append(
-                f"no hypervisor has a VM {old!r}; ansible-playbook fleet.virt.list shows the VMs"
-            )
+        location = located.locate([old], vms, seen.silent, host=only, whole=True)
+        problems += [*location.problems, *located.absences(location, seen.silent)]
         where = location.places[old][0] if old in location.places else None
     problems += clashes(old, new, where, seen)
     if problems or where is None:
@@ -80,9 +78,9 @@ def decide(old: str, new: str, seen: Fleet, known: rule.Standing) -> str:
     return where
 
 
-def _begun(old: str, new: str, seen: Fleet) -> list[str]:
+def _begun(old: str, new: str, vms_by_host: t.Mapping[str, t.Sequence[RenameVm]]) -> list[str]:
     """Where the VM already has the new name; another VM may have got the old name since."""
-    vms = [(host, vm) for host, vms in _vms_by_host(seen).items() for vm in vms]
+    vms = [(host, vm) for host, vms in vms_by_host.items() for vm in vms]
     if any(vm["name"] == old for _host, vm in vms):
         return []
     return [

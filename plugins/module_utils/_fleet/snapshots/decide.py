@@ -46,10 +46,12 @@ def _vms_by_host(seen: Fleet) -> dict[str, list[SnapshotVm]]:
     return {host: answer.get("vms") or [] for host, answer in seen.answers.items()}
 
 
-def decide(names: t.Sequence[str], seen: Fleet, groups: t.Sequence[str] = ()) -> located.Shares:
-    """Where each VM of ``names``, names or patterns, and of ``groups`` is; raises PlanRefused with
-    everything that is unproven."""
-    return located.shares(Selected.of(names, groups), _vms_by_host(seen), seen.silent)
+def decide(
+    names: t.Sequence[str], seen: Fleet, groups: t.Sequence[str] = (), host: str = ""
+) -> located.Shares:
+    """Where each VM of ``names``, names or patterns, and of ``groups`` is, only those on ``host``
+    if one is named; raises PlanRefused with everything that is unproven."""
+    return located.shares(Selected.of(names, groups), _vms_by_host(seen), seen.silent, host)
 
 
 def report(

@@ -56,13 +56,7 @@ def decide(
     if one is named; raises PlanRefused with everything that is not proven."""
     selected = Selected.of(names, groups)
     where = located.select(selected, _vms_by_host(seen), seen.silent, host=host, nowhere=True)
-    problems = where.problems
-    if not proofs.missing("absent", seen.silent):
-        problems += [
-            f"{f'{host} has no' if host else 'no hypervisor has a'} VM {name!r}; ansible-playbook"
-            " fleet.virt.list shows the VMs"
-            for name in where.absent
-        ]
+    problems = [*where.problems, *located.absences(where, seen.silent)]
     if problems:
         raise PlanRefused("; ".join(problems))
     decision = StateDecision(silent=where.silent)

@@ -43,7 +43,7 @@ class StateWork(SelectingWork):
     """A stage of bringing VMs to a state, in rounds by their start order, or of restarting them.
 
     ``more``: VMs follow in a later round, so the delay of those that were started is waited for
-    here. ``host``: only its VMs are meant.
+    here.
     """
 
     STAGES = (
@@ -58,7 +58,6 @@ class StateWork(SelectingWork):
     )
 
     more: bool = False
-    host: str = ""
 
 
 def wanted_of(options: t.Mapping[str, object]) -> StateRequest:

@@ -37,8 +37,9 @@ def fleet(
     return located.sort(registered, "defined", expected, lost)
 
 
-def decide(name: str, image: str, seen: Fleet) -> tuple[str, str]:
-    """The hypervisor that has the VM, and the volume of the image if it exists already.
+def decide(name: str, image: str, seen: Fleet, only: str = "") -> tuple[str, str]:
+    """The hypervisor that has the VM, which is ``only`` if that is not empty, and the volume of
+    the image if it exists already.
 
     Raises PlanRefused with everything that is unproven. An existing image needs no VM.
     """
@@ -52,12 +53,8 @@ def decide(name: str, image: str, seen: Fleet) -> tuple[str, str]:
             if base is not None and base.name == image:
                 return host, volume
     vms_by_host = {host: answer.get("defined") or [] for host, answer in seen.answers.items()}
-    place = located.locate([name], vms_by_host, seen.silent)
-    problems = list(place.problems)
-    if place.absent and not problems:
-        problems.append(
-            f"no hypervisor has a VM {name!r}; ansible-playbook fleet.virt.list shows the VMs"
-        )
+    place = located.locate([name], vms_by_host, seen.silent, host=only)
+    problems = [*place.problems, *located.absences(place, seen.silent)]
     if problems:
         raise PlanRefused("; ".join(problems))
     return place.places[name][0], ""
