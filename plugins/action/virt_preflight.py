@@ -29,6 +29,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight.option
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec import profiles
 from ansible_collections.fleet.virt.plugins.module_utils._units import parse_mib
+from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core._once import FailedStage
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _clock, _output, _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._fleet_variables import Variables
@@ -55,10 +56,14 @@ class VirtPreflightOptions(Connected):
 
 
 class ActionModule(StagedAction[PreflightWork]):
-    """The module runs the stages of a hypervisor; this runs those that compare hypervisors."""
+    """The module runs the stages of a hypervisor; this runs those that compare hypervisors.
+
+    ``gate`` is the task by itself in a play of ours: it fails with the errors and no more, as the
+    findings have been shown.
+    """
 
     WORK = PreflightWork
-    CONTROLLER = ("report",)
+    CONTROLLER = ("report", "gate")
     REPORTED = "hypervisor_reported"
     _errors: t.Sequence[Finding] = ()
 
@@ -131,7 +136,12 @@ class ActionModule(StagedAction[PreflightWork]):
         """What every host answered; facts that cannot be judged by themselves count as failed."""
         return _judged(self.answers("hypervisor_looked", Preflight, "read"))
 
-    def decided(self, _work: PreflightWork) -> Answer:
+    def decided(self, work: PreflightWork) -> Answer:
+        if work.stage == "gate":
+            result = self.alone(self._values)
+            if result.get("failed"):
+                raise FailedStage(str(result.get("msg")), {})
+            return result
         options, answers = self._options, []
         compared = self.answers("hypervisor_compared", CommonCpu, "compare")
         for name, answer in self._seen().items():

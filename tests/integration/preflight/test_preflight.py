@@ -269,6 +269,13 @@ def test_a_hypervisor_alone_is_judged_in_one_call(fleet: Fleet) -> None:
     assert found["failed"], found
     assert "nowhere" in found["msg"]
     assert found["summary"]["error"] > 0
+    # in the middle of a playbook what was found has been shown, and the failure is only why
+    gate = {"fleet.virt.virt_preflight": {"pools": ["nowhere"], "_work": {"stage": "gate"}}}
+    run = fleet.controller.play([gate], "hv1", become=True)
+    assert run.returncode == 2, str(run)
+    assert re.search(r"fatal: \[hv1\]: FAILED! => .*\"msg\": \"pool_missing", run.stdout), str(run)
+    assert '"facts"' not in run.stdout, str(run)
+    assert "> run ansible-playbook fleet.virt.setup_hypervisors --limit hv1" in run.stdout, str(run)
 
 
 def test_a_hypervisor_that_is_cut_off_is_named(fleet: Fleet) -> None:

@@ -47,7 +47,7 @@ class PreflightWork(Work):
     ``bridges`` those that profiles name, ``own`` is this hypervisor, which tries locks with others.
     """
 
-    STAGES = ("all", "read", "compare", "report")
+    STAGES = ("all", "read", "compare", "report", "gate")
 
     cpus: list[str] = field(default_factory=list)
     bridges: list[str] = field(default_factory=list)
