@@ -75,14 +75,17 @@ class ActionModule(StagedAction[DoctorWork]):
 
     def _judged(self, told: dict[str, Examined], expected: list[str], task_vars: Values) -> Answer:
         options = self.options(VirtDoctorOptions, ARGUMENTS)
-        seen = located.sort(told, "host", expected, self.lost())
+        lost = self.lost()
+        seen = located.sort(told, "host", expected, lost)
         limits = {name: _placing.limits_of(name, task_vars) for name in seen.answers}
-        hosts = _placing.hosts_of(told, limits, self.lost())
+        hosts = _placing.hosts_of(told, limits, lost)
         variables = Variables(task_vars, self._templar)
         policy = placement.Policy(
             pool_paths=variables.pool_paths(), base_pool=variables.base_pool()
         )
-        diagnosis = doctor.diagnose(seen.answers, seen.silent, hosts, policy, _limits(options))
+        diagnosis = doctor.diagnose(
+            seen.answers, seen.silent, hosts, policy, _limits(options), lost
+        )
         data = report.plain(diagnosis)
         output = _output.render(
             options["output"],

@@ -5,14 +5,11 @@
 
 from __future__ import annotations
 
-import json
-import re
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from ansible_collections.fleet.virt.tests.integration.support import doctor
 
 from .conftest import SHARED_AT, Movers
 
@@ -26,10 +23,13 @@ virsh -q define /dev/stdin <<END
  <os><type arch='x86_64' machine='q35'>hvm</type></os></domain>
 END
 """
-_ORPHAN = "virsh -q vol-create-as shared doctor-old.img 1M --format raw"
+_STRAY = "virsh -q undefine doctor-stray\n"  # by hand: its disk and its card stay
+_STRAY_DISK = f"{SHARED_AT}/doctor-stray_system.qcow2"
+_ORPHAN = "virsh -q vol-create-as shared doctor-old.img 1M --format raw\n"
 _FORGET = "rm -f /var/lib/libvirt/fleet-notes/pool.*; virsh -q pool-refresh fleet-notes"
 FAULTS = [
     ("card_differs", "'doctored'"),
+    ("card_unusable", f"{SHARED_AT}/doctor-stray@hv1.fleet.xml"),
     ("move_unfinished", "'doctor-moving'"),
     ("volume_unused", f"{SHARED_AT}/doctor-old.img"),
 ]
@@ -47,34 +47,26 @@ def declared(movers: Movers, folder: Path) -> Iterator[Path]:
         movers.lab.ssh(host, _FORGET, check=False)
 
 
-def _findings(movers: Movers) -> list[dict[str, Any]]:
-    run = movers.ansible.playbook("doctor", {"virt_output": "json"}).succeeded()
-    answer = run.of("Show the findings")["hv1"]
-    assert json.loads(answer["output"])["not_looked_at"] == []
-    findings: list[dict[str, Any]] = answer["findings"]
-    return findings
-
-
 def test_card_move_and_shared_volume_are_mended_by_their_remedies(
     movers: Movers, declared: Path
 ) -> None:
     disks = [{"name": "system", "pool": "shared", "size": 64}]
     movers.make("doctored", disks=disks, overlay=False, start=False)
     (declared / _CARD).unlink()
-    movers.lab.ssh("hv1", "/bin/sh -e", input=_MOVING + _ORPHAN)
+    movers.make("doctor-stray", disks=disks, overlay=False, start=False)
+    movers.lab.ssh("hv1", "/bin/sh -e", input=_MOVING + _ORPHAN + _STRAY)
     movers.fleet.host("hv2", "virsh -q pool-refresh shared")
 
-    findings = _findings(movers)
+    findings = doctor.look(movers.ansible)
     unused = [one["message"] for one in findings if one["id"] == "volume_unused"]
     assert len(unused) == 1, "the disk is not unused, though hv2 has no VM with it"
     for kind, word in FAULTS:
-        (named,) = [one for one in findings if one["id"] == kind and word in one["message"]]
-        typed = re.search(r"\bansible(-playbook)? .*", named["remedy"])
-        assert typed is not None, named
-        program, *words = shlex.split(typed[0])
-        movers.ansible.run(program, words).succeeded()
+        doctor.follow(movers.ansible, doctor.the_one(findings, kind, word)["remedy"])
 
-    assert {one["id"] for one in _findings(movers)}.isdisjoint(dict(FAULTS))
+    findings = doctor.look(movers.ansible)
+    unused = [one["message"] for one in findings if one["id"] == "volume_unused"]
+    assert [_STRAY_DISK in message for message in unused] == [True], "its card named it"
+    assert {one["id"] for one in findings}.isdisjoint({*dict(FAULTS)} - {"volume_unused"})
     assert (declared / _CARD).exists()
     assert (declared / "doctored_system.qcow2").exists()
     movers.fleet.host("hv1", "virsh -q undefine doctor-moving")

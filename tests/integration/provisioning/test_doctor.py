@@ -8,14 +8,16 @@ What one machine cannot have, such as two clocks, is in ``tests/unit/doctor``. N
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from ansible_collections.fleet.virt.tests.integration.support import doctor
+from ansible_collections.fleet.virt.tests.integration.support.notes import FORGET
 
 from .conftest import Fleet
 
@@ -52,6 +54,15 @@ for name in $(virsh -q list --all --name | grep ^doctor-); do virsh -q undefine 
 virsh -q pool-destroy doctor 2>/dev/null; virsh -q pool-undefine doctor 2>/dev/null
 umount {_SMALL} 2>/dev/null; rmdir {_SMALL} 2>/dev/null; :
 """
+_GONE = "d0c70000-0000-4000-8000-0000000000ff"
+_UUID_OF = """
+conf=/etc/libvirt/libvirtd.conf
+sed -i '/^host_uuid = /d' $conf
+{line}
+systemctl restart libvirtd
+"""
+_EMPTY = {"vm_memory": 64, "vm_start": "false", "vm_seed": "false", "vm_disks": []}
+_OFF = ("-o ConnectTimeout=10", "-o ConnectTimeout=4")  # a cable that is cut is noticed by that
 # The id of each fault, a word of its message, and the hypervisor whose remedy is typed
 FAULTS = [
     ("name_twice", "'doctor-twin'", "hv2"),
@@ -95,19 +106,6 @@ def ill(fleet: Fleet) -> Iterator[Fleet]:
             fleet.lab.ssh(host, "/bin/sh", input=_FORGET, check=False)
 
 
-def _matching(findings: list[dict[str, Any]], kind: str, word: str) -> list[dict[str, Any]]:
-    return [one for one in findings if one["id"] == kind and word in one["message"]]
-
-
-def _type(fleet: Fleet, remedy: str) -> None:
-    """Type the commands of a remedy, without what is said before them."""
-    typed = re.search(r"\bansible(-playbook)? .*", remedy)
-    assert typed is not None, remedy
-    for part in typed[0].split(" && "):
-        program, *words = shlex.split(part)
-        fleet.ansible.run(program, words).succeeded()
-
-
 def test_faults_are_reported_mended_by_their_remedies_and_gone(ill: Fleet, tmp_path: Path) -> None:
     file = tmp_path / "findings.json"
     program, *words = shlex.split(_LOOK.replace("findings.json", str(file)))
@@ -119,11 +117,9 @@ def test_faults_are_reported_mended_by_their_remedies_and_gone(ill: Fleet, tmp_p
     assert "name_twice: " in run.stdout, "what fails the run is said"
 
     for kind, word, host in FAULTS:
-        named = _matching(told["findings"], kind, word)
-        assert len(named) == 1, (kind, told["findings"])
+        named = doctor.the_one(told["findings"], kind, word, host)
         if host:
-            assert host in named[0]["hosts"]
-            _type(ill, named[0]["remedy"])
+            doctor.follow(ill.ansible, named["remedy"])
 
     program, *words = shlex.split(_AGAIN)
     again = ill.ansible.run(program, [*words, "-e", _FREE]).succeeded()
@@ -135,3 +131,79 @@ def test_faults_are_reported_mended_by_their_remedies_and_gone(ill: Fleet, tmp_p
     strict = ill.ansible.run(program, [*words, "-e", _FREE])
     assert strict.returncode == 2, str(strict)
     assert re.search(COMMANDS[_STRICT], strict.stdout), str(strict)
+
+
+def _plant(fleet: Fleet, host: str, volume: str) -> None:
+    fleet.host(host, f"virsh -q vol-create-as fleet-notes {volume} 0 --format raw")
+
+
+@pytest.fixture
+def apart(fleet: Fleet) -> Iterator[Fleet]:
+    """A fleet of which two controllers had one hypervisor each, and gave a VM the same address."""
+    seed = {"network": [{"name": "eth0", "addresses": ["192.0.2.77/24"]}]}
+    nics = [{"name": "eth0", "type": "bridge", "source": "br0"}]
+    disks = [{"name": "system", "size": 16}]
+    for host in ("hv1", "hv2"):
+        wanted = {"memory": 64, "start": False, "disks": disks, "nics": nics, "seed": seed}
+        made = fleet.alone(host).init(host, name=f"doctor-{host}", **wanted)
+        assert not made["failed"], made
+    yield fleet
+    fleet.sweep()
+    for host in ("hv1", "hv2"):
+        fleet.host(host, FORGET)
+
+
+def test_address_and_notes_of_two_controllers_are_mended(apart: Fleet) -> None:
+    findings = doctor.look(apart.ansible)
+    twice = doctor.the_one(findings, "address_twice", "192.0.2.77", "hv2")
+    for host in ("hv1", "hv2"):
+        doctor.the_one(findings, "note_differs", f"no other hypervisor has noted what {host} has")
+    limited = doctor.look(apart.ansible, "--limit", "hv1", complete=False)
+    doctor.the_one(limited, "host_not_asked", "excluded by --limit", "hv2")
+
+    key = ("-e", f"virt_ssh_public_key={apart.variables['virt_ssh_public_key']}")
+    doctor.follow(apart.ansible, twice["remedy"], *key)
+    # whoever creates a VM writes the notes
+    apart.provision(vm_name="doctor-new", **_EMPTY).succeeded()
+    kinds = {one["id"] for one in doctor.look(apart.ansible)}
+    assert kinds.isdisjoint(("address_twice", "note_differs", "host_not_asked"))
+
+
+def test_machines_that_are_not_what_the_inventory_says(fleet: Fleet) -> None:
+    """One that nobody knows, and two that say that they are the same."""
+    fleet.provision(vm_name="doctor-new", **_EMPTY).succeeded()
+    uuid = fleet.host("hv1", "virsh capabilities | grep -o -m1 '<uuid>[^<]*'")[len("<uuid>") :]
+    _plant(fleet, "hv1", f"reading.{_GONE}.5.{'0' * 16}")
+    fleet.host("hv2", _UUID_OF.format(line=f"echo 'host_uuid = \"{uuid.strip()}\"' >>$conf"))
+    try:
+        findings = doctor.look(fleet.ansible, complete=False)
+        gone = doctor.the_one(findings, "machine_unlisted", _GONE)
+        stated = re.search(r"-e virt_hypervisors_lost=\S+(?=,)", gone["remedy"])
+        assert stated is not None, gone
+        doctor.the_one(findings, "uuid_duplicate", uuid.strip(), "hv2")
+    finally:
+        fleet.host("hv2", _UUID_OF.format(line=""))
+    try:
+        mended = doctor.look(fleet.ansible, *shlex.split(stated[0]))
+        assert {one["id"] for one in mended}.isdisjoint(("machine_unlisted", "uuid_duplicate"))
+    finally:
+        for host in ("hv1", "hv2"):
+            fleet.host(host, FORGET)
+
+
+def test_hypervisor_that_is_off_and_comes_back(fleet: Fleet) -> None:
+    """First it is silent, then known to be in maintenance."""
+    ansible = copy.copy(fleet.ansible)
+    ansible.ssh_args = ansible.ssh_args.replace(*_OFF)
+    with fleet.cut("hv2"):
+        findings = doctor.look(ansible, complete=False)
+        doctor.the_one(findings, "host_silent", "no answer", "hv2")
+    fleet.ansible.playbook("maintenance", {"virt_host": "hv2"}).succeeded()
+    with fleet.cut("hv2"):
+        findings = doctor.look(ansible, complete=False)
+        off = doctor.the_one(findings, "host_off", "in maintenance since", "hv2")
+    doctor.follow(fleet.ansible, off["remedy"])
+    kinds = {one["id"] for one in doctor.look(fleet.ansible)}
+    assert kinds.isdisjoint(("host_silent", "host_off"))
+    listed = fleet.host("hv2", "virsh -q vol-list fleet-notes")
+    assert "fleet-virt.maintenance" not in listed

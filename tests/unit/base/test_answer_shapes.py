@@ -960,7 +960,7 @@ GOOD: dict[str, Answer] = {
         "claims": [CLAIM],
         "cards": [
             {"name": "web1", "problem": None, "leftover": ["/vms/a"]},
-            {"name": "web2", "problem": "no", "leftover": None},
+            {"name": "web2", "problem": "no", "leftover": None, "stray": "/vms/b"},
         ],
         "checkup": CHECKUP,
         "clock": {"offset": 3.0, "uncertainty": 0.5},

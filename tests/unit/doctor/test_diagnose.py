@@ -138,11 +138,16 @@ def fleet(first: Answer | None = None, second: Answer | None = None) -> dict[str
     return dict(zip(("hv1", "hv2"), both))
 
 
-def look(answers: dict[str, Answer], silent: t.Mapping[str, Silence] | None = None) -> Diagnosis:
+def look(
+    answers: dict[str, Answer],
+    silent: t.Mapping[str, Silence] | None = None,
+    lost: t.Collection[str] = (),
+) -> Diagnosis:
     hosts = [placement.host_from_info(one["host"], {}, name=name) for name, one in answers.items()]
     hosts += [placement.silent_host(name, "no answer") for name in silent or {}]
     policy = placement.Policy(base_pool="base")
-    return diagnose(t.cast("t.Any", copy.deepcopy(answers)), silent or {}, hosts, policy, Limits())
+    told = t.cast("t.Any", copy.deepcopy(answers))
+    return diagnose(told, silent or {}, hosts, policy, Limits(), lost)
 
 
 def marked(at: int = 5) -> list[str]:
@@ -204,7 +209,13 @@ FOUND: list[tuple[str, tuple[Answer | None, Answer | None], str, str]] = [
         "address_twice",
         (answer(HV1, vm("web1", **AT)), answer(HV2, vm("db", **AT))),
         "192.0.2.7",
-        "fleet.virt.state -e vm_name=",
+        "fleet.virt.state -e vm_name=db -e vm_host=hv2 -e vm_state=shutoff",
+    ),
+    (
+        "address_twice",
+        (answer(HV1, vm("web1", **AT)), answer(HV2, vm("db", active=False, **AT))),
+        "'db' on hv2 (shut off",
+        "ansible hv2 -b -m fleet.virt.virt_seed -a name=db",
     ),
     ("uuid_duplicate", (None, answer(HV2, host={"uuid": MACHINES[HV1]})), "hv1 and hv2", "host_uu"),
     (
@@ -248,6 +259,12 @@ FOUND: list[tuple[str, tuple[Answer | None, Answer | None], str, str]] = [
         (answer(HV1, cards=[{"name": "web1", "problem": "no card", "leftover": None}]), None),
         "no card",
         "follow the message",
+    ),
+    (
+        "card_unusable",
+        (answer(HV1, cards=[{"name": "a", "problem": "x", "leftover": None, "stray": "/c"}]), None),
+        "x",
+        "ansible hv1 -b -a 'rm /c'",
     ),
     (
         "definition_left",
@@ -310,16 +327,43 @@ FOUND: list[tuple[str, tuple[Answer | None, Answer | None], str, str]] = [
         "virt_memory_ratio",
     ),
     (
+        "memory_overcommitted",
+        (answer(HV1, *(vm(f"web{mib}", memory_mib=mib) for mib in (100, 4000, 2000, 3000))), None),
+        "9100 MiB are promised to VMs, of 7680 MiB",
+        "else give another hypervisor a VM, such as: ansible-playbook fleet.virt.migrate_vm -e"
+        " vm_name=web2000",
+    ),
+    (
         "vcpus_overcommitted",
         (answer(HV1, host={"cpu": {"total": 4, "defined": 17}}), None),
         "17 vCPUs are promised to VMs, of 16",
         "virt_vcpu_ratio",
     ),
     (
+        "vcpus_overcommitted",
+        (answer(HV1, vm("web1", vcpus=9), vm("db", vcpus=10)), None),
+        "19 vCPUs are promised to VMs, of 16",
+        "ansible-playbook fleet.virt.migrate_vm -e vm_name=web1",
+    ),
+    (
         "pool_overcommitted",
         (answer(HV1, host={"pools": [{**POOL, "promised_mib": 204800}]}), None),
         "pool default promises 200.0G of 100.0G",
         "virt_disk_ratio",
+    ),
+    (
+        "pool_overcommitted",
+        (
+            answer(
+                HV1,
+                vm("web1", disks=[{"path": "/images/web1", "bytes": 9 << 30, "backing": None}]),
+                vm("db", disks=[{"path": "/other/db", "bytes": 200 << 30, "backing": None}]),
+                host={"pools": [{**POOL, "promised_mib": 204800}]},
+            ),
+            None,
+        ),
+        "pool default promises 200.0G of 100.0G",
+        "ansible-playbook fleet.virt.migrate_vm -e vm_name=web1",
     ),
     (
         "pool_low",
@@ -341,8 +385,8 @@ FOUND: list[tuple[str, tuple[Answer | None, Answer | None], str, str]] = [
     (
         "setup_differs",
         (None, answer(HV2, checkup={"setup": {"/etc/libvirt/qemu.conf": "cd"}})),
-        "wrote into /etc/libvirt/qemu.conf differs from that on hv1",
-        "ansible-playbook fleet.virt.setup_hypervisors --limit hv2",
+        "wrote into /etc/libvirt/qemu.conf differs between hv1 and hv2",
+        "ansible-playbook fleet.virt.setup_hypervisors --limit hv1,hv2",
     ),
     (
         "cpu_differs",
@@ -372,7 +416,9 @@ BY_SILENCE = {"host_silent", "host_not_asked", "host_off", "note_differs"}
 
 
 @pytest.mark.parametrize(
-    ("kind", "both", "words", "remedy"), FOUND, ids=[f"{row[0]}-{row[2]}" for row in FOUND]
+    ("kind", "both", "words", "remedy"),
+    FOUND,
+    ids=[f"{row[0]}-{row[2]}-{row[3][-9:]}" for row in FOUND],
 )
 def test_fault_is_reported_with_its_remedy(
     kind: str, both: tuple[Answer | None, Answer | None], words: str, remedy: str
@@ -415,7 +461,24 @@ def test_hypervisor_in_maintenance_that_is_off_is_a_warning() -> None:
     )
     (finding,) = found.findings
     assert (finding.id, finding.severity) == ("host_off", "warning")
+    assert finding.remedy.endswith("ansible-playbook fleet.virt.return_vms -e virt_host=hv3")
     assert "in maintenance since 1970-01-01 00:00:00 UTC" in finding.message
+
+
+def test_set_up_of_the_most_is_not_named() -> None:
+    three = {**fleet(), "hv3": answer(HV2, host={"uuid": GONE})}
+    three[HV2]["checkup"]["setup"] = {"/etc/libvirt/qemu.conf": "cd"}
+    named = [one for one in look(three).findings if one.id == "setup_differs"]
+    assert [one.hosts for one in named] == [(HV2,)]
+    assert "differs from that on hv1, hv3" in named[0].message
+
+
+def test_hypervisor_declared_lost_is_not_reported() -> None:
+    noted = {"notes": [GONE_NOTE]}
+    both = fleet(answer(HV1, host=noted, checkup={"unused": [VOLUME]}))
+    found = look(both, lost=[GONE])
+    assert [finding.id for finding in found.findings] == ["volume_unused"]
+    assert found.unseen == ()
 
 
 def test_vm_without_notes_is_named() -> None:

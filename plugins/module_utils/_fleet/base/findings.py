@@ -28,7 +28,7 @@ _MOUNT = (
 
 # Of doctor alone: of the fleet as it is
 OF_FLEETS: dict[str, tuple[Severity, str]] = {
-    "host_off": ("warning", "switch it on, and take it out of maintenance"),
+    "host_off": ("warning", "switch it on, and end its maintenance"),
     "uuid_duplicate": (
         "error",
         "set a different host_uuid in /etc/libvirt/libvirtd.conf (or virtqemud.conf) on all but"

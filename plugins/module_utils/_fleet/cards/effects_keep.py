@@ -191,6 +191,7 @@ def _without_vm(
             "problem": f"{path}: by this card {here} has the VM {name!r}, which it has not; if it"
             " is gone for good, remove that file",
             "leftover": None,
+            "stray": path,
         }
         for name, path in connection.call("look for cards without a VM", look)
     ]

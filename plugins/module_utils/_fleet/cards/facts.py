@@ -11,10 +11,14 @@ import typing as t
 from ..base import answers
 
 
-class CardEntry(t.TypedDict):
+class _Stray(t.TypedDict, total=False):
+    stray: str
+
+
+class CardEntry(_Stray):
     """A VM whose card is not as it should be; ``problem`` says why no run can change that, None if
     one can, or has. ``leftover``: it is here by its definition alone, which is removed; the disks
-    of the VM, which are kept."""
+    of the VM, which are kept. ``stray``: the path of a card that names a VM which is not here."""
 
     name: answers.VmName
     problem: str | None

@@ -60,19 +60,25 @@ def _uuids(answers: t.Mapping[str, Examined]) -> list[Finding]:
 
 
 def _set_up(checkups: t.Mapping[str, Checkup]) -> list[Finding]:
-    """That the set-up wrote other lines into a file than on most others."""
+    """That the set-up wrote other lines into a file than on most others; all if there is no such
+    majority."""
     findings = []
     for path in sorted({path for checkup in checkups.values() for path in checkup["setup"]}):
         digests = groups({name: one["setup"].get(path) for name, one in checkups.items()})
         if len(digests) < 2:
             continue
         most = max(digests.values(), key=len)
-        others = tuple(name for names in digests.values() if names is not most for name in names)
+        others = [names for names in digests.values() if names is not most]
+        differs = f"differs from that on {', '.join(most)}"
+        if any(len(names) == len(most) for names in others):
+            others = [*digests.values()]
+            differs = f"differs between {' and '.join(', '.join(names) for names in others)}"
         text = (
-            f"what the set-up wrote into {path} differs from that on {', '.join(most)}: another"
-            " version of this collection, or other variables"
+            f"what the set-up wrote into {path} {differs}: another version of this collection, or"
+            " other variables"
         )
-        findings.append(Finding("setup_differs", others, text))
+        hosts = tuple(name for names in others for name in names)
+        findings.append(Finding("setup_differs", hosts, text))
     return findings
 
 

@@ -10,6 +10,7 @@ import typing as t
 
 from ..._records import dataclass
 from ..base.findings import Finding, merged, ordered
+from ..base.names import playbook_command
 from ..notes import rule
 from ..notes import silent as silent_notes
 from ..placement import decide as placement
@@ -38,13 +39,15 @@ def diagnose(
     hosts: t.Sequence[placement.PlacementHost],
     policy: placement.Policy,
     limits: Limits,
+    lost: t.Collection[str] = (),
 ) -> Diagnosis:
-    """``answers`` are of those that answered, ``hosts`` all as placement sees them."""
+    """``answers`` are of those that answered, ``hosts`` all as placement sees them; ``lost`` is
+    what is declared permanently gone."""
     findings = [*_silent(answers, silent), *identities.find(answers), *alike.find(answers)]
     findings += unfinished.find(answers)
     findings += cells.find(answers)
-    findings += unfinished.compare_notes(answers, silent)
-    findings += space.space(hosts, limits)
+    findings += unfinished.compare_notes(answers, silent, lost)
+    findings += space.space(answers, hosts, limits)
     findings += space.losses(answers, hosts, policy)
     clocks = {name: clock for name, one in answers.items() if (clock := one.get("clock"))}
     findings += preflight.clocks(clocks, limits.clock_seconds)
@@ -54,7 +57,7 @@ def diagnose(
         for entry in checkup["keys"] if checkup else ():
             findings += decide_host.expiry(name, _validity(entry), now, limits)
     unseen = _unseen(answers, silent, hosts)
-    unasked = _not_everywhere(answers, silent)
+    unasked = _not_everywhere(answers, silent, lost)
     if unasked:
         unseen.append(f"volumes that nothing uses: {unasked}")
     else:
@@ -88,7 +91,9 @@ def _silent(
             yield Finding("host_not_asked", (name,), text)
         elif name in since:
             text = f"in maintenance since {since[name]}; no answer: {silence.why}"
-            yield Finding("host_off", (name,), text)
+            back = playbook_command("return_vms", virt_host=name)
+            fix = f"once it is switched on, end its maintenance: {back}"
+            yield Finding("host_off", (name,), text, fix)
         else:
             yield Finding("host_silent", (name,), f"no answer: {silence.why}")
 
@@ -119,7 +124,11 @@ def _unseen(
     return unseen
 
 
-def _not_everywhere(answers: t.Mapping[str, Examined], silent: t.Mapping[str, Silence]) -> str:
+def _not_everywhere(
+    answers: t.Mapping[str, Examined],
+    silent: t.Mapping[str, Silence],
+    lost: t.Collection[str],
+) -> str:
     """Why it is not known of every volume whether something uses it; empty if it is."""
     if silent:
         return f"{', '.join(silent)} may use any of them, and did not answer"
@@ -128,7 +137,7 @@ def _not_everywhere(answers: t.Mapping[str, Examined], silent: t.Mapping[str, Si
         for name, one in answers.items()
         if (host := one.get("host")) is not None
     }
-    machines = rule.silent_machines(answering)
+    machines = [one for one in rule.silent_machines(answering) if one not in lost]
     if machines:
         return f"by notes the fleet also has machine {', '.join(machines)}, which did not answer"
     unread = [

@@ -10,7 +10,7 @@ import typing as t
 
 from ..._records import dataclass
 from ..base.findings import Finding
-from ..base.names import CLAIM, command_on, playbook_command
+from ..base.names import CLAIM, command_on, module_on, playbook_command
 from ..placement.unique import normal_address
 
 if t.TYPE_CHECKING:
@@ -159,11 +159,20 @@ def _meet(places: t.Sequence[_Place]) -> bool:
 def _address(address: str, places: list[_Place]) -> Finding:
     other = places[-1]
     text = f"one static address on one segment, {address}: {_said(places)}"
-    shut = playbook_command(
-        "state", vm_name=other.vm["name"], vm_host=other.host, vm_state="shutoff"
+    return Finding("address_twice", _hosts(places), text, _other_address(other))
+
+
+def _other_address(place: _Place) -> str:
+    """A guest reads a seed once."""
+    name = place.vm["name"]
+    if place.vm["active"]:
+        shut = playbook_command("state", vm_name=name, vm_host=place.host, vm_state="shutoff")
+        return (
+            "recreate it with another address in vm_seed (what is changed in the guest is not seen"
+            f" here); until then this ends the conflict: {shut}"
+        )
+    seed = module_on(place.host, "virt_seed", name=name)
+    return (
+        "recreate it with another address in vm_seed; if it was never started, seed it anew, by"
+        f" DHCP unless network says otherwise: {seed}"
     )
-    fix = (
-        f"{shut} ends the conflict; then give it another address: vm_seed in"
-        f" {playbook_command('provision_vm', vm_name=other.vm['name'])}"
-    )
-    return Finding("address_twice", _hosts(places), text, fix)

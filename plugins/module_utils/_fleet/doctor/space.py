@@ -19,6 +19,7 @@ from ..preflight import decide_host
 from ..preflight.decide_host import Limits
 
 if t.TYPE_CHECKING:
+    from ..migration.facts import MovingVm
     from .facts import Examined, UnusedVolume
 
 _SHOWN = 3  # VMs that have no place
@@ -53,12 +54,15 @@ def unused(answers: t.Mapping[str, Examined]) -> list[Finding]:
     return findings
 
 
-def space(hosts: t.Iterable[placement.PlacementHost], limits: Limits) -> list[Finding]:
+def space(
+    answers: t.Mapping[str, Examined], hosts: t.Iterable[placement.PlacementHost], limits: Limits
+) -> list[Finding]:
     """Pools that are nearly full, and promises beyond what there is."""
     findings = []
     for host in hosts:
         if host.problem is not None:
             continue
+        vms = answers[host.name].get("vms") or ()
         for pool in host.pools:
             if pool.problem is not None:
                 continue
@@ -70,17 +74,41 @@ def space(hosts: t.Iterable[placement.PlacementHost], limits: Limits) -> list[Fi
                     f"pool {pool.name} promises {format_size(pool.promised_mib)} of"
                     f" {format_size(pool.limit_mib)}, as its disks may grow to"
                 )
-                findings.append(Finding("pool_overcommitted", (host.name,), text))
+                disks = {vm["name"]: _mib_in(vm, pool.path) for vm in vms}
+                fix = _leaving("virt_disk_ratio", disks, pool.promised_mib - pool.limit_mib)
+                findings.append(Finding("pool_overcommitted", (host.name,), text, fix))
         if host.memory_promised_mib > host.memory_limit_mib:
             text = (
                 f"{host.memory_promised_mib} MiB are promised to VMs, of {host.memory_limit_mib}"
                 f" MiB ({host.memory_total_mib} MiB without what is reserved for itself)"
             )
-            findings.append(Finding("memory_overcommitted", (host.name,), text))
+            memory = {vm["name"]: vm["memory_mib"] for vm in vms}
+            excess = host.memory_promised_mib - host.memory_limit_mib
+            fix = _leaving("virt_memory_ratio", memory, excess)
+            findings.append(Finding("memory_overcommitted", (host.name,), text, fix))
         if host.vcpus_promised > host.vcpus_limit:
             text = f"{host.vcpus_promised} vCPUs are promised to VMs, of {host.vcpus_limit}"
-            findings.append(Finding("vcpus_overcommitted", (host.name,), text))
+            vcpus = {vm["name"]: vm["vcpus"] for vm in vms}
+            fix = _leaving("virt_vcpu_ratio", vcpus, host.vcpus_promised - host.vcpus_limit)
+            findings.append(Finding("vcpus_overcommitted", (host.name,), text, fix))
     return findings
+
+
+def _mib_in(vm: MovingVm, folder: str | None) -> int:
+    """What the disks of a VM may grow to in the pool with that folder."""
+    own = [d["bytes"] for d in vm["disks"] if str(d["path"]).rpartition("/")[0] == folder]
+    return sum(own) >> 20
+
+
+def _leaving(ratio: str, sizes: t.Mapping[str, int], excess: int) -> str:
+    """The remedy that moves away the smallest VM that suffices, else the largest; empty if none
+    has any of it."""
+    able = sorted((size, name) for name, size in sizes.items() if size)
+    if not able:
+        return ""
+    _size, chosen = next((one for one in able if one[0] >= excess), able[-1])
+    move = playbook_command("migrate_vm", vm_name=chosen)
+    return f"raise {ratio} if that is meant; else give another hypervisor a VM, such as: {move}"
 
 
 def losses(

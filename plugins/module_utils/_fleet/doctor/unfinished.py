@@ -45,7 +45,10 @@ def find(answers: t.Mapping[str, Examined]) -> list[Finding]:
                 )
                 findings.append(Finding("definition_left", (host,), text, repair))
             elif card["problem"] is not None:
-                findings.append(Finding("card_unusable", (host,), card["problem"]))
+                stray = card.get("stray")
+                gone = command_on(host, "rm", stray) if stray else ""
+                fix = f"once you know that the VM is gone for good: {gone}" if gone else ""
+                findings.append(Finding("card_unusable", (host,), card["problem"], fix))
             else:
                 text = f"the card of {name!r} on shared storage is not as the VM on {host} is"
                 findings.append(Finding("card_differs", (host,), text, repair))
@@ -105,8 +108,11 @@ def _again(host: str, name: str, phase: str) -> str:
     return f"the run that creates it finishes that; else what it left is removed by {purge}"
 
 
-def compare_notes(answers: t.Mapping[str, Examined], silent: t.Collection[str]) -> list[Finding]:
-    """VMs that nobody noted, of hypervisors that answer, and machines that no inventory names."""
+def compare_notes(
+    answers: t.Mapping[str, Examined], silent: t.Collection[str], lost: t.Collection[str]
+) -> list[Finding]:
+    """VMs that nobody noted, of hypervisors that answer, and machines that no inventory names and
+    that are not declared ``lost``."""
     seen = {name: host for name, one in answers.items() if (host := one.get("host")) is not None}
     by_machine = {str(host.get("uuid")): name for name, host in seen.items()}
     held = [note for host in seen.values() for note in notes.notes(host.get("notes") or ())]
@@ -137,7 +143,7 @@ def compare_notes(answers: t.Mapping[str, Examined], silent: t.Collection[str]) 
         name: rule.Answering(str(host.get("uuid")), host.get("notes") or ())
         for name, host in seen.items()
     }
-    unlisted = rule.silent_machines(answering)
+    unlisted = [machine for machine in rule.silent_machines(answering) if machine not in lost]
     if unlisted and not silent:
         names = shlex.quote(",".join(unlisted))
         text = (
