@@ -50,7 +50,9 @@ OF_MEDIUM = ("source", "backingStore", "mirror")
 # and sockets of libvirt's own
 SYSTEM = ("/usr/", "/dev/random", "/dev/urandom", "/dev/hwrng", "/var/lib/libvirt/qemu/channel/")
 LOG = "/var/log/libvirt/qemu/{}-console.log"
-NO_PATH = ("title", "description", "partition", "cmdline", "entry", "serial", "vendor", "product")
+# Elements whose text, and attributes whose value may have a slash and is no path
+NO_PATH = {(tag, "") for tag in ("title", "description", "partition", "cmdline", "entry")}
+NO_PATH |= {(tag, "") for tag in ("serial", "vendor", "product")} | {("entry", "name")}
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # What QEMU, virtlockd and sanlock say of a disk that another process writes to
 LOCKED = re.compile(r"\block\b|is locked|another process using|resource busy", re.IGNORECASE)
@@ -202,11 +204,14 @@ class Card:
         has the storage could have written the card; ``folders`` are those of pools here."""
         domain = parse(self.text(folders))
         devices = ("hostdev", "filesystem", "tpm", "disk/shareable", "interface/script")
-        places = [*(f"devices/{name}" for name in devices), "os/nvram", ".//seclabel"]
+        places = [*(f"devices/{name}" for name in devices), "os/nvram"]
         problems = [place.rpartition("/")[2] for place in places if domain.find(place) is not None]
         problems += [
             item.tag.rpartition("}")[2] for item in domain if str(item.tag).startswith(QEMU)
         ]
+        labels = domain.iter("seclabel")
+        if any(item.get("type", "dynamic") != "dynamic" or len(item) for item in labels):
+            problems.append("a seclabel of its own")
         for disk in domain.iterfind("devices/disk"):
             source = disk.find("source")
             file = (source.get("file") if source is not None else None) or ""
@@ -216,22 +221,21 @@ class Card:
                 problems.append(f"the disk {file or 'that is no file'}, which is in no pool here")
             elif os.path.islink(file):
                 problems.append(f"the disk {file}, which is a link")
-        known = [domain.find("metadata"), *domain.iterfind("devices/disk")]
-        skipped = {id(item) for root in known if root is not None for item in root.iter()}
-        skipped -= {id(item) for root in domain.iterfind("devices/disk/*") for item in root.iter()}
+        metadata = domain.find("metadata")
+        skipped = set() if metadata is None else {id(item) for item in metadata.iter()}
         for item in domain.iter():
             if id(item) not in skipped:
-                paths = [*item.attrib.values(), "" if item.tag in NO_PATH else item.text or ""]
-                problems += [path for path in map(str.strip, paths) if self._is_past(path, folders)]
+                texts = [value for key, value in item.items() if (item.tag, key) not in NO_PATH]
+                texts += [] if (item.tag, "") in NO_PATH else [item.text or ""]
+                problems += [text for text in map(str.strip, texts) if self._is_past(text, folders)]
         if problems:
             shown = ", ".join(dict.fromkeys(problems))
             raise Ended(ERR_CONFIGURED, f"{self.path} has {shown}: no VM of a cell")
 
     def _is_past(self, path: str, folders: set[str]) -> bool:
-        """Whether the text is a path to what the VM has no business with."""
-        if not path.startswith("/") or os.path.dirname(path) in folders:
-            return False
-        if path == LOG.format(self.name):
+        """Whether the text is a path to what the VM has no business with; libvirt takes one that is
+        not absolute from its own folder."""
+        if "/" not in path or os.path.dirname(path) in folders or path == LOG.format(self.name):
             return False
         return os.path.normpath(path) != path or not path.startswith(SYSTEM)
 

@@ -156,7 +156,13 @@ def test_vm_with_two_cards_is_started_nowhere(cell: Cell) -> None:
         ("<serial type='pty'><log file='/etc/cron.d/x'/></serial>", "/etc/cron.d/x"),
         ("<interface type='ethernet'><script path='x'/></interface>", "script"),
         ("</devices><seclabel type='none'/><devices>", "seclabel"),
+        (
+            "</devices><seclabel type='dynamic' model='dac'><baselabel>+0:+0</baselabel></seclabel>"
+            "<devices>",
+            "seclabel",
+        ),
         ("</devices><os><kernel>/etc/shadow</kernel></os><devices>", "/etc/shadow"),
+        ("</devices><os><kernel>etc/shadow</kernel></os><devices>", "etc/shadow"),
         ("<rng><backend model='random'>/dev/sda</backend></rng>", "/dev/sda"),
         (
             "</devices><override xmlns='http://libvirt.org/schemas/domain/qemu/1.0'/><devices>",
@@ -193,7 +199,9 @@ def test_definition_of_usual_vm_is_accepted(cell: Cell) -> None:
         "<channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>"
     )
     metadata = _PHASE.format("<fleet:volume path='/var/lib/elsewhere'/>")
-    cell.write(more, metadata=f"{metadata}<description>/etc/shadow</description>")
+    label = "<seclabel type='dynamic' model='apparmor' relabel='yes'/>"
+    sysinfo = f"{label}<sysinfo type='fwcfg'><entry name='opt/a/b'>c/d</entry></sysinfo>"
+    cell.write(more, metadata=f"{metadata}<description>/etc/shadow</description>{sysinfo}")
     assert cell.run("start") == cell.agent.SUCCESS, cell.reason
 
 

@@ -79,6 +79,7 @@ def _values(settings: CellSettings) -> dict[str, str]:
         ({"members": _MEMBERS[:2]}, True, False),
         ({"members": [*_MEMBERS[:2], CellMember("hv3", 3, ["198.51.100.3"])]}, True, False),
         ({"system": {"sched_rr": "yes"}}, False, True),
+        ({"system": {}}, False, True),
     ],
 )
 def test_running_corosync_is_compared(

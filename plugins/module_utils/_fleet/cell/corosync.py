@@ -159,4 +159,4 @@ def needs_restart(settings: CellSettings, values: t.Mapping[str, str]) -> bool:
     """Whether the running corosync has other settings of the system, which it reads only once."""
     prefix = "system."
     present = {key[len(prefix) :]: value for key, value in values.items() if key.startswith(prefix)}
-    return any(present.get(name) != value for name, value in settings.system.items())
+    return present != settings.system
