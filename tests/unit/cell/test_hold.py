@@ -250,7 +250,9 @@ def test_vm_with_local_disk_base_or_snapshots_is_refused(
     assert problem(cell.host.disk) is None
     assert "is on no storage that is shared" in str(problem(cell.host.local / "disk.qcow2"))
     base = tmp_path / "base.qcow2"
-    assert f"{base} is on no storage that is shared" in str(problem(cell.host.disk, bases=[str(base)]))
+    assert f"{base} is on no storage that is shared" in str(
+        problem(cell.host.disk, bases=[str(base)])
+    )
     assert "it has 2 snapshots" in str(problem(cell.host.disk, snapshots=2))
     monkeypatch.setattr(read, "here", lambda: None)
     assert "hv1 is in no cell; the role fleet.virt.ha makes one" in str(problem(cell.host.disk))

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 import pytest
@@ -45,6 +46,7 @@ def test_cell_starts_vm_that_is_nowhere(host: Host, starts: list[str]) -> None:
             "groups": [],
             "start_order": None,
             "nowhere": "a",
+            "error": None,
         }
     ]
     predicted = _run(host, "web1", check=True)
@@ -67,6 +69,21 @@ def test_vm_that_is_nowhere_is_off_already(host: Host, starts: list[str]) -> Non
     done = _run(host, "web1", wanted=StateRequest(state="shutoff"))
     assert not done["changed"]
     assert not done.get("failed")
+    assert starts == []
+
+
+def test_vm_of_member_that_is_not_proven_off_is_left_alone(
+    host: Host, cell: Pacemaker, starts: list[str]
+) -> None:
+    cell.has(nodes=("hv3",))
+    cell.view = dataclasses.replace(cell.view, online=frozenset(("hv1", "hv2")))
+    (seen,) = t.cast("list[t.Any]", effects.look(host.connection, ["web1"], [])["vms"])
+    assert "it may run on hv3, which is not proven off" in seen["error"]
+    for wanted in (RUN, StateRequest(state="shutoff")):
+        done = _run(host, "web1", wanted=wanted)
+        assert (done["failed"], done["changed"]) == (True, False)
+        assert "stated: stonith_admin --confirm hv3" in done["msg"]
+        assert done["vms"][0]["state"] == "unknown"
     assert starts == []
 
 

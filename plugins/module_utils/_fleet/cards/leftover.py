@@ -36,6 +36,8 @@ def without(places: t.Mapping[str, Vm]) -> dict[str, Vm]:
 def refusal(name: str, host: str, vm: t.Mapping[str, object]) -> str | None:
     """Why nothing is done with what ``host`` has of a VM, if that is only a leftover."""
     elsewhere, cell = vm.get("leftover"), vm.get("nowhere")
+    if cell and vm.get("error"):
+        return f"{name!r} is a VM of the cell {str(cell)!r}, and {vm['error']}"
     if cell:
         start = playbook_command("state", vm_name=name, vm_state="running")
         return (

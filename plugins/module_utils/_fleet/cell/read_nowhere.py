@@ -2,8 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""VMs of a cell that run nowhere and that this member does not define: those that were off when
-their hypervisor died, for one. They are known from their cards alone."""
+"""VMs of a cell that no member runs and that this one does not define: those that were off when
+their hypervisor died, and those of a hypervisor that is not proven off. They are known from their
+cards alone."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def vms(
         view = read.here() if connection.local else None
     if view is None or not view.quorate:
         return []
-    idle = {vm.uuid: vm for vm in view.vms.values() if not vm.nodes}
+    idle = {vm.uuid: vm for vm in view.vms.values() if view.online.isdisjoint(vm.nodes)}
     if not idle:
         return []
     here = {str(dom.UUIDString()) for dom in list_domains(connection)}
@@ -46,3 +47,14 @@ def vms(
         if card.uuid in idle and card.uuid not in here
         if meant is None or meant.takes(card.name, card.stored.groups)
     ]
+
+
+def doubt(vm: CellVm) -> str | None:
+    """Why nobody can say whether it runs; None if it does not."""
+    if not vm.nodes:
+        return None
+    return (
+        f"it may run on {', '.join(vm.nodes)}, which is not proven off; its cell starts it"
+        " elsewhere once that is switched off or, if nothing else can prove it, stated:"
+        f" stonith_admin --confirm {vm.nodes[0]}"
+    )

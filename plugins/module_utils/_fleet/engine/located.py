@@ -100,7 +100,7 @@ def locate(
             located.problems.append(message)
         elif places:
             ((place, vm),) = places.items()
-            why = vm.get("error")
+            why = None if vm.get("nowhere") else vm.get("error")
             taken = nowhere and bool(vm.get("nowhere"))
             left = None if taken else leftover.refusal(name, place, vm)
             refused = [*filter(None, [left, f"{name!r} on {place}: {why}" if why else None])]

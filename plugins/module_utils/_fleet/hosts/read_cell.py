@@ -51,11 +51,12 @@ def _off(connection: Connection, seen: CellView, wanted: DomainQuery) -> list[Do
     for cell, card, vm in read_nowhere.vms(connection, chosen, seen):
         info = domain_info.from_root(card.root, card.stored)
         entry = domain_entry.from_info(info, card.name, card.uuid)
+        doubt = read_nowhere.doubt(vm)
         entries.append(
             {
                 **entry,
-                "state": "shutoff",
-                "reason": REASON,
+                "state": "shutoff" if doubt is None else "unknown",
+                "reason": REASON if doubt is None else f"may run on {', '.join(vm.nodes)}",
                 "autostart": False,
                 "persistent": False,
                 "managed_save": False,

@@ -196,8 +196,9 @@ def look(
             "groups": [*card.stored.groups],
             "volumes": [],
             "nowhere": cell,
+            "error": read_nowhere.doubt(vm),
         }
-        for cell, card, _vm in read_nowhere.vms(connection, Selected.of(names, groups))
+        for cell, card, vm in read_nowhere.vms(connection, Selected.of(names, groups))
     ]
     users: list[FileUsers] = []
     if files:

@@ -198,8 +198,9 @@ def look(connection: Connection, names: t.Sequence[str], groups: t.Sequence[str]
             "groups": [*card.stored.groups],
             "start_order": card.start_order,
             "nowhere": name,
+            "error": read_nowhere.doubt(vm),
         }
-        for name, card, _vm in read_nowhere.vms(connection, Selected.of(names, groups))
+        for name, card, vm in read_nowhere.vms(connection, Selected.of(names, groups))
     ]
     return {"changed": False, "vms": vms, "warnings": read_leftovers.mark(connection, vms)}
 

@@ -21,7 +21,7 @@ from .plan import StateRequest
 if t.TYPE_CHECKING:
     from ..cell.facts import CellVm
 
-_OFF, _RUNNING = "shutoff", "running"
+_OFF, _RUNNING, _UNKNOWN = "shutoff", "running", "unknown"
 
 
 def bring(
@@ -52,8 +52,11 @@ def _bring(
 ) -> BroughtVm:
     only_state = not wanted.operations and wanted.autostart is None
     starts = only_state and wanted.state == _RUNNING
+    doubt = read_nowhere.doubt(vm)
     problem = None
-    if not (starts or (only_state and wanted.state == _OFF)):
+    if doubt is not None:
+        problem = leftover.refusal(name, "", {"nowhere": cell, "error": doubt})
+    elif not (starts or (only_state and wanted.state == _OFF)):
         problem = leftover.refusal(name, "", {"nowhere": cell})
     elif starts and not check:
         try:
@@ -61,12 +64,13 @@ def _bring(
         except FleetVirtError as error:
             problem = str(error)
     changed = starts and problem is None
+    state = _OFF if doubt is None else _UNKNOWN
     return {
         "name": name,
         "uuid": vm.uuid,
         "changed": changed,
-        "state": _RUNNING if changed else _OFF,
-        "before": _OFF,
+        "state": _RUNNING if changed else state,
+        "before": state,
         "autostart": False,
         "steps": [f"have the cell {cell!r} start it"] if changed else [],
         "not_tried": False,

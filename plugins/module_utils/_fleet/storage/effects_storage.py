@@ -170,10 +170,17 @@ def find_volume(connection: Connection, pool: Pool, name: str) -> VirStorageVol 
 
 
 def is_taken(connection: Connection, pool: Pool, name: str) -> bool:
-    """Whether a volume of that name exists, or a file that libvirt does not know."""
-    if find_volume(connection, pool, name) is not None:
+    """Whether a volume of that name exists, or a file that libvirt does not know.
+
+    What another hypervisor has removed from shared storage libvirt lists until the pool is
+    refreshed, and would refuse to create until then.
+    """
+    if os.path.lexists(pool.volume_path(name)):
         return True
-    return os.path.lexists(pool.volume_path(name))
+    if find_volume(connection, pool, name) is None:
+        return False
+    patiently(connection, f"refresh pool {pool.name}", lambda: pool.existing.refresh(0))
+    return find_volume(connection, pool, name) is not None
 
 
 def create_volume(
