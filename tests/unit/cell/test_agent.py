@@ -359,7 +359,7 @@ def test_libvirt_that_does_not_answer_is_replaced_by_processes(
     assert cell.run("start") == agent.ERR_INSTALLED
 
 
-def test_process_that_ends_counts_as_long_as_it_is_there(
+def test_exiting_process_counts_until_its_pid_is_gone(
     cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its command line is gone before its threads have written."""

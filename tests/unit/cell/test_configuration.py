@@ -144,6 +144,10 @@ def _merge(place: t.Any, given: t.Any) -> None:
             _merge(same[0], child)
 
 
+def _ids(devices: t.Sequence[FenceResource]) -> set[str]:
+    return {device.id for device in devices}
+
+
 @pytest.fixture
 def root() -> t.Any:
     sections = ("crm_config", "rsc_defaults", "resources", "constraints", "fencing-topology")
@@ -159,6 +163,10 @@ def test_configuration_differs_until_it_is_written(root: t.Any) -> None:
         changes = cib.changes(root, wanted)
         assert changes
         assert not [change for change in changes if "xyzzy" in change.text + str(change.words)]
+        for change in changes:  # else it would go on running
+            name = change.text.partition("remove ")[2]
+            removed = name.startswith("fence-") and not name.endswith("-level")
+            assert change.stop == (name if removed and name not in _ids(wanted) else "")
         _applied(root, changes)
         assert cib.changes(root, wanted) == []
         levels = root.findall("configuration/fencing-topology/fencing-level")

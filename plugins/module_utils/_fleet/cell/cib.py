@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import typing as t
 
@@ -51,11 +52,13 @@ _TARGETS: dict[str, t.Literal["Started", "Stopped"]] = {"Started": "Started", "S
 
 @dataclass(frozen=True)
 class CibChange:
-    """A call of cibadmin with ``xml`` as its input; only ``text`` is shown."""
+    """A call of cibadmin with ``xml`` as its input; only ``text`` is shown. The resource ``stop``
+    is to be stopped before: what is removed while it runs goes on."""
 
     text: str
     words: tuple[str, ...]
     xml: str
+    stop: str = ""
 
 
 def changes(cib: Element, devices: t.Sequence[FenceResource]) -> list[CibChange]:
@@ -130,7 +133,7 @@ def _devices(cib: Element, devices: t.Sequence[FenceResource]) -> list[CibChange
     wanted = {device.id for device in devices}
     result += _topology(cib, devices)
     result += [
-        _delete("resources", "primitive", name)
+        dataclasses.replace(_delete("resources", "primitive", name), stop=name)
         for name in present
         if name.startswith(PREFIX) and name not in wanted
     ]

@@ -38,6 +38,7 @@ if t.TYPE_CHECKING:
     from ..._lxml import Element
 
 _ONLINE = 180.0
+_RESOURCE = 30
 _DEVICES = 150.0  # one that was slow at first is asked again after a minute
 _STOP = 330.0  # longer than systemd's own limit
 _PAUSE = 1.0
@@ -147,6 +148,7 @@ def _leave(job: CellJob, cell: str | None, *, check: bool) -> CellDone:
     steps = [f"stop {name}" for name in running] + [f"disable {name}" for name in enabled]
     steps += [f"remove {path}" for path in left]
     if not check:
+        _require_idle(job.host, "the cell is to lose")  # one may have come since it was decided
         for name in running:
             _stop(name)
         for name in enabled:
@@ -200,7 +202,7 @@ def activate(order: CellOrder, *, check: bool) -> CellDone:
         restart = corosync.needs_restart(job.settings, values)
         reload = not restart and corosync.running_differs(job.settings, values)
     if restart:
-        _require_idle(job.host)
+        _require_idle(job.host, "corosync has to be restarted on")
         steps.append(f"restart {' and '.join(SERVICES)}")
     if reload:
         steps.append("reload corosync.conf")
@@ -220,13 +222,12 @@ def activate(order: CellOrder, *, check: bool) -> CellDone:
     return {"changed": bool(steps), "steps": steps}
 
 
-def _require_idle(host: str) -> None:
+def _require_idle(host: str, what: str) -> None:
     seen = read.monitored()
     here = sorted(vm for vm, nodes in seen.vms.items() if host in nodes) if seen else []
     if here:
         raise PlanRefused(
-            f"corosync has to be restarted on {host}, which runs {', '.join(here)}; evacuate it,"
-            " and run this again"
+            f"{what} {host}, which runs {', '.join(here)}; evacuate it, and run this again"
         )
 
 
@@ -246,6 +247,8 @@ def configure(order: CellOrder, *, check: bool) -> CellDone:
             programs.run(["crm_node", "--force", "--remove", name])
             steps.append(f"remove the node {name}")
     for change in cib.changes(_or_empty(root), order.devices):
+        if change.stop:
+            _stop_resource(change.stop)
         _change(change)
         steps.append(change.text)
     left = cib.changes(_or_empty(read.configuration()), order.devices)
@@ -255,6 +258,13 @@ def configure(order: CellOrder, *, check: bool) -> CellDone:
         )
     _await_devices({device.id for device in order.devices})
     return {"changed": bool(steps), "steps": steps}
+
+
+def _stop_resource(name: str) -> None:
+    """Have Pacemaker stop a resource, as far as it does within the limit."""
+    meta = ["--meta", "--set-parameter", "target-role", "--parameter-value", "Stopped"]
+    programs.run(["crm_resource", "--resource", name, *meta])
+    programs.attempt(["crm_resource", "--wait", f"--timeout={_RESOURCE}s"], seconds=2 * _RESOURCE)
 
 
 def _or_empty(root: Element | None) -> Element:
