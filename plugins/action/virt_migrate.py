@@ -18,6 +18,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.tables import clean
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards.facts import CardEntry
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell import repairs
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell.facts import UnmanagedVm
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import (
     envelope,
     outcomes,
@@ -103,7 +105,8 @@ class ActionModule(StagedAction[MigrateWork]):
         if work.stage == "act":
             host = str(task_vars["inventory_hostname"])
             cards = [card["name"] for card in self._cards().get(host, ()) if not card["problem"]]
-            work = dataclasses.replace(work, cards=cards)
+            unmanaged = [vm["uuid"] for vm in self._unmanaged().get(host, ()) if not vm["problem"]]
+            work = dataclasses.replace(work, cards=cards, unmanaged=unmanaged)
         given = {**self.given, envelope.OPTION: envelope.plain(work)}
         if work.stage == "bases":
             return self._bases(self.options(VirtMigrateOptions, ARGUMENTS), work, task_vars)
@@ -223,8 +226,8 @@ class ActionModule(StagedAction[MigrateWork]):
                 }
                 for name, gone in moves
             )
-        for host, cards in self._cards().items():
-            if any(card["problem"] is None for card in cards):
+        for host, entries in [*self._cards().items(), *self._unmanaged().items()]:
+            if any(entry["problem"] is None for entry in entries):
                 shares.setdefault(host, [])
         bases = {
             to: [
@@ -268,6 +271,7 @@ class ActionModule(StagedAction[MigrateWork]):
             moved,
             problems,
             cards=self._cards(),
+            unmanaged=self._unmanaged(),
             state=options["state"],
             check=self.check,
         )
@@ -278,6 +282,11 @@ class ActionModule(StagedAction[MigrateWork]):
         """The cards on each hypervisor that are not as they should be; read for repairs only."""
         answers = self.answers("virt_look", MigrateLook, "look")
         return {host: cards for host, answer in answers.items() if (cards := answer.get("cards"))}
+
+    def _unmanaged(self) -> dict[str, t.Sequence[UnmanagedVm]]:
+        """The VMs that each hypervisor is to have its cell manage again; read for repairs only."""
+        answers = self.answers("virt_look", MigrateLook, "look")
+        return repairs.assigned({host: one.get("unmanaged") or () for host, one in answers.items()})
 
     def _places(self) -> dict[str, str]:
         """The machine UUID of each hypervisor, and when it was read."""

@@ -369,6 +369,28 @@ cards:
           is removed, and they are kept. Else null.
       type: list
       elements: str
+unmanaged:
+  description: With O(state=repaired), VMs that their cell did not manage, since a killed run held
+    them, or that it did not know.
+  returned: in playbooks of this collection
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the VM.
+      type: str
+    uuid:
+      description: UUID of the VM.
+      type: str
+    held_by:
+      description: The hypervisor of that run; null for a VM that the cell did not know.
+      type: str
+    problem:
+      description: Why the cell cannot manage it yet; null if it can, or does.
+      type: str
+    at_work:
+      description: Whether that run lives.
+      type: bool
 settled:
   description: VMs that are where they should be.
   returned: in playbooks of this collection
@@ -435,6 +457,7 @@ def main() -> None:
                 evacuating=bool(stage.evacuated) and stage.evacuated == here,
                 places=stage.places,
                 cards=stage.cards,
+                unmanaged=stage.unmanaged,
             )
             wanted = migration_options.moves(params["vms"], here, repair=settings.repair)
             return migration.run(connection, wanted, settings, check=module.check_mode)

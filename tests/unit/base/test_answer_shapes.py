@@ -442,6 +442,13 @@ CHECKUP = {
     ],
     "errors": {"certificates": "no openssl"},
 }
+UNMANAGED = {
+    "name": "ha1",
+    "uuid": "2222",
+    "held_by": "hv1",
+    "problem": None,
+    "at_work": False,
+}
 MOVED = {
     "name": "web1",
     "failed": True,
@@ -962,10 +969,11 @@ GOOD: dict[str, Answer] = {
             {"name": "web1", "problem": None, "leftover": ["/vms/a"]},
             {"name": "web2", "problem": "no", "leftover": None, "stray": "/vms/b"},
         ],
+        "unmanaged": [UNMANAGED],
         "checkup": CHECKUP,
         "clock": {"offset": 3.0, "uncertainty": 0.5},
     },
-    "moved": {"vms": [MOVED]},
+    "moved": {"vms": [MOVED], "unmanaged": [{**UNMANAGED, "problem": "no quorum"}]},
     "marked": {"maintenance": True, "cell": "it was not told", "machine": "a" * 36, "at": 5},
     "based": {"bases": ["/base/a.qcow2"], "needed": {"base": 1}},
     "named": {"vms": [{"name": "web1", "address": None}]},

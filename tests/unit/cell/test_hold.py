@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils import _lxml
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import effects_locks
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
     effects_programs as programs,
 )
@@ -80,6 +81,8 @@ def cell(host: Host, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pacemaker]:
     monkeypatch.setattr(programs, "run", pacemaker.run)
     monkeypatch.setattr(programs, "attempt", pacemaker.attempt)
     monkeypatch.setattr(effects_hold, "_SEEN", 0.1)
+    monkeypatch.setattr(effects_hold, "_working", {})
+    monkeypatch.setattr(effects_locks, "own_folder", lambda: host.shared)
     return pacemaker
 
 

@@ -169,10 +169,13 @@ CELL_VM = {
 }
 
 
-def member(name: str, *vms: Answer, cell_vm: Answer | None = None, **changes: t.Any) -> Answer:
-    """A member of a cell, with what it says of it and of its VM."""
+def member(
+    name: str, *vms: Answer, cell_vm: Answer | None = None, over: bool = False, **changes: t.Any
+) -> Answer:
+    """A member of a cell, with what it says of it and of its VM; ``over``: no run is at work."""
     said = [{**CELL_VM, **cell_vm}] if cell_vm is not None else []
-    return answer(name, *vms, checkup={"cell": {**CELL, **changes}, "cell_vms": said})
+    looked = {"cell": {**CELL, **changes}, "cell_vms": said}
+    return answer(name, *vms, checkup=looked, unmanaged=[*said] if over else [])
 
 
 HELD = {"managed": False, "held_by": "hv1"}
@@ -292,9 +295,15 @@ FOUND: list[tuple[str, tuple[Answer | None, Answer | None], str, str]] = [
     ),
     (
         "cell_vm_unmanaged",
-        (member(HV1, vm("web1"), cell_vm=HELD), member(HV2, cell_vm=HELD)),
+        (member(HV1, vm("web1"), cell_vm=HELD, over=True), member(HV2, cell_vm=HELD)),
         "does not manage 'web1', so it is not started elsewhere",
         "ansible-playbook fleet.virt.repair_vms -e vm_name=web1",
+    ),
+    (
+        "cell_vm_unmanaged",
+        (member(HV1, vm("web1"), cell_vm={"managed": False}), None),
+        "somebody has set that by hand",
+        "crm_resource --resource fleet-u --meta --delete-parameter is-managed",
     ),
     (
         "cell_vm_unknown",
@@ -542,7 +551,7 @@ def test_volume_on_shared_storage_is_unused_only_if_no_other_uses_it() -> None:
         (member(HV1, vm("web1", ha=True), cell_vm={}), member(HV2, cell_vm={})),
         (member(HV1, vm("web1", ha=True, phase="creating", holder="process 7")), member(HV2)),
         # a run is at work
-        (member(HV1, vm("web1", holder="process 7"), cell_vm=HELD), member(HV2, cell_vm=HELD)),
+        (member(HV1, vm("web1"), cell_vm=HELD), member(HV2, cell_vm=HELD)),
     ],
 )
 def test_what_is_no_finding(both: tuple[Answer | None, Answer | None]) -> None:

@@ -9,12 +9,14 @@ Where a hypervisor is a member of no cell, or has a VM that is none's, all of th
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 import typing as t
 
 from ..._errors import FleetVirtError, PlanRefused
 from ..._records import dataclass
+from ..base import effects_locks as locks
 from ..base import effects_programs as programs
 from ..base import read_caller as caller
 from ..base.effects_connection import Connection
@@ -37,6 +39,9 @@ _STARTED = 180.0
 _FAILED = 20.0  # after a failure, in which it may be tried on another member
 _PAUSE = 0.5
 _NO_DOMAIN_PHASES = ("creating", "purging")
+# The locks of the VMs that this process holds, which end with it: so another one knows whether the
+# run that held a VM lives
+_working: dict[str, contextlib.ExitStack] = {}
 
 
 def hold(connection: Connection, uuid: str | None) -> bool:
@@ -51,10 +56,33 @@ def hold(connection: Connection, uuid: str | None) -> bool:
     if dom is None or stored is None or not stored.in_cell:
         return False
     view = _view(str(dom.name()))
+    if uuid not in _working:
+        _working[uuid] = contextlib.ExitStack()
+        try:
+            _working[uuid].enter_context(locks.shared(f"cell-{uuid}", _SECONDS, "held {path}"))
+        except PlanRefused:
+            del _working[uuid]
+            raise
     if uuid in view.vms:
         _set(uuid, HELD_BY, caller.host())
         _set(uuid, rules.MANAGED, "false")
     return True
+
+
+@contextlib.contextmanager
+def working(uuid: str, *, seconds: float = _SECONDS) -> t.Iterator[None]:
+    """Be the only process of this hypervisor that holds the VM or has its cell manage it."""
+    with locks.shared(f"cell-{uuid}", seconds, "held {path}"):
+        yield
+
+
+def is_held(uuid: str) -> bool:
+    """Whether a process of this hypervisor works on the VM while its cell leaves it alone."""
+    try:
+        with locks.shared(f"cell-{uuid}", 0, "held {path}"):
+            return False
+    except PlanRefused:
+        return True
 
 
 def refusal(connection: Connection, uuid: str | None) -> str | None:
@@ -80,6 +108,11 @@ def settle(connection: Connection, name: str, uuid: str | None, *, held: bool) -
     now = _read(connection, uuid)
     if not held and not (now is not None and now.is_new):
         return
+    with _working.pop(uuid, contextlib.ExitStack()):
+        _settle(connection, name, uuid, now)
+
+
+def _settle(connection: Connection, name: str, uuid: str, now: _Now | None) -> None:
     try:
         view = _view(name)
         vm = view.vms.get(uuid)

@@ -108,3 +108,14 @@ class CellView:
     online: t.AbstractSet[str] = frozenset()
     unclean: t.AbstractSet[str] = frozenset()
     vms: t.Mapping[str, CellVm] = field(default_factory=dict)
+
+
+class UnmanagedVm(t.TypedDict):
+    """A VM that its cell does not manage, or does not know: a run on ``held_by`` holds it, or did.
+    ``at_work``: that run lives. ``problem`` says why it cannot be managed yet."""
+
+    name: answers.VmName
+    uuid: str
+    held_by: str | None
+    problem: str | None
+    at_work: bool

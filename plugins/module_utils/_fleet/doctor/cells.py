@@ -89,7 +89,9 @@ def _vm(
             f"the cell {cell!r} does not manage {name!r}, so it is not started elsewhere if its"
             f" hypervisor fails: {who}"
         )
-        repair = playbook_command("repair_vms", vm_name=name)
+        words = ("--meta", "--delete-parameter", "is-managed")
+        by_hand = command_on(host, "crm_resource", "--resource", vm["resource"], *words)
+        repair = playbook_command("repair_vms", vm_name=name) if by else by_hand
         yield Finding("cell_vm_unmanaged", (by or host,), text, repair)
 
 
@@ -121,10 +123,7 @@ def _name(uuid: str, answers: t.Mapping[str, Examined]) -> str:
 
 
 def _is_at_work(vm: ExaminedCellVm, answers: t.Mapping[str, Examined]) -> bool:
-    """Whether the run that holds it lives, by the lease on its hypervisor."""
+    """Whether the run that holds it lives, as its hypervisor knows."""
     answer = answers.get(vm["held_by"] or "")
-    checkup = answer.get("checkup") if answer else None
-    return any(
-        other["uuid"] == vm["uuid"] and other["holder"] is not None
-        for other in (checkup["vms"] if checkup else ())
-    )
+    over = {entry["uuid"] for entry in (answer.get("unmanaged") or () if answer else ())}
+    return answer is not None and vm["uuid"] not in over

@@ -32,6 +32,7 @@ from ..base.results import GENERATED
 from ..cards import read_leftovers
 from ..cards.effects_keep import clear_leftovers
 from ..cards.effects_keep import repair as repair_cards
+from ..cell import effects_repair
 from ..engine import effects_backups as backups
 from ..engine import effects_lease as lease
 from ..engine import effects_lease_holder as owners
@@ -114,6 +115,10 @@ def run(
         for name, destination, lost in moves
     ]
     answer = verb.planned(jobs, work, check=False, together=False)
+    if settings.unmanaged:
+        vms = effects_repair.repair(connection, settings.unmanaged, check=check)
+        managed = any(vm["problem"] is None for vm in vms)
+        answer = {**answer, "unmanaged": vms, "changed": answer["changed"] or managed}
     if not settings.cards:
         return answer
     others = [name for name in settings.cards if name not in settings.cleared]

@@ -20,8 +20,8 @@ from .types import Destination, LostSource, MigrationOptions
 class MigrationSettings:
     """``here`` is this hypervisor's name in the inventory; ``repair``: start no new move;
     ``parallel``: VMs to move at the same time; ``evacuating``: they are to return later.
-    ``places`` and ``cards``: see ``MigrateWork``. ``cleared`` are VMs of which there was only a
-    leftover here."""
+    ``places``, ``cards`` and ``unmanaged``: see ``MigrateWork``. ``cleared`` are VMs of which there
+    was only a leftover here."""
 
     here: str
     base_pool: str
@@ -31,6 +31,7 @@ class MigrationSettings:
     evacuating: bool = False
     places: t.Mapping[str, str] = field(default_factory=dict)
     cards: t.Sequence[str] = ()
+    unmanaged: t.Sequence[str] = ()
     cleared: t.Collection[str] = ()
 
 

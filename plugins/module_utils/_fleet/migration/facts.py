@@ -10,6 +10,7 @@ import typing as t
 
 from ..base import answers
 from ..cards.facts import CardEntry
+from ..cell.facts import UnmanagedVm
 from ..placement.facts import Placing
 
 Figure = t.Union[int, float, str, None]  # text in check mode
@@ -82,13 +83,14 @@ class ClaimEntry(Endpoints):
 class MigrateLook(Placing, total=False):
     """What a hypervisor answers before moves; ``expired`` and ``missing_certificates`` describe its
     expired and missing certificates for incoming VMs, ``cards`` those of its VMs that are not as
-    they should be."""
+    they should be, ``unmanaged`` VMs that their cell does not manage."""
 
     vms: list[MovingVm] | None
     claims: list[ClaimEntry] | None
     expired: list[str] | None
     missing_certificates: list[str] | None
     cards: list[CardEntry] | None
+    unmanaged: list[UnmanagedVm] | None
 
 
 class _MovedMore(t.TypedDict, total=False):
@@ -112,10 +114,12 @@ class MovedVm(_MovedMore, answers.VmResult):
 
 
 class Moved(answers.Result, total=False):
-    """The result for the VMs of a hypervisor; ``cards`` are those that it was to write."""
+    """The result for the VMs of a hypervisor; ``cards`` are those that it was to write,
+    ``unmanaged`` the VMs that it was to have their cell manage."""
 
     vms: list[MovedVm] | None
     cards: list[CardEntry] | None
+    unmanaged: list[UnmanagedVm] | None
 
 
 class Based(answers.Result, total=False):

@@ -195,7 +195,8 @@ class MigrateWork(SelectingWork):
     whose ``home`` one is; ``base_path`` is where base images are made, and ``relax`` allows an
     evacuation to break rules of anti-affinity. ``places`` are the destinations, their machine UUID
     and when they were read by their own clock, in milliseconds: ``UUID.AT``. ``cards`` are the VMs
-    whose cards are to be written. ``partly``: VMs that a silent hypervisor may have are left there,
+    whose cards are to be written, ``unmanaged`` those, by UUID, that their cell is to manage again.
+    ``partly``: VMs that a silent hypervisor may have are left there,
     and that is no failure."""
 
     STAGES = ("all", "look", "decide", "bases", "act", "report")
@@ -208,3 +209,4 @@ class MigrateWork(SelectingWork):
     partly: bool = False
     places: dict[str, str] = field(default_factory=dict)
     cards: list[str] = field(default_factory=list)
+    unmanaged: list[str] = field(default_factory=list)

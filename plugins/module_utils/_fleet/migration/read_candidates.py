@@ -21,6 +21,7 @@ from ..base.names import CLAIM
 from ..base.selected import Selected
 from ..cards import leftover
 from ..cards.effects_keep import lacking as lacking_cards
+from ..cell import effects_repair
 from ..hosts import domain_info
 from ..hosts import read_placement_facts as placement_facts
 from ..storage import read_paths as paths
@@ -104,6 +105,7 @@ def look(
         "expired": migration_keys.for_incoming(),
         "missing_certificates": migration_keys.missing_for_incoming(),
         "cards": lacking_cards(connection, names) if cards else [],
+        "unmanaged": effects_repair.lacking(connection, names) if cards else [],
     }
 
 

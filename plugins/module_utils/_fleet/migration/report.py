@@ -13,6 +13,7 @@ from ..base.json_values import as_mapping, as_mappings, as_text
 from ..base.names import playbook_command
 from ..base.tables import clean, table
 from ..cards.facts import CardEntry
+from ..cell.facts import UnmanagedVm
 from ..engine.outcomes import Answer, Outcome, outcomes
 
 _NOTHING = {"moved": "no VM has to move", "repaired": "no move was interrupted"}
@@ -26,6 +27,7 @@ def report(
     problems: Sequence[str] = (),
     *,
     cards: Mapping[str, Sequence[CardEntry]] | None = None,
+    unmanaged: Mapping[str, Sequence[UnmanagedVm]] | None = None,
     state: str = "moved",
     check: bool,
 ) -> tuple[str, list[str]]:
@@ -33,7 +35,8 @@ def report(
 
     ``settled`` stay where they are. ``shares`` are the VMs that each hypervisor was to move, each
     with its ``name`` and ``destination``; ``answers`` is what the hypervisors said. ``state`` is
-    what was asked for, ``cards`` those that were not as they should be on each hypervisor.
+    what was asked for, ``cards`` those that were not as they should be on each hypervisor, and
+    ``unmanaged`` the VMs that each was to have its cell manage again.
     """
     rows: list[list[object]] = [[name, None, None, "stays", None, None, None] for name in settled]
     lines: list[str] = []
@@ -59,8 +62,10 @@ def report(
     ]
     failures = [*(outcome.problem for outcome in vm_outcomes if outcome.problem), *problems]
     told, wrong = _cards(cards or {}, answers, check=check)
+    freed, left = _unmanaged(unmanaged or {}, answers, check=check)
+    told += freed
     lines += told
-    failures += wrong
+    failures += [*wrong, *left]
     if not vm_outcomes and not told and not failures:
         lines.append(f"nothing to do: {_NOTHING[state]}")
     return "".join(f"{line}\n" for line in lines), failures
@@ -89,6 +94,27 @@ def _cards(
                     else f"{clean(name)}: its leftover definition on {host} {word} removed, since"
                     f" it was restarted elsewhere; its disks are kept: {clean(', '.join(disks))}"
                 )
+    return lines, failures
+
+
+def _unmanaged(
+    unmanaged: Mapping[str, Sequence[UnmanagedVm]], answers: Mapping[str, Answer], *, check: bool
+) -> tuple[list[str], list[str]]:
+    """Lines on the VMs that their cells manage again, and why others are not."""
+    lines, failures = [], []
+    for host, entries in unmanaged.items():
+        answered = answers.get(host, {}).get("unmanaged")
+        done = {str(vm["uuid"]): as_text(vm["problem"]) for vm in as_mappings(answered)}
+        for vm in entries:
+            name = vm["name"]
+            problem = vm["problem"] or done.get(vm["uuid"])
+            if answered is None and not problem:
+                problem = f"its cell does not manage {name!r}, and that was not changed"
+            if problem:
+                failures.append(f"{host}: {name}: {problem}")
+            else:
+                word = "would manage" if check else "manages"
+                lines.append(f"{clean(name)}: its cell {word} it again")
     return lines, failures
 
 
