@@ -388,6 +388,7 @@ MOVING = {
     "vsock": False,
     "error": None,
     "evacuated_from": ["hv1"],
+    "ha": False,
     "zone": None,
     "bridges": ["br0"],
     "networks": [],

@@ -177,6 +177,13 @@ def test_vm_that_has_moved_is_managed_where_it_is(cell: Pacemaker) -> None:
     cell.has(nodes=("hv2",), managed=False)
     _settle(cell)
     assert cell.calls == [REFRESH, *MANAGE]
+    cell.calls.clear()
+    effects_hold.settle(cell.host.connection, "web1", UUID, held=True, to="hv2")
+    assert cell.calls == [REFRESH, *MANAGE]
+    cell.calls.clear()
+    with pytest.raises(PlanRefused, match="for Pacemaker it is on hv2"):
+        effects_hold.settle(cell.host.connection, "web1", UUID, held=True, to="hv3")
+    assert cell.calls == [REFRESH], "it stays unmanaged"
 
 
 def test_vm_that_pacemaker_does_not_see_stays_unmanaged(cell: Pacemaker) -> None:
@@ -261,3 +268,11 @@ def test_vm_with_local_disk_base_or_snapshots_is_refused(
     assert "hv1 is in no cell; the role fleet.virt.ha makes one" in str(problem(cell.host.disk))
     monkeypatch.setattr(read, "here", lambda: ALONE)
     assert "hv1 sees no majority" in str(problem(cell.host.disk))
+
+
+def test_vm_whose_move_is_open_stays_unmanaged(cell: Pacemaker) -> None:
+    phase = "<fleet:phase>migrating</fleet:phase>"
+    cell.host.define("web1", cell.host.disk, metadata=HA + phase).create()
+    cell.has(nodes=("hv1",), managed=False, by="hv1")
+    _settle(cell)
+    assert cell.calls == []

@@ -88,6 +88,7 @@ def test_what_was_read_is_what_placement_takes() -> None:
         "virtiofs": "yes",
         "secure_boot": True,
         "secrets": ["disks"],
+        "cell": "a",
     }
     assert offers_from(entry) == Offers(
         volumes={"default": frozenset({"a"})},
@@ -98,5 +99,6 @@ def test_what_was_read_is_what_placement_takes() -> None:
         hugepages=((2048, 2, 1),),
         secure_boot=True,
         secrets=frozenset({"disks"}),
+        cell="a",
     )
     assert offers_from("nonsense") == Offers()

@@ -418,6 +418,22 @@ def test_bad_moves(vms: list[tuple[str, str, str | None]], text: str) -> None:
         moves(given, "hv1")
 
 
+def test_vm_of_cell_moves_within_its_cell() -> None:
+    answers = {
+        "hv1": answer(vm(ha=True), offers={"cell": "a"}),
+        "hv2": answer(offers={"cell": None}),
+        "hv3": answer(offers={"cell": "b"}),
+        "hv4": answer(offers={"cell": "a"}),
+    }
+    assert go(answers).shares == {"hv1": [("web1", "hv4")]}
+    with pytest.raises(PlanRefused, match="hv2: is in no cell that has quorum there"):
+        go(answers, host="hv2")
+    with pytest.raises(PlanRefused, match="hv3: is in the cell 'b', and the VM is one of 'a'"):
+        go(answers, host="hv3")
+    answers["hv1"]["vms"][0]["ha"] = False
+    assert go(answers, host="hv3").shares == {"hv1": [("web1", "hv3")]}
+
+
 def test_move_goes_where_its_network_filters_and_vsock_are() -> None:
     moving = vm(nwfilters=["own"], vsock=True)
     whole = answer(offers={"nwfilters": ["own"], "vsock": True})

@@ -83,6 +83,29 @@ def test_one_whose_disk_lies_in_no_pool_stops_no_other() -> None:
     ]
 
 
+def test_vms_of_cell_leave_for_its_members_and_others_for_any() -> None:
+    answers = {
+        "hv1": answer(
+            vm("ha1", ha=True, memory_mib=3072), vm("web1", ha=False), offers={"cell": "a"}
+        ),
+        "hv2": answer(vm("there", memory_mib=3072), offers={"cell": "a"}),
+        "hv3": answer(offers={}),
+    }
+    assert emptied(answers).shares == {"hv1": [("ha1", "hv2"), ("web1", "hv3")]}
+    gone = {**answers, "hv2": answer(offers={"cell": None})}
+    left = emptied(gone)
+    assert [name for name, _to in left.shares["hv1"]] == ["web1"]
+    (problem,) = left.problems
+    assert problem.startswith("ha1 fits nowhere. ")
+    home = {
+        "hv1": answer(offers={"cell": None}),
+        "hv2": answer(vm("ha1", ha=True, evacuated_from=["hv1"]), offers={"cell": "a"}),
+    }
+    assert returned(home).shares == {}
+    home["hv1"] = answer(offers={"cell": "a"})
+    assert returned(home).shares == {"hv2": [("ha1", "hv1")]}
+
+
 def test_relaxed_evacuation_breaks_anti_affinity_only_where_it_must() -> None:
     def defined(name: str) -> dict[str, t.Any]:
         return {

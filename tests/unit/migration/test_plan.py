@@ -28,6 +28,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.plan i
     seconds,
     without_seed_medium,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell.facts import CellView
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.types import (
     Destination,
     DestinationDomain,
@@ -586,3 +587,37 @@ def test_checkpoint_is_no_obstacle_and_its_loss_is_reported() -> None:
     assert found.findings == []
     (told,) = found.kept
     assert told.startswith("checkpoint c1: libvirt does not move its record, so the next backup is")
+
+
+_CELL = CellView(
+    "a", ("hv1", "hv2", "hv3"), running=True, quorate=True, online=frozenset({"hv1", "hv2", "hv3"})
+)
+_SHARED = {PATH: ""}
+
+
+def _cell_findings(**changes: t.Any) -> list[str]:
+    shared = dataclasses.replace(with_file(), shared=_SHARED)
+    cell = dataclasses.replace(_CELL, **changes)
+    return plan(source(cell=cell), shared, MigrationOptions()).findings
+
+
+def test_vm_of_cell_moves_to_member_that_is_online() -> None:
+    assert _cell_findings() == []
+    (problem,) = _cell_findings(members=("hv1", "hv3"))
+    assert problem == (
+        "hv2 is no member of the cell 'a', which restarts 'web1'; name one of hv3, or take the VM"
+        " out of its cell first (ha: false)"
+    )
+    (problem,) = _cell_findings(online=frozenset({"hv1", "hv3"}))
+    assert "hv2 is not online in the cell 'a'" in problem
+
+
+@pytest.mark.parametrize("changes", [{"quorate": False}, {"running": False, "quorate": False}])
+def test_vm_of_cell_without_quorum_does_not_move(changes: dict[str, t.Any]) -> None:
+    (problem,) = _cell_findings(**changes)
+    assert "which may be running it elsewhere" in problem
+
+
+def test_vm_of_cell_is_never_copied() -> None:
+    (problem,) = plan(source(cell=_CELL), TARGET, MigrationOptions()).findings
+    assert problem.startswith("disk vda would be copied to hv2, and 'web1' is a VM of a cell (ha)")

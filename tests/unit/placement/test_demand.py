@@ -142,3 +142,8 @@ def test_vsock_of_a_vm_that_starts_is_demanded() -> None:
 
 def test_vsock_that_a_copy_gets_of_its_source_is_demanded() -> None:
     assert demand.request_of(_domain(), {}, _VSOCK).wants.vsock is True
+
+
+def test_vm_of_cell_demands_cell() -> None:
+    assert demand.request_of(_domain(ha=True), {}).wants.cell == ""
+    assert demand.request_of(_domain(), {}).wants.cell is None

@@ -251,6 +251,13 @@ REJECTED: list[tuple[dict[str, t.Any], dict[str, t.Any], str, str]] = [
         "has no secret 'disks of a fleet'; define it there",
     ),
     ({}, {"wants": Wants(secrets=("a",))}, "secrets", "which it has is not known"),
+    ({}, {"wants": Wants(cell="")}, "cell", "is in no cell that has quorum there"),
+    (
+        {"offers": Offers(cell="b")},
+        {"wants": Wants(cell="a")},
+        "cell",
+        "is in the cell 'b', and the VM is one of 'a'",
+    ),
     ({}, {"domain_type": "xen"}, "domain_type", "needs domain type xen, it has kvm, qemu"),
     ({"domain_types": frozenset()}, {}, "domain_type", "no domain type at all"),
     ({}, {"arch": "aarch64"}, "arch", "needs architecture aarch64, it is x86_64"),

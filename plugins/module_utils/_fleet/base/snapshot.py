@@ -527,7 +527,8 @@ class GuestCpuEntry(t.TypedDict):
 
 class OffersEntry(t.TypedDict):
     """What not every hypervisor has; None if unknown. ``volumes`` are names by pool,
-    ``absent_files`` those that it was asked for and does not have."""
+    ``absent_files`` those that it was asked for and does not have. ``cell`` is that of which it is
+    a member, None if that has no quorum there."""
 
     volumes: dict[str, list[str]]
     absent_files: list[str]
@@ -541,6 +542,7 @@ class OffersEntry(t.TypedDict):
     vsock: bool | None
     secure_boot: bool | None
     secrets: list[str] | None
+    cell: str | None
     cpu: GuestCpuEntry | None
 
 

@@ -97,11 +97,14 @@ def refusal(connection: Connection, uuid: str | None) -> str | None:
     return None if view is None else rules.refusal(str(dom.name()), caller.host(), view)
 
 
-def settle(connection: Connection, name: str, uuid: str | None, *, held: bool) -> None:
+def settle(
+    connection: Connection, name: str, uuid: str | None, *, held: bool, to: str | None = None
+) -> None:
     """Have the cell manage the VM as it is now: a resource made, changed or removed, what runs
     where seen by Pacemaker, and ``is-managed=false`` taken back.
 
-    ``held``: this run holds it. Raises PlanRefused, saying that it stays unmanaged and why.
+    ``held``: this run holds it. ``to`` is where it is if it has left. One whose move is open stays
+    as it is: both ends may have it. Raises PlanRefused, saying that it stays unmanaged and why.
     """
     if uuid is None or not connection.local or not read.is_member():
         return
@@ -117,7 +120,9 @@ def _settle(connection: Connection, name: str, uuid: str, now: _Now | None) -> N
         view = _view(name)
         vm = view.vms.get(uuid)
         if now is None:
-            _settle_gone(connection, name, uuid, vm)
+            _settle_gone(connection, name, uuid, vm, to)
+        elif now.stored.phase == keep.MIGRATING:
+            return
         elif not now.stored.in_cell or (now.stored.phase in _NO_DOMAIN_PHASES and not now.active):
             _remove(uuid, vm)
         else:
@@ -127,13 +132,20 @@ def _settle(connection: Connection, name: str, uuid: str, now: _Now | None) -> N
         raise PlanRefused(rules.left(name, str(error))) from None
 
 
-def repair(connection: Connection, name: str, uuid: str) -> None:
+def repair(connection: Connection, name: str, uuid: str, *, to: str | None = None) -> None:
     """Have the cell manage a VM again that a run, which is dead, has held on this hypervisor, or on
-    one that is proven off. The caller has the lease of the VM."""
-    vm = _view(name).vms.get(uuid)
-    if vm is not None and vm.by == caller.host():  # what it left here is what there is
+    one that is proven off. The caller has the lease of the VM; ``to`` as for :func:`settle`."""
+    if was_held(uuid):  # what it left here is what there is
         effects_keep.keep_cards(connection, [name], sure=True)
-    settle(connection, name, uuid, held=True)
+    settle(connection, name, uuid, held=True, to=to)
+
+
+def was_held(uuid: str) -> bool:
+    """Whether a run on this hypervisor holds the VM, or did when it died: the cell has not started
+    it elsewhere since."""
+    view = read.here()
+    vm = None if view is None else view.vms.get(uuid)
+    return vm is not None and not vm.managed and vm.by == caller.host()
 
 
 def start(connection: Connection, name: str, vm: CellVm) -> None:
@@ -238,7 +250,9 @@ def _card(
 # --- what is told to Pacemaker ---
 
 
-def _settle_gone(connection: Connection, name: str, uuid: str, vm: CellVm | None) -> None:
+def _settle_gone(
+    connection: Connection, name: str, uuid: str, vm: CellVm | None, to: str | None
+) -> None:
     """The VM is not here any more: it has moved, or was removed."""
     if vm is None:
         return
@@ -247,6 +261,8 @@ def _settle_gone(connection: Connection, name: str, uuid: str, vm: CellVm | None
         _remove(uuid, vm)
         return
     _refresh(uuid)
+    if to is not None:
+        _await(uuid, to, running=file.card.running)
     _manage(uuid)
 
 
@@ -266,14 +282,13 @@ def _settle_here(uuid: str, folder: str, vm: CellVm | None, *, running: bool) ->
         if vm.target_role != role:
             _set(uuid, rules.TARGET, role)
     _refresh(uuid)
-    _await(uuid, running=running)
+    _await(uuid, host, running=running)
     _manage(uuid)
 
 
-def _await(uuid: str, *, running: bool) -> None:
-    """Wait until Pacemaker has seen the VM as it is."""
+def _await(uuid: str, host: str, *, running: bool) -> None:
+    """Wait until Pacemaker has seen the VM as it is: on ``host``, or off."""
     limit = time.monotonic() + _SEEN
-    host = caller.host()
     while True:
         view = read.here()
         vm = None if view is None else view.vms.get(uuid)

@@ -113,6 +113,7 @@ def created(
         "tags": [*request.tags],
         "zone": request.zone,
         "evacuated_from": [],
+        "ha": request.wants.cell is not None,
         "active": False,
         "vcpus": request.vcpus,
         "memory_mib": request.memory_mib,

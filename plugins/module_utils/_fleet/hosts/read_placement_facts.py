@@ -25,6 +25,7 @@ from ..base.effects_deadline import Failed
 from ..base.json_values import disk_sizes
 from ..base.metadata import Metadata
 from ..cards import read_leftovers
+from ..cell import read as cells
 from ..notes import read as read_notes
 from ..storage import read_paths as paths
 from ..storage.read_pools import describe_volume, list_handles, list_pools
@@ -210,6 +211,7 @@ def _offers(connection: Connection, offered: _Offered, files: t.Collection[str])
         "vsock": placement_devices.has_vsock() if local else None,
         "secure_boot": offered.secure_boot,
         "secrets": secrets.known(connection),
+        "cell": cells.usable() if local else None,
         "cpu": offered.cpu,
     }
 

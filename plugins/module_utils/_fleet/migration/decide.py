@@ -19,7 +19,7 @@ from ..base.selected import Member, Selected, expand
 from ..cards import leftover
 from ..engine import located, proofs
 from ..placement import decide as placement
-from ..placement.offers import Wants
+from ..placement.offers import Wants, offers_from
 from ..placement.types import DiskNeed, Placement, Policy, Ranked, Request
 from . import lost_source
 from .lost_source import Answer
@@ -241,7 +241,8 @@ def place_one(
         return f"{name!r} stays on {source}, which cannot read it: {vm['error']}"
     if not all(str(disk["path"] or "").startswith("/") for disk in vm["disks"]):
         return f"{name!r} stays on {source}: it has a disk that is no file; only files can move"
-    request = request_of(name, vm, host)
+    cell = offers_from(answers[source]["host"].get("offers")).cell or ""
+    request = request_of(name, vm, host, cell)
     # A hypervisor with a domain that could not be read has no load, and no VMs in it
     counted = name in fleet.loads[source].names
     if counted:
@@ -356,8 +357,9 @@ def ends_silent(
     )
 
 
-def request_of(name: str, vm: Answer, host: str | None) -> Request:
-    """What the VM needs on its new hypervisor."""
+def request_of(name: str, vm: Answer, host: str | None, cell: str = "") -> Request:
+    """What the VM needs on its new hypervisor; ``cell`` is the one that restarts it, if one does,
+    empty for any."""
     # a disk keeps its path, so it is the folder that matters, whatever pools are called
     disks = tuple(
         DiskNeed(
@@ -381,5 +383,9 @@ def request_of(name: str, vm: Answer, host: str | None) -> Request:
         groups=tuple(vm["groups"]),
         affinity=tuple(vm["affinity"]),
         anti_affinity=tuple(vm["anti_affinity"]),
-        wants=Wants(nwfilters=tuple(vm.get("nwfilters") or ()), vsock=bool(vm.get("vsock"))),
+        wants=Wants(
+            nwfilters=tuple(vm.get("nwfilters") or ()),
+            vsock=bool(vm.get("vsock")),
+            cell=cell if vm.get("ha") else None,
+        ),
     )

@@ -33,6 +33,8 @@ from ..cards import read_leftovers
 from ..cards.effects_keep import clear_leftovers
 from ..cards.effects_keep import repair as repair_cards
 from ..cell import effects_repair
+from ..cell import effects_hold as cells
+from ..cell import read as cell
 from ..engine import effects_backups as backups
 from ..engine import effects_lease as lease
 from ..engine import effects_lease_holder as owners
@@ -177,7 +179,11 @@ class _Mover:
         with self.endpoints.remote() as remote:
             if dom is None:
                 self._not_here(remote)
-            elif stored is not None and stored.phase == "migrating" and self._resolve(dom, remote):
+            elif (
+                stored is not None
+                and stored.phase == "migrating"
+                and self._resolve(dom, remote, stored)
+            ):
                 pass
             elif self.settings.repair:
                 self._repaired(stored)
@@ -267,6 +273,8 @@ class _Mover:
             expired=tuple(migration_keys.for_outgoing()),
             missing_certificates=tuple(migration_keys.missing_for_outgoing()),
         )
+        if source.metadata is not None and source.metadata.in_cell:
+            source = dataclasses.replace(source, cell=cell.here())
         return migration_plan.without_seed_medium(source) if consumed else source
 
     def _watch(self, remote: Connection, dom: VirDomain, seconds: float) -> migration_job.Watched:
@@ -317,7 +325,9 @@ class _Mover:
             self.job.done += self.settler.predict(remote, destination).steps
             self.job.changed = True
             return
-        self.settler.complete(remote, destination, str(destination.dom.UUIDString()))
+        uuid = str(destination.dom.UUIDString())
+        self.settler.complete(remote, destination, uuid)
+        self._tell_cell(uuid, destination.stored)
 
     def _restarted(self, remote: Connection) -> bool:
         """Remove the claim of a move that died with both of its hypervisors, if the VM was
@@ -342,7 +352,7 @@ class _Mover:
             migration_records.drop(remote, str(claimed.UUIDString()))
         return True
 
-    def _resolve(self, dom: VirDomain, remote: Connection) -> bool:
+    def _resolve(self, dom: VirDomain, remote: Connection, stored: Metadata) -> bool:
         """Join or undo an earlier run's move; whether that has moved the VM."""
         uuid = str(dom.UUIDString())
         self.job.tell(f"finish or undo the interrupted move of {self.name}")
@@ -364,12 +374,20 @@ class _Mover:
             # libvirt accepts no change of the metadata before that
             if self._own(dom, uuid):
                 break
+        self.settler.held = stored.in_cell and cells.was_held(uuid)
         try:
             self.settler.settle(uuid, error, watched)
         except Undone:
             self.job.changed = True  # and can be started again
+            self._tell_cell(uuid, stored)
             return False
+        self._tell_cell(uuid, stored)
         return True
+
+    def _tell_cell(self, uuid: str, stored: Metadata | None) -> None:
+        """Have the cell manage the VM again, which an earlier run has held."""
+        if stored is not None and stored.in_cell:
+            cells.repair(self.connection, self.name, uuid, to=self.endpoints.where)
 
     def _predict_settling(self, dom: VirDomain, uuid: str) -> bool:
         """Record what would be done, as far as both endpoints show; whether that moves the VM."""

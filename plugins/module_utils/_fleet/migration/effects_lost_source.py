@@ -32,6 +32,7 @@ from ..base.effects_lookup import find_domain, read_metadata
 from ..base.metadata import Metadata, Move
 from ..base.names import CLAIM
 from ..cards.effects_keep import keep_cards
+from ..cell import effects_hold as cells
 from ..engine import effects_lease_holder as owners
 from . import effects_records as migration_records
 from . import effects_settle as migration_settle
@@ -213,7 +214,10 @@ class _Settler:
                 text = self.connection.call(f"read {name}", dom.XMLDesc, _WHOLE)
                 domains.define(self.connection, f"define {name}", text)
             self._plain(current, move)
-        keep_cards(self.connection, [name])
+        in_cell = current.stored is not None and current.stored.in_cell
+        keep_cards(self.connection, [name], sure=in_cell)
+        if in_cell:
+            cells.settle(self.connection, name, current.uuid, held=True)
 
     def _never_ran(self, current: _Found) -> bool:
         """Whether it was shut off before and was started only for the move."""

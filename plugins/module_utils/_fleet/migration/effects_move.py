@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ..._errors import PlanRefused, error_message
+from ..._errors import FleetVirtError, PlanRefused, error_message
 from ..._libvirt import DOMAIN_START_PAUSED
 from ..._records import dataclass
 from ..base import effects_lookup as lookup
@@ -97,13 +97,21 @@ class Moving(verb.Work):
         self.settler.job.done.append(self.step)
 
     def hold(self) -> None:
-        self.held = cells.hold(self.connection, self.source.uuid)
+        self.held = self.settler.held = cells.hold(self.connection, self.source.uuid)
 
     def keep_cards(self) -> None:
         # of a VM that left, the end of the move has kept it; one that is still here has changed
         name, uuid = self.source.name, self.source.uuid
         keep_cards(self.connection, [name], sure=self.held)
-        cells.settle(self.connection, name, uuid, held=self.held)
+        try:
+            cells.settle(self.connection, name, uuid, held=self.held, to=self.where)
+        except FleetVirtError as error:
+            # the move itself is done or undone, whose own message remains
+            job = self.settler.job
+            if self.finished:
+                job.problem = error_message(error)
+            else:
+                job.remark = "; ".join(filter(None, [job.remark, error_message(error)]))
 
     def finish(self) -> None:
         """Finish or undo the move, if anything but what is in its drives was changed."""

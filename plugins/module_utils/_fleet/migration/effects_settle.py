@@ -81,6 +81,7 @@ class Settler:
         self.endpoints = endpoints
         self.job = job
         self.keep_volumes = keep_volumes
+        self.held = False  # by this run, or the dead one before: its cell has left it alone
         self._disks = 0  # bytes that were copied
 
     def settle(self, uuid: str, error: str, watched: migration_job.Watched | None) -> None:
@@ -202,6 +203,7 @@ class Settler:
         End(
             *(endpoints, self.job, endpoints.connection, source.dom, source.stored, remote, uuid),
             records=records,
+            held=self.held,
         ).carry_out(plan)
         return plan.off
 
@@ -396,6 +398,7 @@ class End(verb.Work):
     records: Records | None = None
     references: References | None = None
     moved: t.Callable[[Metadata], Metadata] | None = None
+    held: bool = False
 
     def carry_out(self, plan: Settled) -> None:
         """Do all steps; raises the error of the one that failed."""
@@ -406,7 +409,7 @@ class End(verb.Work):
 
     def keep_cards(self) -> None:
         if self.connection is not self.remote:
-            keep_cards(self.connection, [self.endpoints.name])
+            keep_cards(self.connection, [self.endpoints.name], sure=self.held)
 
     def finish(self) -> None:
         """Do nothing: the marks are removed last, so the next run finds whatever is left."""

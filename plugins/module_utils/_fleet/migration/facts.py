@@ -57,7 +57,8 @@ class _Unsound(t.TypedDict, total=False):
 class MovingVm(MovingDemand, _Unsound, answers.LeftBehind):
     """A VM that may move; ``error`` says why its demand is not known.
 
-    ``unsound``: so is whether it is in a move, since its hypervisor's answer is not as declared.
+    ``ha``: a cell restarts it. ``unsound``: so is whether it is in a move, since its hypervisor's
+    answer is not as declared.
     """
 
     name: answers.VmName
@@ -71,6 +72,7 @@ class MovingVm(MovingDemand, _Unsound, answers.LeftBehind):
     anti_affinity: list[str]
     tags: list[str]
     evacuated_from: list[str]
+    ha: bool
     error: str | None
 
 

@@ -12,6 +12,7 @@ import uuid as uuids
 
 from ..base.metadata import Metadata, Owner, metadata_problems
 from ..base.names import CLAIM, playbook_command
+from ..cell import hold
 from ..engine import leases
 from ..placement.offers import DEFINE_NWFILTER
 from . import plan_snapshots
@@ -35,6 +36,7 @@ def plan(
     move_plan = MigrationPlan()
     move_plan.findings += _vm(source)
     move_plan.findings += _host(source, target)
+    move_plan.findings += _cell(source, target)
     if not options.tunnelled:  # that uses libvirt's own connection, which exists already
         move_plan.findings += _keys(source, target)
     claim = next((domain for domain in target.domains if domain.name == source.name + CLAIM), None)
@@ -54,6 +56,12 @@ def plan(
         if volume is None:
             continue
         move_plan.volumes.append(volume)
+        if source.cell is not None:
+            move_plan.findings.append(
+                f"disk {disk.target} would be copied to {target.destination.name}, and"
+                f" {source.name!r} is a VM of a cell (ha), whose disks are on storage that its"
+                " members share; mount that there"
+            )
         overlay = overlay or volume.backing is not None
         if disk.own is None:
             move_plan.kept.append(f"{disk.path}: not made for {source.name!r}")
@@ -257,6 +265,28 @@ def _host(source: Source, target: Target) -> list[str]:
             f" {source.memory_mib}"
         )
     return problems
+
+
+def _cell(source: Source, target: Target) -> list[str]:
+    """Why the cell that restarts the VM would not do so there, or may run it elsewhere."""
+    view, where = source.cell, target.destination.name
+    if view is None:
+        return []
+    without_quorum = hold.refusal(source.name, source.host, view)
+    if without_quorum is not None:
+        return [without_quorum]
+    if where not in view.members:
+        members = ", ".join(name for name in view.members if name != source.host)
+        return [
+            f"{where} is no member of the cell {view.cell!r}, which restarts {source.name!r}; name"
+            f" one of {members}, or take the VM out of its cell first (ha: false)"
+        ]
+    if where not in view.online:
+        return [
+            f"{where} is not online in the cell {view.cell!r}, which would not restart"
+            f" {source.name!r} there; start pacemaker there, or name another"
+        ]
+    return []
 
 
 def _keys(source: Source, target: Target) -> list[str]:

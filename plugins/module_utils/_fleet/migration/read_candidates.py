@@ -150,6 +150,7 @@ def _entry(connection: Connection, vm: _Seen, hanging: t.Collection[str]) -> Mov
         "tags": list(stored.tags),
         "zone": stored.zone,
         "evacuated_from": list(stored.evacuated_from),
+        "ha": stored.in_cell,
         "active": False,
         "vcpus": 0,
         "memory_mib": 0,

@@ -13,6 +13,8 @@ from ..base.metadata import Metadata, Move, OwnVolume
 from ..engine.leases import Holder
 
 if t.TYPE_CHECKING:
+    from ..cell.facts import CellView
+
     pass
 
 # What to do about certificates that have expired
@@ -116,7 +118,8 @@ class Source:
     """The VM where it is. ``expired`` and ``missing_certificates`` describe the expired and missing
     certificates there for outgoing VMs. Of its ``snapshots``, parents are first; ``record_bytes``
     are what libvirt's records of them take, packed. ``state_files``: it has UEFI variables or the
-    state of a TPM, which are in files that libvirt copies only while the VM runs."""
+    state of a TPM, which are in files that libvirt copies only while the VM runs. ``cell`` is what
+    its hypervisor says of the cell that restarts it."""
 
     name: str
     uuid: str
@@ -152,6 +155,7 @@ class Source:
     qemu: int = 0
     expired: tuple[str, ...] = ()
     missing_certificates: tuple[str, ...] = ()
+    cell: CellView | None = None
 
 
 @dataclass(frozen=True)

@@ -394,4 +394,5 @@ _FIXED: tuple[tuple[str, t.Callable[[PlacementHost, Request], str | None]], ...]
     ("vsock", lambda host, request: offers.vsock(request.wants, host.offers)),
     ("secure_boot", lambda host, request: offers.secure_boot(request.wants, host.offers)),
     ("secrets", lambda host, request: offers.secrets(request.wants, host.offers)),
+    ("cell", lambda host, request: offers.cell(request.wants, host.offers)),
 )

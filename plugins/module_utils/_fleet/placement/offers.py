@@ -24,7 +24,7 @@ _MIB_KIB = 1024
 class Wants:
     """``portgroups`` are networks with the name of a port group of theirs, ``nwfilters`` names of
     libvirt's network filters. ``hugepages`` are the size in KiB (0: the default) and MiB in all,
-    None for none."""
+    None for none. ``cell`` is the cell that restarts it, empty for any, None for none."""
 
     volumes: tuple[tuple[str, str], ...] = ()
     files: tuple[str, ...] = ()
@@ -38,6 +38,7 @@ class Wants:
     vsock: bool = False
     secure_boot: bool = False
     secrets: tuple[str, ...] = ()
+    cell: str | None = None
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class HostCpu:
 @dataclass(frozen=True)
 class Offers:
     """What a hypervisor has; ``hugepages`` are size in KiB, total and free, the default first.
+    ``cell`` is that of which it is a member, if that has quorum there.
 
     None means unknown. ``absent_files`` are files that it was asked for and does not have.
     """
@@ -67,6 +69,7 @@ class Offers:
     vsock: bool | None = None
     secure_boot: bool | None = None
     secrets: frozenset[str] | None = None
+    cell: str | None = None
     cpu: HostCpu | None = None
 
 
@@ -110,6 +113,7 @@ def wants_of(
         secrets=tuple(
             dict.fromkeys(one.encryption_secret for one in domain.disks if one.encryption_secret)
         ),
+        cell="" if domain.ha else None,
     )
 
 
@@ -148,6 +152,7 @@ def offers_from(value: object) -> Offers:
         vsock=_boolean(value.get("vsock")),
         secure_boot=_boolean(value.get("secure_boot")),
         secrets=_names(value.get("secrets")),
+        cell=as_text(value.get("cell")),
         cpu=_cpu(value.get("cpu")),
     )
 
@@ -314,3 +319,14 @@ def secrets(wants: Wants, offers: Offers) -> str | None:
     if gone:
         return f"has no secret {', '.join(map(repr, gone))}; define it there (virsh secret-define)"
     return None
+
+
+def cell(wants: Wants, offers: Offers) -> str | None:
+    """Why no cell, or another one, would restart it there."""
+    if wants.cell is None:
+        return None
+    if not offers.cell:
+        return "is in no cell that has quorum there, and the VM is to be one of a cell (ha)"
+    if wants.cell in ("", offers.cell):
+        return None
+    return f"is in the cell {offers.cell!r}, and the VM is one of {wants.cell!r}"
