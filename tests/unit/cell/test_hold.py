@@ -270,9 +270,22 @@ def test_vm_with_local_disk_base_or_snapshots_is_refused(
     assert "hv1 sees no majority" in str(problem(cell.host.disk))
 
 
-def test_vm_whose_move_is_open_stays_unmanaged(cell: Pacemaker) -> None:
+def test_vm_whose_move_is_open_is_managed_only_where_it_executes(
+    cell: Pacemaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     phase = "<fleet:phase>migrating</fleet:phase>"
-    cell.host.define("web1", cell.host.disk, metadata=HA + phase).create()
+    dom = cell.host.define("web1", cell.host.disk, metadata=HA + phase)
+    cell.has(managed=False, by="hv1")
+    _settle(cell)
+    dom.create()
+    dom.suspend()
+    _settle(cell)
+    assert cell.calls == [], "the other end may have it"
+    dom.resume()
+    jobs = [1, 0]
+    monkeypatch.setattr(type(dom), "jobInfo", lambda _dom: [jobs.pop(0)], raising=False)
     cell.has(nodes=("hv1",), managed=False, by="hv1")
     _settle(cell)
-    assert cell.calls == []
+    assert cell.calls == [], "it is still being moved"
+    _settle(cell)
+    assert cell.calls == [REFRESH, *MANAGE]

@@ -17,6 +17,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.metadata im
     Owner,
     OwnVolume,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell.facts import CellView
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.leases import Holder
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.plan import (
     claim_uuid,
@@ -28,7 +29,6 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.plan i
     seconds,
     without_seed_medium,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell.facts import CellView
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.types import (
     Destination,
     DestinationDomain,

@@ -15,6 +15,7 @@ import time
 import typing as t
 
 from ..._errors import FleetVirtError, PlanRefused
+from ..._libvirt import DOMAIN_RUNNING
 from ..._records import dataclass
 from ..base import effects_locks as locks
 from ..base import effects_programs as programs
@@ -38,6 +39,8 @@ _SEEN = 60.0  # in which Pacemaker has asked its agents what runs where
 _STARTED = 180.0
 _FAILED = 20.0  # after a failure, in which it may be tried on another member
 _PAUSE = 0.5
+_AGAIN = 15.0  # a QEMU that waited for a VM ends a while after its move was broken off
+_NO_JOB = 0
 _NO_DOMAIN_PHASES = ("creating", "purging")
 # The locks of the VMs that this process holds, which end with it: so another one knows whether the
 # run that held a VM lives
@@ -104,7 +107,8 @@ def settle(
     where seen by Pacemaker, and ``is-managed=false`` taken back.
 
     ``held``: this run holds it. ``to`` is where it is if it has left. One whose move is open stays
-    as it is: both ends may have it. Raises PlanRefused, saying that it stays unmanaged and why.
+    as it is, unless it executes here: both ends may have it. Raises PlanRefused, saying that it
+    stays unmanaged and why.
     """
     if uuid is None or not connection.local or not read.is_member():
         return
@@ -121,7 +125,7 @@ def _settle(connection: Connection, name: str, uuid: str, now: _Now | None) -> N
         vm = view.vms.get(uuid)
         if now is None:
             _settle_gone(connection, name, uuid, vm, to)
-        elif now.stored.phase == keep.MIGRATING:
+        elif now.stored.phase == keep.MIGRATING and not _executes(connection, now.dom):
             return
         elif not now.stored.in_cell or (now.stored.phase in _NO_DOMAIN_PHASES and not now.active):
             _remove(uuid, vm)
@@ -209,6 +213,14 @@ def _read(connection: Connection, uuid: str) -> _Now | None:
     return _Now(dom, stored, bool(active))
 
 
+def _executes(connection: Connection, dom: VirDomain) -> bool:
+    """Whether the guest runs, and libvirt does nothing with it that could change where."""
+    name = dom.name()
+    if connection.call(f"read the state of {name}", dom.state, 0)[0] != DOMAIN_RUNNING:
+        return False
+    return int(connection.call(f"read the job of {name}", dom.jobInfo)[0]) == _NO_JOB
+
+
 def _view(name: str) -> CellView:
     """What Pacemaker says, if there is quorum."""
     view = read.here()
@@ -288,12 +300,15 @@ def _settle_here(uuid: str, folder: str, vm: CellVm | None, *, running: bool) ->
 
 def _await(uuid: str, host: str, *, running: bool) -> None:
     """Wait until Pacemaker has seen the VM as it is: on ``host``, or off."""
-    limit = time.monotonic() + _SEEN
+    limit, again = time.monotonic() + _SEEN, time.monotonic() + _AGAIN
     while True:
         view = read.here()
         vm = None if view is None else view.vms.get(uuid)
         if vm is not None and rules.is_as_wanted(vm, host, running=running):
             return
+        if time.monotonic() > again:
+            _refresh(uuid)
+            again = time.monotonic() + _AGAIN
         if time.monotonic() > limit:
             where = ", ".join(vm.nodes) if vm is not None else ""
             raise PlanRefused(
