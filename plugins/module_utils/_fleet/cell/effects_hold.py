@@ -116,17 +116,17 @@ def settle(
     if not held and not (now is not None and now.is_new):
         return
     with _working.pop(uuid, contextlib.ExitStack()):
-        _settle(connection, name, uuid, now)
+        _settle(connection, name, uuid, now, to)
 
 
-def _settle(connection: Connection, name: str, uuid: str, now: _Now | None) -> None:
+def _settle(connection: Connection, name: str, uuid: str, now: _Now | None, to: str | None) -> None:
     try:
         view = _view(name)
         vm = view.vms.get(uuid)
         if now is None:
             _settle_gone(connection, name, uuid, vm, to)
         elif now.stored.phase == keep.MIGRATING and not _executes(connection, now.dom):
-            return
+            raise PlanRefused("its move is not finished, so another hypervisor may have it")
         elif not now.stored.in_cell or (now.stored.phase in _NO_DOMAIN_PHASES and not now.active):
             _remove(uuid, vm)
         else:

@@ -32,8 +32,8 @@ from ..base.results import GENERATED
 from ..cards import read_leftovers
 from ..cards.effects_keep import clear_leftovers
 from ..cards.effects_keep import repair as repair_cards
-from ..cell import effects_repair
 from ..cell import effects_hold as cells
+from ..cell import effects_repair
 from ..cell import read as cell
 from ..engine import effects_backups as backups
 from ..engine import effects_lease as lease
