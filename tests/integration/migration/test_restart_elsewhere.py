@@ -24,7 +24,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards import rea
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards.card import CardName
 from ansible_collections.fleet.virt.tests.contract import documentation
 from ansible_collections.fleet.virt.tests.integration.provisioning.conftest import Fleet
-from ansible_collections.fleet.virt.tests.integration.support import tls
+from ansible_collections.fleet.virt.tests.integration.support import doctor, tls
 from ansible_collections.fleet.virt.tests.integration.support.ansible import (
     SERVERS,
     Ansible,
@@ -308,10 +308,15 @@ def _back_again(survivors: Survivors, new: str) -> None:
 
     survivors.start(new)
     before = sorted((one.name, one.stat().st_ino) for one in folder.glob("*.qcow2"))
+    ansible = survivors.fleet.ansible
+    left = doctor.the_one(doctor.look(ansible, complete=False), "definition_left", "'web1'", new)
+    cleared = doctor.follow(ansible, left["remedy"])
+    assert f"{SHARED_AT}/web1_system.r2.qcow2" in str(cleared), "its disks are named"
     repaired = survivors.fleet.ansible.playbook("repair_vms", {}, limit=300).succeeded()
+    kinds = {one["id"] for one in doctor.look(ansible, complete=False)}
+    assert "definition_left" not in kinds
     assert survivors.where("web1") == "hv3"
     assert survivors.where("db1")
-    assert f"{SHARED_AT}/web1_system.r2.qcow2" in str(repaired), "its disks are named"
     assert f"{SHARED_AT}/db1_system.r1.qcow2" in str(repaired)
     assert sorted((one.name, one.stat().st_ino) for one in folder.glob("*.qcow2")) == before
     assert len(survivors.running("web1")) == 1

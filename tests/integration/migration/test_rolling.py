@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.fleet.virt.tests.integration.support import doctor
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Run
 from ansible_collections.fleet.virt.tests.integration.support.killing import kill_tree
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
@@ -148,6 +149,8 @@ def test_interrupted_then_not_well_then_done(movers: Movers, tasks: Path) -> Non
         _begin_and_kill(movers, tasks)
         wait_for(lambda: movers.state("hv2", _VM) == "running", 60, f"{_VM} is on hv2")
         assert _marks(movers, "hv1") == ["fleet-virt.maintenance", "rolling.begun"]
+        begun = doctor.the_one(doctor.look(movers.ansible), "rolling_unfinished", "began at", "hv1")
+        assert begun["remedy"].startswith("run the command that began it again")
         boots = _first_process(movers, "hv1")
 
         movers.fleet.host("hv2", f"touch {_ILL}")
@@ -175,6 +178,7 @@ def test_interrupted_then_not_well_then_done(movers: Movers, tasks: Path) -> Non
     assert "hv1: passed, it was done by an interrupted run at" in last.stdout, str(last)
     assert _count(movers) == {"hv1": 2, "hv2": 1}
     assert _marks(movers, "hv1") == _marks(movers, "hv2") == []
+    assert "rolling_unfinished" not in {one["id"] for one in doctor.look(movers.ansible)}
     assert movers.state("hv1", _VM) == "running"
     assert movers.state("hv1", _OFF) == "shut off"
     assert "evacuated" not in movers.metadata("hv1", _VM)
