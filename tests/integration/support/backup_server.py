@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from .waiting import wait_for
 SECRET = "marker-of-the-passphrase"  # noqa: S105
 PLACE = "/srv/backup-test"
 SLOW = "/root/.ssh/slow"
+OWN = "/root/.ssh/controller"
 KEEPING = Path(__file__).parents[3] / "docs" / "docsite" / "rst" / "keeping_backups.rst"
 _SECONDS = 12
 _MIB = 512  # so much it holds
@@ -36,7 +38,7 @@ cat > {_FOLDER}/config <<END
 Port {_PORT}
 HostKey /etc/ssh/ssh_host_ed25519_key
 AuthorizedKeysFile {_FOLDER}/keys
-PermitRootLogin forced-commands-only
+PermitRootLogin {{root}}
 PasswordAuthentication no
 PidFile none
 {{settings}}
@@ -90,10 +92,11 @@ class BackupServer:
         """As hypervisors are told it."""
         return f"ssh://root@{self.address}:{_PORT}{PLACE}"
 
-    def begin(self) -> None:
-        """Have the server, and the keys of hypervisors."""
+    def begin(self, controllers: Sequence[str] = ()) -> None:
+        """Have the server, and the keys of hypervisors and of ``controllers``."""
         forced = _guide(r'^ +command="([^"]+)",restrict ').replace("/srv/backup", PLACE)
         settings = _guide(r"^ +(ClientAlive\w+ \d+\n +ClientAlive\w+ \d+)$")
+        root = "prohibit-password" if controllers else "forced-commands-only"
         keys = ""
         for host in self.hosts:
             plain, slow = self.guests.script(
@@ -105,8 +108,11 @@ class BackupServer:
             ).splitlines()
             keys += f'command="{forced}",restrict {plain}\n'
             keys += f'command="sleep {_SECONDS}; {forced}",restrict {slow}\n'
-        self.guests.script("hv2", _BEGIN.format(settings=settings), input=keys)
-        for host in self.hosts:
+        for host in controllers:
+            made = f"[ -f {OWN} ] || ssh-keygen -q -t ed25519 -N '' -f {OWN}; cat {OWN}.pub"
+            keys += f"restrict {self.guests.script(host, f'mkdir -p -m 700 /root/.ssh; {made}')}"
+        self.guests.script("hv2", _BEGIN.format(settings=settings, root=root), input=keys)
+        for host in {*self.hosts, *controllers}:
             known = f"ssh-keyscan -p {_PORT} -t ed25519 {self.address} 2>/dev/null"
             wait_for(
                 lambda host=host, known=known: self.guests.script(
@@ -115,6 +121,7 @@ class BackupServer:
                 20,
                 "the key of the server",
             )
+        for host in self.hosts:
             self.guests.script(host, "mkdir -p /var/lib/fleet-virt/scratch")
 
     def end(self) -> None:
