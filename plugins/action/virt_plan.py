@@ -10,6 +10,7 @@ import typing as t
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.arguments import Spec
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import as_mapping
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards import leftover
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import (
     envelope,
     located,
@@ -144,7 +145,7 @@ class ActionModule(StagedAction[ShowWork]):
             *(answers, lost, expected, excused, texts), only_macs=not new and bool(added)
         )
         vms = [vm for answer in answers.values() for vm in _placing.vms_of(answer)]
-        uuids = {str(vm.get("uuid")) for vm in vms}
+        uuids = leftover.uuids(vms)
         wanted = [
             *(wanted_of(domain) for domain in new),
             *(rule.Wanted(name, macs, exists=True) for name, macs in added.items()),

@@ -11,6 +11,7 @@ import typing as t
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import (
     as_mapping,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards import leftover
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes import rule
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import decide as placement
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.facts import (
@@ -139,11 +140,8 @@ class Round:
 
     def uuids(self) -> set[str]:
         """The VMs of hypervisors that answer."""
-        return {
-            str(vm.get("uuid"))
-            for answer in self.answers.values()
-            for vm in _placing.vms_of(answer)
-        }
+        vms = (vm for answer in self.answers.values() for vm in _placing.vms_of(answer))
+        return leftover.uuids(vms)
 
     def placed_before(self) -> Answer:
         """How the round before this one placed the VMs."""

@@ -33,6 +33,12 @@ def without(places: t.Mapping[str, Vm]) -> dict[str, Vm]:
     }
 
 
+def uuids(vms: t.Iterable[t.Mapping[str, object]]) -> set[str]:
+    """The UUIDs of those VMs of which a hypervisor has more than a leftover. Only they have moved
+    on to it from where they are noted."""
+    return {str(vm.get("uuid")) for vm in vms if not vm.get("leftover")}
+
+
 def refusal(name: str, host: str, vm: t.Mapping[str, object]) -> str | None:
     """Why nothing is done with what ``host`` has of a VM, if that is only a leftover."""
     elsewhere, cell = vm.get("leftover"), vm.get("nowhere")

@@ -9,11 +9,14 @@ from __future__ import annotations
 import typing as t
 
 from ..base.effects_connection import Connection
+from ..cards import leftover, read_leftovers
 from ..notes import read as read_notes
 from ..notes.note import Claim, Reading, notes, opened
 from . import host_info
 
 if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+    from ..base.answers import VmIdentity
     from ..notes.silent import Told
 
 
@@ -39,5 +42,19 @@ def of_silent(connection: Connection, hosts: t.Collection[str]) -> Told:
         "machine": host_info.capabilities(capabilities, "capabilities")["uuid"],
         "held": [note.volume for note in held],
         "texts": texts,
-        "here": sorted({str(domain.UUIDString()) for domain in domains} & uuids),
+        "here": sorted(_own(connection, domains, uuids)),
     }
+
+
+def _own(
+    connection: Connection, domains: t.Iterable[VirDomain], uuids: t.Collection[str]
+) -> set[str]:
+    """Those of ``uuids`` that are here, and not as leftovers of VMs that were restarted on one of
+    the silent hypervisors; that only a hypervisor itself can tell."""
+    entries: list[VmIdentity] = [
+        {"name": str(domain.name()), "uuid": uuid, "phase": None}
+        for domain in domains
+        if (uuid := str(domain.UUIDString())) in uuids
+    ]
+    read_leftovers.mark(connection, entries)
+    return leftover.uuids(entries)

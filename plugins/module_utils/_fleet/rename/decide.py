@@ -13,6 +13,7 @@ from ..._errors import PlanRefused
 from ..base.names import require_named
 from ..base.results import word
 from ..base.tables import table
+from ..cards import leftover
 from ..engine import located, proofs
 from ..engine.outcomes import Failure, outcomes
 from ..notes import note, rule
@@ -92,7 +93,7 @@ def _begun(old: str, new: str, vms_by_host: t.Mapping[str, t.Sequence[RenameVm]]
 
 def _unproven(new: str, seen: Fleet, known: rule.Standing) -> list[str]:
     """Why the new name may be taken on a hypervisor that did not answer."""
-    uuids = {str(vm["uuid"]) for vms in _vms_by_host(seen).values() for vm in vms}
+    uuids = leftover.uuids(vm for vms in _vms_by_host(seen).values() for vm in vms)
     return [*rule.not_free([rule.Wanted(new)], known, uuids).values()]
 
 

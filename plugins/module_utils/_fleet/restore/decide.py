@@ -12,6 +12,7 @@ import typing as t
 from ..._errors import PlanRefused
 from ..._records import dataclass, field
 from ..._units import MIB
+from ..cards import leftover
 from ..migration.decide import request_of
 from ..notes import rule
 from ..placement import decide as placement
@@ -160,12 +161,12 @@ def unproven(
     """Why a silent hypervisor may have a VM of that name, UUID or MAC address."""
     if standing.problem:
         return f"{vm.name}: {standing.problem}"
-    there = {
-        str(other.get("uuid"))
+    there = leftover.uuids(
+        other
         for answer in answers.values()
         if (host := answer.get("host")) is not None
         for other in host["vms"]
-    }
+    )
     conflicts = rule.conflicts(_wanted(vm, entries), standing, there, vm.claimer)
     if not conflicts:
         return ""
