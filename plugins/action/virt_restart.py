@@ -70,6 +70,10 @@ class ActionModule(StagedAction[RestartWork]):
             fenced = self.answers("virt_proven_off", Fenced, "act", verb="virt_fence")
             outcomes = {answer.get("outcome") for answer in fenced.values()}
             work = dataclasses.replace(work, unlocking=SWITCHED in outcomes)
+        if work.stage == "note":
+            work = dataclasses.replace(
+                work, claims=self._claims(str(task_vars["inventory_hostname"]))
+            )
         self._task.args.update(_peers.where_they_answer(hosts, task_vars))
         return super().asked(work, task_vars)
 
@@ -128,7 +132,16 @@ class ActionModule(StagedAction[RestartWork]):
     def _taken(self) -> dict[str, Restarted]:
         return self.answers("virt_taken_over", Restarted, "act")
 
+    def _claims(self, host: str) -> list[str]:
+        """What a hypervisor notes of the VMs that go to others."""
+        elsewhere = {place: names for place, names in self._shares().items() if place != host}
+        answers = self.answers("virt_cards", RestartLook, "look")
+        return restart_decision.claims(elsewhere, answers, self.header.run)
+
     def _starts(self, _options: VirtRestartOptions) -> Answer:
+        for host, answer in self.answers("virt_restart_noted", Restarted, "note").items():
+            if host in texts(self.decision(_PLAN)["noting"]) and answer.get("failed"):
+                _output.warn(f"{host} did not note where the VMs go: {answer.get('msg')}")
         starts = restart_report.starts(self._shares(), self._taken())
         return {"changed": False, **vars(starts)}
 

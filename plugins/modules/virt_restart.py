@@ -147,6 +147,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_con
     connect,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes import effects as notes
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.restart import effects, read
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.restart.options import (
     ARGUMENTS,
@@ -165,6 +166,9 @@ def main() -> None:
             options = restart_options(params)
             if work.stage == "look":
                 return read.look(connection, options)
+            if work.stage == "note":
+                notes.write(connection, work.claims, {})
+                return {"changed": False}
             return effects.run(connection, options, work, check=module.check_mode)
 
     run(module, answer)

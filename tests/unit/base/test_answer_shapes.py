@@ -630,6 +630,7 @@ GOOD: dict[str, Answer] = {
                 "vsock": False,
                 "disks": [{"path": "/srv/moved1.qcow2", "bytes": 1}],
                 "groups": ["web"],
+                "macs": ["52:54:00:00:00:01"],
                 "affinity": ["db"],
                 "anti_affinity": ["web"],
                 "tags": ["ssd"],

@@ -193,7 +193,7 @@ def test_vm_that_is_defined_nowhere_is_named_by_one_member() -> None:
     assert "ansible-playbook fleet.virt.state -e vm_name=web1 -e vm_state=running" in why
 
 
-def test_leftover_is_no_proof_that_its_vm_moved_there() -> None:
+def test_leftover_does_not_prove_that_its_vm_moved() -> None:
     left: dict[str, object] = {"name": "web1", "uuid": "a", "leftover": "hv1"}
     assert leftover.uuids([left, {"name": "web2", "uuid": "b"}]) == {"b"}
     assert leftover.uuids([left, {"name": "web1", "uuid": "a", "leftover": None}]) == {"a"}

@@ -47,7 +47,7 @@ def test_vm_that_named_hypervisor_lacks_or_shares_is_refused(
         located.shares(Selected.of([name], []), _FLEET, {}, host)
 
 
-def test_hypervisor_of_one_vm_is_not_taken_for_that_of_next() -> None:
+def test_hypervisor_of_first_vm_is_not_taken_for_that_of_next() -> None:
     there = located.locate(["web2", "web1"], _FLEET, {}, host="hv1")
     assert {name: place for name, (place, _vm) in there.places.items()} == {
         "web2": "hv1",

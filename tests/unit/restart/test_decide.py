@@ -11,6 +11,7 @@ import typing as t
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.proofs import Silence
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes import note
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.hosts import (
     PlacementHost,
     PoolFacts,
@@ -48,6 +49,7 @@ def entry(name: str = "web1", **given: object) -> CardEntry:
         "vsock": False,
         "disks": [{"path": f"/srv/{name}.qcow2", "bytes": 1}],
         "groups": [],
+        "macs": [],
         "affinity": [],
         "anti_affinity": [],
         "tags": [],
@@ -265,3 +267,19 @@ def test_each_of_two_hypervisors_has_to_be_silent() -> None:
 
 def test_silent_hypervisor_is_accepted() -> None:
     decide.require_silence(["hv3"], {"hv1": answer()}, _SILENT, _KNOWN)
+
+
+def test_others_note_name_uuid_and_macs_of_vms_that_go_elsewhere() -> None:
+    machine, vm_uuid = (f"{digit * 8}-0000-4000-8000-{'1' * 12}" for digit in "1c")
+    host = {"uuid": machine, "at": 10_000, "vms": []}
+    cards = [entry(uuid=vm_uuid, macs=["52:54:00:00:00:0a"], groups=["web"]), entry("web2")]
+    made = decide.claims({"hv1": ["web1"]}, {"hv1": answer(*cards, host=host)}, "this run")
+    claims = [claim for volume in made if isinstance(claim := note.parse(volume), note.Claim)]
+    assert {(claim.machine, claim.at) for claim in claims} == {(machine, 10_000)}
+    assert [(claim.kind, claim.value) for claim in claims] == [
+        ("name", "web1"),
+        ("uuid", vm_uuid),
+        ("mac", "52-54-00-00-00-0a"),
+        ("vm", f"{vm_uuid}.1.web.web1"),
+    ]
+    assert decide.claims({"hv2": ["web1"]}, {}, "this run") == []

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import typing as t
+import uuid
 
 from ..._errors import PlanRefused
 from ..._records import dataclass, field
@@ -14,6 +15,7 @@ from ..base.names import playbook_command
 from ..engine import proofs
 from ..fencing import plan as fencing
 from ..migration.decide import request_of
+from ..notes import note
 from ..placement import decide as placement
 from ..placement.types import Policy
 from .facts import CardEntry, RestartLook
@@ -29,7 +31,7 @@ class RestartDecision:
     """``shares``: new hypervisor to the VMs that it takes over; ``running`` are those that are
     started then. ``origins``: which hypervisor had a VM, or two that may have it. ``failures`` are
     the reasons of VMs that stay. ``agent`` is the hypervisor that proves that the others are off,
-    empty if no VM can be taken over."""
+    empty if no VM can be taken over. ``noting`` are those that note where the VMs go."""
 
     shares: dict[str, list[str]] = field(default_factory=dict)
     running: list[str] = field(default_factory=list)
@@ -37,6 +39,7 @@ class RestartDecision:
     failures: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     agent: str = ""
+    noting: list[str] = field(default_factory=list)
 
 
 def require_silence(
@@ -110,8 +113,29 @@ def decide(
             decision.failures[name] = problem
     if decision.shares:
         decision.agent = next(iter(decision.shares))
+        decision.noting = list(answers)
         decision.notes.append(SAVED.format(host=host))
     return decision
+
+
+def claims(shares: t.Mapping[str, t.Sequence[str]], answers: Answers, run: str) -> list[str]:
+    """The volumes of what the others note of the VMs that go to each hypervisor: should that one
+    die, too, they know where each was. ``run`` names this run; each VM has claims of its own,
+    since each moves on by itself."""
+    volumes: list[str] = []
+    for place, names in shares.items():
+        answer = answers.get(place) or RestartLook()
+        host = answer.get("host")
+        at = None if host is None else host.get("at")
+        if host is None or at is None:
+            continue
+        for entry in answer.get("cards") or ():
+            if entry["name"] in names:
+                own = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{run} {entry['uuid']}"))
+                vm = {**entry, "run": own}
+                made = note.claims_of(str(host.get("uuid")), at, own, [vm])
+                volumes += [claim.volume for claim in made]
+    return volumes
 
 
 def _memory(entries: t.Mapping[str, CardEntry]) -> int:

@@ -43,6 +43,7 @@ class CardEntry(t.TypedDict):
     vsock: bool
     disks: list[CardDisk]
     groups: list[str]
+    macs: list[str]
     affinity: list[str]
     anti_affinity: list[str]
     tags: list[str]

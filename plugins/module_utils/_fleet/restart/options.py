@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._records import dataclass
+from ..._records import dataclass, field
 from ..engine.envelope import Work
 
 if t.TYPE_CHECKING:
@@ -46,10 +46,11 @@ class RestartWork(Work):
 
     ``prove`` ends the run unless the other hypervisor is off; ``starts`` decides which of those
     that were taken over are started; ``finish`` makes their cards name the new hypervisor alone.
-    ``unlocking``: in check mode the other hypervisor would be switched off first, which ends what
-    locks disks.
+    ``note`` keeps ``claims``, which say where the VMs go. ``unlocking``: in check mode the other
+    hypervisor would be switched off first, which ends what locks disks.
     """
 
-    STAGES = ("all", "look", "decide", "prove", "act", "starts", "finish", "report")
+    STAGES = ("all", "look", "decide", "prove", "note", "act", "starts", "finish", "report")
 
     unlocking: bool = False
+    claims: list[str] = field(default_factory=list)

@@ -128,6 +128,7 @@ def _entry(
         "vsock": needs.vsock,
         "disks": [{"path": path, "bytes": 1} for path in card.disks],
         "groups": [*card.stored.groups],
+        "macs": [str(mac.get("address")) for mac in card.root.iterfind("devices/interface/mac")],
         "affinity": [*card.stored.affinity],
         "anti_affinity": [*card.stored.anti_affinity],
         "tags": [*card.stored.tags],
