@@ -166,6 +166,14 @@ def test_key_of_hypervisor_reaches_nothing_outside_of_the_place(server: Server) 
         read_repositories.uuids(server.place, server.hypervisor)
 
 
+def test_server_that_does_not_answer_is_not_told_to_have_a_shell(tmp_path: Path) -> None:
+    access = Access(_made.PASSPHRASE, str(tmp_path / "borg"))
+    place = places.parse("ssh://nobody@127.0.0.1:1/srv/backup")
+    with pytest.raises(effects_borg.Disconnected, match="known_hosts") as refused:
+        read_repositories.uuids(place, access)
+    assert "shell" not in str(refused.value)
+
+
 def test_controller_prunes_and_frees_space_with_its_own_key(server: Server) -> None:
     pruner = server.pruner()
     kept = Pruner(pruner.access, keep.policy({"last": 1}), pruner.file, frozenset(), check=False)

@@ -23,6 +23,7 @@ if t.TYPE_CHECKING:
 
 PARALLEL = 8  # repositories; each is a process of borg, and for a server a connection
 _SECONDS = 60.0
+_SSH_FAILED = 255  # itself, and no command there
 _LIST = ["list", "--json", "--consider-checkpoints", "--format", "{comment}"]
 
 
@@ -51,11 +52,16 @@ def _on_server(place: BackupPlace, access: Access) -> list[str]:
         f"ls -1 -- {shlex.quote(place.folder)}",
     ]
     ended = programs.execute(argv, seconds=_SECONDS)
+    said = " ".join(ended.error_text.split())[:500].rstrip(".;")
+    if ended.status == _SSH_FAILED:
+        raise effects_borg.Disconnected(
+            f"{place}: {said}; check the server, its key in this user's known_hosts, and that the"
+            " controller's key (virt_backup_ssh_key) may log in there"
+        )
     if ended.status != 0:
         raise effects_borg.Disconnected(
-            f"{place}: {' '.join(ended.error_text.split())[:500]}; to list a place, the"
-            " controller's key needs a shell on the server, 'borg serve' alone does not show what"
-            " there is"
+            f"{place}: {said}; to list a place, the controller's key needs a shell on the server,"
+            " 'borg serve' alone does not show what there is"
         )
     return ended.out.split("\n")
 
