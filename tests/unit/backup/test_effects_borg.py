@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,32 @@ def repository(tmp_path: Path, access: Access) -> str:
 def test_comment_arrives_as_it_was_written(access: Access, repository: str) -> None:
     ended = effects_borg.run(access, ["list", "--format", "{comment}{NL}", repository])
     assert archives.read_comment(ended.out) == BACKUP
+
+
+def test_warnings_name_a_missing_file_and_not_the_lock_of_a_killed_process(
+    tmp_path: Path, access: Access, repository: str
+) -> None:
+    ready = tmp_path / "ready"
+    with effects_borg.passphrase_pipe(SECRET) as descriptor:
+        holder = programs.beside(
+            ["borg", "with-lock", repository, "sh", "-c", f"touch {ready}; exec sleep 600"],
+            errors=True,
+            environment={**effects_borg.environment(access), "BORG_PASSPHRASE_FD": str(descriptor)},
+            descriptors=(descriptor,),
+        )
+    limit = time.monotonic() + 60
+    while not ready.exists():
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+    os.killpg(holder.pid, signal.SIGKILL)
+    holder.communicate()
+    words = ["create", f"{repository}::again", "saved"]
+    ended = effects_borg.run(access, words, folder=str(tmp_path))
+    assert b"tale" in ended.stderr, "borg found the lock"
+    assert effects_borg.warnings(ended) == []
+    words = ["create", f"{repository}::third", "saved", "missing"]
+    ended = effects_borg.run(access, words, folder=str(tmp_path))
+    assert [text.partition(":")[0] for text in effects_borg.warnings(ended)] == ["missing"]
 
 
 def test_passphrase_is_in_no_argument_variable_or_file(

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shlex
 import typing as t
 
@@ -79,6 +80,7 @@ _MISSING = (
     "borg is not installed here; install Debian's package borgbackup, on the controller and on"
     " hypervisors"
 )
+_STALE_LOCK = re.compile(r"(?:Remote: )?(?:Killed stale lock|Removed stale \w+ roster lock) ")
 _BY_ID: dict[str, type[BorgError]] = {
     "PassphraseWrong": WrongPassphrase,
     "NoPassphraseFailure": WrongPassphrase,
@@ -251,8 +253,9 @@ def environment(access: Access) -> dict[str, str]:
 
 
 def warnings(ended: programs.Ended) -> list[str]:
-    """What borg warned of."""
-    return [message for _id, message in _messages(ended.stderr.decode("utf-8", "replace"))]
+    """What borg warned of, but for the lock of a process that is gone, which it removed."""
+    messages = [text for _id, text in _messages(ended.stderr.decode("utf-8", "replace"))]
+    return [text for text in messages if not _STALE_LOCK.match(text)]
 
 
 def failure(stderr: str, base: str = "BORG_BASE_DIR") -> BorgError:

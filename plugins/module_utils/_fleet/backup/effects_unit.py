@@ -10,10 +10,9 @@ has ended, or when libvirt has ended the job; and however this process ends, the
 ends the job and removes what is left.
 
 borg asks a command for the paths that it saves, and commits the archive only if that succeeds. It
-is told the disks at once, and the rest when all digests are known. It asks for more than the pipes
-hold only once it has read the disks; and only if they are of one moment does it get the manifest,
-and the command succeed. What goes wrong until then, also the death of this process, leaves no
-archive.
+is told the disks at once, and the rest when it has read them: only then does it ask for more than
+the pipes hold. Only if they are of one moment does it get the manifest, and the command succeed.
+What goes wrong until then, also the death of this process, leaves no archive.
 """
 
 from __future__ import annotations
@@ -46,6 +45,7 @@ from ..snapshots import effects_quiesce as quiesce_guest
 from . import archives, places, read
 from . import effects_borg as borg
 from . import effects_saved_files as files
+from .effects_shown_disk import ShownDisk
 from .facts import BackupDisk
 
 if t.TYPE_CHECKING:
@@ -54,7 +54,7 @@ if t.TYPE_CHECKING:
 _POLL = 0.1
 _LOOK_SECONDS = 0.5
 _BEGIN_SECONDS = 120.0
-_MOUNT_SECONDS = 30.0
+_START_SECONDS = 30.0
 _RESTART_SECONDS = 30.0  # in which libvirt answers again
 _FULL = 0.8  # of the scratch's room; then the guest comes first
 _MIB = 1024**2
@@ -67,12 +67,11 @@ _CREATE = (
 _PATHS, _VERDICT, _GO = "paths", "verdict", b"go"
 _COMMAND = ("sh", "-c", f'cat {_PATHS} && exec >&- && test "$(cat {_VERDICT})" = go')
 _GIVES_WAY = "something else was to be done with it, such as a move or a snapshot, which wins"
-# glibc would get each block's memory from the kernel, which is half of what the reader costs
+# glibc would get each block's memory from the kernel, which is most of what the reader costs
 _BUFFERS = ("MALLOC_MMAP_THRESHOLD_=33554432", "MALLOC_TRIM_THRESHOLD_=67108864")
 _BLOCK = 4096  # characters that borg reads of paths before it begins with the first
 _PIPES = 1 << 20  # more than what is between the writer of paths and borg can hold
 Answer = dict[str, object]  # as JSON; ``gave_way``: it can be tried again at once
-_CHANGED = "{}: file changed while we backed it up"  # FUSE has no other time of change than now
 
 
 class _GaveWayError(FleetVirtError):
@@ -137,6 +136,7 @@ class _Backup:
         self.gives_way = threading.Event()
         self.answer: Answer | None = None
         self.reader: programs.Running | None = None
+        self.shown: list[ShownDisk] = []
         self.at = ""
         self.consistency = archives.SHUT_OFF
         self._before = [files.identity(disk) for disk in self.disks]
@@ -336,28 +336,37 @@ class _Backup:
 
     def _show_disks(self, socket: str | None) -> None:
         """Have each disk shown as a raw file (FUSE)."""
-        argv = ["env", *_BUFFERS, programs.find("qemu-storage-daemon") or "qemu-storage-daemon"]
+        socket = socket or self._serve_files()
         for disk in self.disks:
-            path = self.folder / archives.disk_path(disk.target)
-            argv += ["--blockdev", json.dumps(_node(disk, socket))]
-            export = {"type": "fuse", "id": f"show-{disk.target}", "node-name": disk.target}
-            argv += ["--export", json.dumps({**export, "mountpoint": str(path)})]
-        self.reader = programs.beside(argv, talks=False)
-        limit = time.monotonic() + _MOUNT_SECONDS
-        for disk in self.disks:
-            path = self.folder / archives.disk_path(disk.target)
-            while not os.path.ismount(path):
-                if self.reader.poll() is not None or time.monotonic() > limit:
-                    raise PlanRefused(
-                        "qemu-storage-daemon did not show the disks; its messages are in the"
-                        f" journal of {self.order.uuid}'s unit on the hypervisor"
-                    )
-                time.sleep(0.02)
-            if os.stat(path).st_size != disk.size:
+            path = archives.disk_path(disk.target)
+            shown = ShownDisk(self.folder, path, socket, disk.target)
+            self.shown.append(shown)
+            if shown.size != disk.size:
                 raise PlanRefused(
-                    f"disk {disk.target} is {os.stat(path).st_size} bytes and was {disk.size}; try"
-                    " again"
+                    f"disk {disk.target} is {shown.size} bytes and was {disk.size}; try again"
                 )
+
+    def _serve_files(self) -> str:
+        """Have QEMU read the files of a VM that is off; the socket of what it reads."""
+        socket = str(self.folder / "nbd")
+        argv = ["env", *_BUFFERS, programs.find("qemu-storage-daemon") or "qemu-storage-daemon"]
+        argv += ["--nbd-server", f"addr.type=unix,addr.path={socket}"]
+        for disk in self.disks:
+            export = {"type": "nbd", "id": disk.target, "node-name": disk.target}
+            argv += ["--blockdev", json.dumps(_node(disk))]
+            argv += ["--export", json.dumps({**export, "name": disk.target})]
+        # It makes the socket before the exports, and this last
+        ready = self.folder / "ready"
+        self.reader = programs.beside([*argv, "--pidfile", str(ready)], talks=False)
+        limit = time.monotonic() + _START_SECONDS
+        while not ready.exists():
+            if self.reader.poll() is not None or time.monotonic() > limit:
+                raise PlanRefused(
+                    "qemu-storage-daemon did not open the disks; its messages are in the journal of"
+                    f" {self.order.uuid}'s unit on the hypervisor"
+                )
+            time.sleep(0.02)
+        return socket
 
     def _borg(self, connection: Connection, dom: VirDomain) -> Answer:
         """Save what is in the folder; borg commits the archive after the manifest."""
@@ -372,15 +381,21 @@ class _Backup:
         )
         repository = places.parse(order.to).repository(order.uuid)
         access = borg.Access(order.passphrase, _CACHE, order.ssh_key)
-        self._require_repository(access, repository)
         gate = threading.Thread(target=self._gate, args=(connection, dom, backup), daemon=True)
         gate.start()
         comment = borg.placeholders_escaped(archives.comment(backup))
         words = [*_CREATE, "--comment", comment, f"{repository}::{backup.archive}", "--"]
         limit = float(durations.transfer(sum(disk.size for disk in self.disks)))
-        ended = borg.run(access, [*words, *_COMMAND], seconds=limit, folder=str(self.folder))
-        expected = {_CHANGED.format(disk.path) for disk in backup.disks}
-        warnings = [text for text in borg.warnings(ended) if text not in expected]
+
+        def create() -> programs.Ended:
+            return borg.run(access, [*words, *_COMMAND], seconds=limit, folder=str(self.folder))
+
+        try:
+            ended = create()
+        except borg.NoRepository:  # it has not asked for a path yet
+            borg.run(access, ["init", "--encryption", "repokey-blake2", repository])
+            ended = create()
+        warnings = borg.warnings(ended)
         if warnings:
             borg.run(access, ["delete", f"{repository}::{backup.archive}"])
             raise PlanRefused(f"borg warned: {'; '.join(warnings)[:500]}; try again")
@@ -393,12 +408,6 @@ class _Backup:
             "size": sum(disk.size for disk in self.disks),
             "added": stats.get("deduplicated_size"),
         }
-
-    def _require_repository(self, access: borg.Access, repository: str) -> None:
-        try:
-            borg.run(access, ["info", "--json", repository])
-        except borg.NoRepository:
-            borg.run(access, ["init", "--encryption", "repokey-blake2", repository])
 
     def _gate(self, connection: Connection, dom: VirDomain, backup: archives.Backup) -> None:
         """Tell borg what to save, and in the end whether to commit it."""
@@ -422,12 +431,13 @@ class _Backup:
         with os.fdopen(files.opened(self.folder / _PATHS), "wb") as paths:
             paths.write(_padded(disks, _BLOCK))
             paths.flush()
-            saved = tuple(files.digested(self.folder, path) for path in [*disks, *small])
-            text = archives.manifest(archives.Manifest(backup, saved))
-            (self.folder / archives.MANIFEST).write_text(text, encoding="utf-8")
             os.set_blocking(paths.fileno(), True)
             paths.write(_padded(small, _PIPES))
             paths.flush()
+            saved = [shown.digested() for shown in self.shown]
+            saved += [files.digested(self.folder, path) for path in small]
+            text = archives.manifest(archives.Manifest(backup, tuple(saved)))
+            (self.folder / archives.MANIFEST).write_text(text, encoding="utf-8")
             why = self._lost(connection, dom)
             if why is None:
                 paths.write(f"{archives.MANIFEST}\n".encode())
@@ -458,15 +468,13 @@ def _request(order: UnitOrder, disks: t.Sequence[BackupDisk], socket: str) -> _l
     return root
 
 
-def _node(disk: BackupDisk, socket: str | None) -> dict[str, object]:
-    """How QEMU opens a disk: from the job, or from its file, which a start may use meanwhile."""
-    common: dict[str, object] = {"node-name": disk.target, "read-only": True}
-    if socket is not None:
-        server = {"type": "unix", "path": socket}
-        return {**common, "driver": "nbd", "server": server, "export": disk.target}
+def _node(disk: BackupDisk) -> dict[str, object]:
+    """How QEMU opens the file of a disk, which a start may use meanwhile."""
     driver = "host_device" if disk.block else "file"
-    file = {"driver": driver, "filename": disk.source}
-    return {**common, "driver": disk.format, "force-share": True, "file": file}
+    return {
+        **{"node-name": disk.target, "driver": disk.format, "read-only": True},
+        **{"force-share": True, "file": {"driver": driver, "filename": disk.source}},
+    }
 
 
 def _padded(paths: t.Sequence[str], block: int) -> bytes:

@@ -5,8 +5,8 @@
 """Writing what a guest sees into a new image of any format, from a stream.
 
 qemu-img reads files only. So qemu-nbd opens the image, under QEMU's own lock, and this process
-writes to it over a Unix socket, in NBD's plain form (github.com/NetworkBlockDevice/nbd, proto.md).
-No kernel of a hypervisor opens the guest's content, and qemu-nbd ends with this process.
+writes to it over a Unix socket. No kernel of a hypervisor opens the guest's content, and qemu-nbd
+ends with this process.
 """
 
 from __future__ import annotations
@@ -15,26 +15,16 @@ import contextlib
 import os
 import shutil
 import socket
-import struct
 import tempfile
 import time
 import typing as t
 
 from ..._errors import DependencyMissing, PlanRefused
 from ..base import effects_programs as programs
+from .effects_nbd import NbdClient
 
 _START_SECONDS = 30.0
 _CALL_SECONDS = 300.0  # for one request, which storage may keep waiting
-_HELLO = struct.Struct(">8s8sH")
-_OPTION = struct.Struct(">8sII")
-_EXPORT = struct.Struct(">QH")
-_REQUEST = struct.Struct(">IHHQQI")
-_REPLY = struct.Struct(">IIQ")
-_MAGIC, _HAVE_OPTION = b"NBDMAGIC", b"IHAVEOPT"
-_FIXED_NO_ZEROES = 3
-_EXPORT_NAME = 1
-_ASK, _ANSWER = 0x25609513, 0x67446698
-_WRITE, _DISCONNECT, _FLUSH = 1, 2, 3
 GRAIN = 64 * 1024  # what is zero is not written: a cluster of qcow2, in which it stays a hole
 _ZERO = bytes(GRAIN)
 
@@ -43,13 +33,9 @@ class ImageWriter:
     """An open image; what is not written stays as it is, in a new one zero."""
 
     def __init__(self, path: str, connection: socket.socket) -> None:
-        self._path, self._socket = path, connection
-        hello, option, _flags = _HELLO.unpack(self._read(_HELLO.size))
-        if (hello, option) != (_MAGIC, _HAVE_OPTION):
-            raise self._failed("qemu-nbd speaks no NBD")
-        self._send(struct.pack(">I", _FIXED_NO_ZEROES))
-        self._send(_OPTION.pack(_HAVE_OPTION, _EXPORT_NAME, 0))
-        self.size = int(_EXPORT.unpack(self._read(_EXPORT.size))[0])
+        self._path = path
+        self._nbd = NbdClient(connection, "", self._failed)
+        self.size = self._nbd.size
 
     def write(self, offset: int, data: bytes) -> None:
         """Write ``data``, without those whole grains that are zero."""
@@ -59,44 +45,16 @@ class ImageWriter:
             while end < len(data) and data[end : end + GRAIN] != _ZERO[: len(data) - end]:
                 end += GRAIN
             if end > start:
-                self._ask(_WRITE, offset + start, view[start:end])
+                self._nbd.write(offset + start, view[start:end])
             start = end + GRAIN
 
     def flush(self) -> None:
         """Have all that was written on the disk."""
-        self._ask(_FLUSH, 0)
+        self._nbd.flush()
 
     def close(self) -> None:
         """Let qemu-nbd close the image."""
-        self._send(_REQUEST.pack(_ASK, 0, _DISCONNECT, 0, 0, 0))
-
-    def _ask(self, kind: int, offset: int, data: memoryview | bytes = b"") -> None:
-        self._send(_REQUEST.pack(_ASK, 0, kind, 0, offset, len(data)))
-        if data:
-            self._send(data)
-        magic, error, _handle = _REPLY.unpack(self._read(_REPLY.size))
-        if magic != _ANSWER:
-            raise self._failed("qemu-nbd speaks no NBD")
-        if error:
-            raise self._failed(os.strerror(error))
-
-    def _send(self, data: memoryview | bytes) -> None:
-        try:
-            self._socket.sendall(data)
-        except OSError as error:
-            raise self._failed(error.strerror or str(error)) from None
-
-    def _read(self, count: int) -> bytes:
-        data = b""
-        while len(data) < count:
-            try:
-                block = self._socket.recv(count - len(data))
-            except OSError as error:
-                raise self._failed(error.strerror or str(error)) from None
-            if not block:
-                raise self._failed("qemu-nbd ended")
-            data += block
-        return data
+        self._nbd.disconnect()
 
     def _failed(self, why: str) -> PlanRefused:
         return PlanRefused(f"{self._path} could not be written: {why}")
