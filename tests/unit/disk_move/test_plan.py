@@ -158,6 +158,7 @@ def test_old_file_on_shared_storage_stays() -> None:
         (disk(RUNNING, copied=NEW), "has a block job running"),
         (dataclasses.replace(OFF, files=OFF.files | {NEW}), f"{NEW} already exists"),
         (disk(OFF, allocation=20 * GIB), "choose another pool, or make room"),
+        (stored(OFF, ha="yes"), "pool fast is no storage that its members share"),
     ],
 )
 def test_what_cannot_move_is_refused_and_nothing_done(facts: DiskMoveFacts, reason: str) -> None:
@@ -174,3 +175,9 @@ def test_disk_that_another_run_is_moving_is_refused() -> None:
     ]
     at_work = dataclasses.replace(left, holder=Holder(7, "python3", "10:00"))
     assert "by process 7" in "; ".join(plan(at_work).refusals)
+
+
+def test_disk_of_vm_of_cell_moves_to_shared_pool() -> None:
+    pool = dataclasses.replace(OFF.pool, shared=True)
+    facts = dataclasses.replace(stored(OFF, ha="yes"), pool=pool)
+    require_moved(predict(facts, plan(facts).steps))

@@ -34,3 +34,15 @@ def test_copy_does_not_write_to_the_log_of_the_vm_that_was_saved(
     who = definition.Identity("web2", _UUID, copy)
     found = definition.adapted(root, who, {}, {}).find("devices/serial/log")
     assert (found.get("file") if found is not None else None) == kept
+
+
+def test_restored_vm_is_in_no_cell_until_that_is_requested_again() -> None:
+    text = _TEXT.format(_OWN).replace(
+        "<devices>",
+        "<metadata><fleet:fleet xmlns:fleet='urn:fleet.virt:1'><fleet:ha>yes</fleet:ha>"
+        "<fleet:zone>a</fleet:zone></fleet:fleet></metadata><devices>",
+    )
+    root = _lxml.parse(text, "domain web1")
+    who = definition.Identity("web1", _UUID, False)
+    stored = definition.stored_of(root, who, (), "x::web1", None)
+    assert (stored.in_cell, stored.zone) == (False, "a")

@@ -340,3 +340,17 @@ def test_child_of_the_same_second_comes_after_its_parent(shape: str) -> None:
     chain = ordered(snapshots)
     facts = dataclasses.replace(_facts(), snapshots=tuple(snapshots))
     assert tuple(below(facts, chain[0].name)) == chain[1:]
+
+
+@pytest.mark.parametrize("state", ["present", "reverted", "absent"])
+def test_vm_of_cell_gets_no_snapshot(state: str) -> None:
+    """One that is there all the same can be deleted."""
+    facts = _facts(stored=dataclasses.replace(_MADE, ha="yes"))
+    wanted = SnapshotRequest("new" if state == "present" else "two", state)
+    planned = plan.plan(facts, wanted)
+    assert bool(planned.steps) == (state == "absent")
+    assert not planned.steps or not planned.refusals
+    if state != "absent":
+        (reason,) = planned.refusals
+        assert "is a VM of a cell (ha), and snapshots are of one hypervisor alone" in reason
+        assert "fleet.virt.backup -e vm_name=a" in reason

@@ -45,11 +45,13 @@ class MovedDisk:
 
 @dataclass(frozen=True)
 class PoolPlaceFacts:
-    """The pool it is to be in: its folder, and free bytes."""
+    """The pool it is to be in: its folder, and free bytes. ``shared``: other hypervisors have it,
+    too."""
 
     name: str
     path: str
     free: int
+    shared: bool = False
 
 
 @dataclass(frozen=True)

@@ -132,6 +132,12 @@ def _blockers(
     """Reasons against moving this disk there."""
     name, what = facts.name, f"disk {disk.target} of {facts.name!r}"
     problems = list(disk.blockers)
+    if facts.stored is not None and facts.stored.in_cell and not pool.shared:
+        problems.append(
+            f"{name!r} is a VM of a cell (ha), and pool {pool.name} is no storage that its members"
+            " share; choose one that is (shared: true of storage_pools), or take the VM out of its"
+            " cell first (ha: false)"
+        )
     if facts.snapshots:
         delete = playbook_command(
             "snapshot",

@@ -24,6 +24,7 @@ from ..storage import effects_storage as storage
 from ..storage import encryption
 from ..storage import read_file_users as ownership
 from ..storage.read_pools import list_pools
+from ..storage.read_shared_pools import SharedPools
 from .facts import DiskMoveFacts, DiskMoveRequest, MovedDisk, PoolPlaceFacts
 
 if t.TYPE_CHECKING:
@@ -146,7 +147,8 @@ def _pool(connection: Connection, name: str) -> PoolPlaceFacts:
             " (ansible-playbook fleet.virt.setup_hypervisors with storage_pools), or choose another"
         )
     info = connection.call(f"read pool {name}", pool.existing.info)
-    return PoolPlaceFacts(pool.name, pool.path, int(info[_AVAILABLE]))
+    shared = bool(SharedPools(connection).recorded(pool.path))
+    return PoolPlaceFacts(pool.name, pool.path, int(info[_AVAILABLE]), shared)
 
 
 def _disk(

@@ -224,7 +224,8 @@ def stored_of(
 ) -> Metadata:
     """What the collection stores with the VM in the end; ``source`` is the archive.
 
-    A VM that the collection had not made is not its own afterwards either.
+    A VM that the collection had not made is not its own afterwards either. One of a cell is so once
+    that is requested again.
     """
     stored = metadata.parse(root) or Metadata()
     own = stored.made_here
@@ -237,6 +238,7 @@ def stored_of(
         image=None if not own else stored.image,
         addresses=() if who.copy else stored.addresses,
         evacuated_from=(),
+        ha=None,  # where it is now may be in no cell
         first_boot=None,
         volumes=tuple(volumes) if own else (),
         request=_request(stored.request, who.name),

@@ -47,11 +47,14 @@ def plan(facts: SnapshotFacts, wanted: SnapshotRequest) -> Plan[SnapshotFacts]:
     snapshot = facts.find(wanted.snapshot)
     if wanted.state == ABSENT:
         return _refused(facts) or _absent(facts, snapshot, children=wanted.children)
+    in_cell = _in_cell(facts)
     if wanted.state == REVERTED:
-        return _refused(facts) or _reverted(facts, wanted.snapshot, snapshot)
+        return in_cell or _refused(facts) or _reverted(facts, wanted.snapshot, snapshot)
     steps: list[Step[SnapshotFacts]] = []
     after = facts
     if snapshot is None:
+        if in_cell is not None:
+            return in_cell
         against = (
             files.create_blockers(facts, wanted) if wanted.disk_only else _create_blockers(facts)
         )
@@ -73,6 +76,19 @@ def _merging(facts: SnapshotFacts, snapshot: Snapshot) -> str:
     return (
         f"the files of snapshot {snapshot.name} of {facts.name!r} have begun to be merged into its"
         " disks, so it is no longer usable; delete it, and take another"
+    )
+
+
+def _in_cell(facts: SnapshotFacts) -> Plan[SnapshotFacts] | None:
+    """The refusal of a VM that its cell may start on another hypervisor."""
+    if facts.stored is None or not facts.stored.in_cell:
+        return None
+    backup = playbook_command("backup", vm_name=facts.name)
+    return Plan(
+        refusals=(
+            f"{facts.name!r} is a VM of a cell (ha), and snapshots are of one hypervisor alone:"
+            f" save it instead ({backup}), or take it out of its cell first (ha: false)",
+        )
     )
 
 

@@ -52,6 +52,8 @@ class _TemplateJob(verb.Job[TemplateFacts]):
     with ``held``; an image may stay.
     """
 
+    changes_vm = False
+
     dom: VirDomain
     wanted: TemplateRequest
     pool: Pool
