@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing as t
 
 import pytest
@@ -165,7 +166,7 @@ def test_configuration_differs_until_it_is_written(root: t.Any) -> None:
         assert not [change for change in changes if "xyzzy" in change.text + str(change.words)]
         for change in changes:  # else it would go on running
             name = change.text.partition("remove ")[2]
-            removed = name.startswith("fence-") and not name.endswith("-level")
+            removed = name.startswith("fence-") and not name.endswith(("-level", "-elsewhere"))
             assert change.stop == (name if removed and name not in _ids(wanted) else "")
         _applied(root, changes)
         assert cib.changes(root, wanted) == []
@@ -173,6 +174,13 @@ def test_configuration_differs_until_it_is_written(root: t.Any) -> None:
         assert [level.get("devices") for level in levels] == (
             ["fence-hv2-1,fence-hv2-2"] if len(wanted) > 1 else []
         )
+        away = root.xpath("configuration/constraints/rsc_location[@score='-INFINITY']")
+        hosts = {device.host for device in wanted}
+        assert {item.get("node") for item in away} == hosts, "no member runs its own devices"
+        for device in wanted:
+            patterns = [item.get("rsc-pattern") for item in away if item.get("node") == device.host]
+            assert [bool(re.search(one, device.id)) for one in patterns] == [True]
+            assert not [one for one in patterns if re.search(one, f"{device.id}0-1x")]
     names = [item.get("id") for item in root.findall("configuration/resources/primitive")]
     assert names == ["others"]
 

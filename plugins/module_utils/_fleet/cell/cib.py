@@ -38,6 +38,7 @@ _KEEP_AWAY = "-500"
 # Fencing needs no started device. But each failure of a start ends what Pacemaker was about to do,
 # and it starts VMs after fence devices: devices that do not answer, tried on one member after the
 # other, would keep every VM from starting. So a failure is shown, and nothing more comes of it.
+_ELSEWHERE = "-elsewhere"
 _OF_DEVICES = {"failure-timeout": "60s"}
 _OPERATIONS = (
     {"name": "start", "interval": "0", "timeout": "10s", "on-fail": "ignore"},
@@ -67,6 +68,7 @@ def changes(cib: Element, devices: t.Sequence[FenceResource]) -> list[CibChange]
         *_values(cib, "crm_config", "cluster_property_set", _SET, PROPERTIES),
         *_values(cib, "rsc_defaults", "meta_attributes", _DEFAULTS, DEFAULTS),
         *_location(cib),
+        *_elsewhere(cib, devices),
         *_devices(cib, devices),
     ]
 
@@ -99,13 +101,36 @@ def _location(cib: Element) -> list[CibChange]:
     rule = _lxml.add(wanted, "rule", {"id": f"{MAINTENANCE}-rule", "score": _KEEP_AWAY})
     condition = {"attribute": MAINTENANCE, "operation": "eq", "value": "true"}
     _lxml.add(rule, "expression", {"id": f"{MAINTENANCE}-expression", **condition})
-    present = cib.find(f"configuration/constraints/rsc_location[@id='{MAINTENANCE}']")
+    text = "start no VM on members in maintenance"
+    return _constraint(cib, wanted, text)
+
+
+def _constraint(cib: Element, wanted: Element, text: str) -> list[CibChange]:
+    name = str(wanted.get("id"))
+    present = cib.find(f"configuration/constraints/rsc_location[@id='{name}']")
     if present is not None and _attributes(present) == _attributes(wanted):
         return []
-    result = [_delete("constraints", "rsc_location", MAINTENANCE)] if present is not None else []
+    result = [_delete("constraints", "rsc_location", name)] if present is not None else []
     words = ("--create", "--scope", "constraints")
-    text = "start no VM on members in maintenance"
     return [*result, CibChange(text, words, _lxml.tostring(wanted))]
+
+
+def _elsewhere(cib: Element, devices: t.Sequence[FenceResource]) -> list[CibChange]:
+    """What has no member run its own devices. One that fails would take them along, and they would
+    have to start elsewhere before its VMs do, where a controller may have failed with it."""
+    hosts = {device.host: f"{PREFIX}{device.host}{_ELSEWHERE}" for device in devices}
+    result = []
+    for host, name in hosts.items():
+        pattern = f"^{PREFIX}{re.escape(host)}(-[0-9]+)?$"
+        values = {"id": name, "rsc-pattern": pattern, "node": host, "score": "-INFINITY"}
+        text = f"run no device of {host} on {host}"
+        result += _constraint(cib, _lxml.new("rsc_location", values), text)
+    result += [
+        _delete("constraints", "rsc_location", name)
+        for item in cib.iterfind("configuration/constraints/rsc_location")
+        if (name := str(item.get("id"))).endswith(_ELSEWHERE) and name not in hosts.values()
+    ]
+    return result
 
 
 def _attributes(root: Element) -> list[tuple[str, dict[str, str]]]:
