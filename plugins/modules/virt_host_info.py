@@ -353,6 +353,11 @@ host:
           description: Targets of the other disks in its definition.
           type: list
           elements: str
+    cell_vms:
+      description: Names of the VMs of its cell that run nowhere, from their cards.
+      returned: with O(placement=true)
+      type: list
+      elements: str
     at:
       description: When it was read, by its own clock, in milliseconds since 1970.
       returned: with O(placement=true)

@@ -130,6 +130,25 @@ unread:
   returned: in playbooks of this collection
   type: list
   elements: str
+in_cells:
+  description: VMs that a cell restarts, whose cards name no hypervisor.
+  returned: in playbooks of this collection
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the VM.
+      type: str
+    cell:
+      description: The cell that runs it; null if this hypervisor is no member of it.
+      type: str
+    quorate:
+      description: Whether this member has quorum.
+      type: bool
+    unclean:
+      description: Members of it that are gone and not proven off.
+      type: list
+      elements: str
 sign:
   description: How the hypervisor answers that should be off; else null.
   returned: in playbooks of this collection

@@ -41,7 +41,10 @@ LOOK = "ansible hv1 -b -m fleet.virt.virt_cell"
 _STATED = "ansible {} -b -m ansible.builtin.command -a 'stonith_admin --confirm {}'"
 STATED = _STATED.format("hv1", "hv3")
 PUT = "ansible-playbook fleet.virt.provision_vm -e @vms.yml"
-COMMANDS = (f"{MAKE} --check", MAKE, LEAVE, LOOK, STATED, PUT)
+LIST = "ansible-playbook fleet.virt.list"
+DOCTOR = "ansible-playbook fleet.virt.doctor"
+REPAIR = "ansible-playbook fleet.virt.repair_vms"
+COMMANDS = (f"{MAKE} --check", MAKE, LEAVE, LOOK, STATED, PUT, LIST, DOCTOR, REPAIR)
 _GUIDE = Path(__file__).parents[2] / "docs/docsite/rst/high_availability.rst"
 _HOSTS = ("hv1", "hv2", "hv3")
 _AT = "/srv/shared"
@@ -320,6 +323,7 @@ def _fail(cell: Cell) -> None:
         tries = len(cell.switch.calls)
         wait_for(lambda: len(cell.switch.calls) > tries + 2, 60, "it is tried again")
         assert not cell.running(), "and started nowhere"
+        assert f"; {host} not proven off" in cell.run(LIST).succeeded().stdout
         cell.lab.kill(host)  # what the person has seen
         begin = time.monotonic()
         cell.run(_STATED.format(other, host)).succeeded()
@@ -383,6 +387,25 @@ class _Verbs:
         return sorted(path.name for path in self.cell.folder.glob(f"{self.name}@*"))
 
 
+def _mend(cell: Cell, host: str, name: str) -> None:
+    """What a killed run has left unmanaged on ``host`` is shown, and managed again."""
+    seen = cell.seen(host)
+    assert seen is not None
+    (resource,) = set(seen.vms) - {_VM}
+    meta = f"crm_resource --resource {resource} --meta --set-parameter"
+    held = f"{meta} fleet-by --parameter-value {host} && {meta} is-managed --parameter-value false"
+    cell.lab.ssh(host, held)
+    assert f"cell a, unmanaged (by {host})" in cell.run(LIST).succeeded().stdout
+    assert "[cell_vm_unmanaged]" in cell.run(DOCTOR).stdout
+    lock = f"/run/fleet-virt/cell-{resource.removeprefix('fleet-')}.lock"
+    cell.lab.ssh(host, f"systemd-run -q --unit=holds flock {lock} sleep 600")
+    assert "nothing to do" in cell.run(REPAIR).succeeded().stdout, "a run is at work"
+    cell.lab.ssh(host, "systemctl stop holds")
+    assert f"{name}: its cell manages it again" in cell.run(REPAIR).succeeded().stdout
+    assert "nothing to do" in cell.run(REPAIR).succeeded().stdout
+    assert "unmanaged" not in cell.run(LIST).succeeded().stdout
+
+
 def test_verbs_go_through_cell(cell: Cell) -> None:
     """Made, changed, shut off, renamed, started and removed without a start or a stop that nobody
     wanted; started by the cell where the hypervisor that kept it is dead."""
@@ -397,7 +420,8 @@ def test_verbs_go_through_cell(cell: Cell) -> None:
     verbs.provision(description="changed")
     again = verbs.provision()
     assert not [event for event in again.events if event.result.get("changed")], str(again)
-    assert verbs.pids() == before, "the change restarts nothing"
+    _mend(cell, host, "hav1")
+    assert verbs.pids() == before, "neither the change nor that restarts anything"
     verbs.state("shutoff")
     assert verbs.pids() == {}
     verbs.play("rename", vm_name="hav1", vm_new_name="hav2")
@@ -419,6 +443,8 @@ def test_verbs_go_through_cell(cell: Cell) -> None:
     )
     listed = verbs.play("list")
     assert "hav2  shutoff  defined nowhere, known by its card, cell a" in listed.stdout
+    left = verbs.play("restart_elsewhere", 2, virt_host=host, vm_name="hav2")
+    assert "the cell 'a', which starts it elsewhere by itself" in left.stdout, str(left)
     refused = verbs.play("purge_vm", 2, vm_name="hav2")
     assert "the cell 'a' knows it by its card" in refused.stdout + refused.stderr
     verbs.state("running")

@@ -610,7 +610,8 @@ GOOD: dict[str, Answer] = {
         "why": None,
     },
     "restart_look": {
-        "host": HOST,
+        "host": {**HOST, "cell_vms": ["ha1"]},
+        "in_cells": [{"name": "ha1", "cell": "rack1", "quorate": True, "unclean": ["hv3"]}],
         "cards": [
             {
                 "name": "moved1",

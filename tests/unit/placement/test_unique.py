@@ -112,3 +112,16 @@ def test_mac_of_added_nic_is_compared_with_other_vms_only() -> None:
     assert taken.mac_problems(domain, "hv1", []) == [], "it has that one already"
     own = unique.Taken(_answers(name="new", macs=[mac]))
     assert own.mac_problems(domain, "hv2", [mac]) == []
+
+
+@pytest.mark.parametrize(("theirs", "refused"), [("new", True), ("NEW", True), ("other", False)])
+def test_name_of_vm_that_a_cell_has_by_its_card_is_refused(theirs: str, refused: bool) -> None:
+    answers = _answers()
+    answers["hv2"]["host"]["cell_vms"] = [theirs]
+    problems = unique.Taken(answers).compare(_domain(_BR0), "hv1").problems
+    assert problems == [problem for problem in problems if "a VM of the cell of hv2" in problem]
+    assert bool(problems) == refused
+    # its own definition is not another VM
+    answers["hv1"]["host"]["vms"] = [{"name": theirs, "macs": [], "addresses": []}]
+    problems = unique.Taken(answers).compare(_domain(_BR0), "hv1").problems
+    assert not [problem for problem in problems if "of the cell" in problem]

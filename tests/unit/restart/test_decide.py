@@ -118,6 +118,21 @@ def test_vm_that_no_hypervisor_can_run_stays_with_reasons() -> None:
     assert decision.failures == {"web1": "no base image on hv1; no bridge on hv2"}
 
 
+@pytest.mark.parametrize(
+    ("seen", "why"),
+    [
+        ({"unclean": ["hv3"]}, "once hv3 is proven off; if you have seen"),
+        ({}, "starts it elsewhere by itself; if it does not run, see why"),
+        ({"cell": None, "quorate": False}, "no member with quorum answers"),
+    ],
+)
+def test_vm_of_cell_is_left_to_it(seen: dict[str, t.Any], why: str) -> None:
+    card = {"name": "ha1", "cell": "rack1", "quorate": True, "unclean": [], **seen}
+    decision = _decide({"hv1": answer(in_cells=[card])}, "ha1")
+    assert why in decision.failures["ha1"]
+    assert not decision.shares
+
+
 def test_vm_without_card_is_named() -> None:
     answers = {
         "hv1": answer(entry()),

@@ -548,12 +548,14 @@ class OffersEntry(t.TypedDict):
 
 class PlacementEntry(HostEntry):
     """A hypervisor with all that placement needs; ``images`` are names in the base pool,
-    ``addresses`` its own, None from elsewhere. ``at`` is when it was read, by its own clock, in
+    ``cell_vms`` those of VMs of its cell that run nowhere, ``addresses`` its own, None from
+    elsewhere. ``at`` is when it was read, by its own clock, in
     milliseconds since 1970; ``notes`` are the names of the notes that it holds."""
 
     at: int
     notes: list[str]
     vms: list[PlacedEntry]
+    cell_vms: list[str]
     machines: list[str]
     firmwares: list[str] | None
     tpms: list[str] | None

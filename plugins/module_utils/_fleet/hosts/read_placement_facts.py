@@ -29,7 +29,7 @@ from ..cell import read as cells
 from ..notes import read as read_notes
 from ..storage import read_paths as paths
 from ..storage.read_pools import describe_volume, list_handles, list_pools
-from . import cpu_xml, host_info, network_info, segments
+from . import cpu_xml, host_info, network_info, read_cell, segments
 from . import read_description as description
 from . import read_nwfilters as nwfilters
 from . import read_placement_devices as placement_devices
@@ -90,6 +90,7 @@ def read(
             }
             for domain in domains
         ],
+        "cell_vms": read_cell.names_off(connection),
         "machines": machine_types,
         "firmwares": offered.firmwares,
         "tpms": offered.tpms,

@@ -67,6 +67,7 @@ class _HostMore(t.TypedDict, total=False):
     machines: list[str] | None
     images: list[str] | None
     bridges: list[str] | None
+    cell_vms: list[str] | None
     networks: list[SeenNetwork] | None
     pools: list[SeenPool] | None
 

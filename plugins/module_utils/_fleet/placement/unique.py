@@ -14,6 +14,7 @@ import typing as t
 
 from ..._records import dataclass, field
 from ..base import ip
+from ..base.names import playbook_command
 from ..hosts.segments import NicPlace, segment
 from .facts import DefinedVm, Placing, SeenHost, vms_of
 
@@ -46,10 +47,13 @@ class Taken:
         self._macs: Owners = {}
         self._addresses: Owners = {}
         self._hypervisors: dict[str, list[str]] = {}
+        self._cells: dict[str, tuple[str, str]] = {}  # VMs that may be defined nowhere
         for name, answer in answers.items():
             seen = answer.get("host")
             for address in _plain(None if seen is None else seen.get("addresses")):
                 self._hypervisors.setdefault(address, []).append(name)
+            for known in (None if seen is None else seen.get("cell_vms")) or ():
+                self._cells.setdefault(known.lower(), (name, known))
             for vm in vms_of(answer):
                 self._names.setdefault(vm["name"].lower(), []).append((name, vm))
                 for mac in vm["macs"]:
@@ -67,6 +71,13 @@ class Taken:
             for name, vm in self._names.get(domain.name.lower(), ())
             if vm["name"] != domain.name
         ]
+        if domain.name.lower() in self._cells and domain.name.lower() not in self._names:
+            member, known = self._cells[domain.name.lower()]
+            findings.problems.append(
+                f"{domain.name}: {known!r} is a VM of the cell of {member}, which is off and known"
+                f" by its card; choose another name, or start it:"
+                f" {playbook_command('state', vm_name=known, vm_state='running')}"
+            )
         findings.problems += self.mac_problems(domain, host, [str(nic.mac) for nic in domain.nics])
         self._compare_addresses(domain, host, findings)
         return findings

@@ -11,7 +11,7 @@ import uuid
 
 from ..._errors import PlanRefused
 from ..._records import dataclass, field
-from ..base.names import playbook_command
+from ..base.names import command_on, playbook_command
 from ..engine import proofs
 from ..fencing import plan as fencing
 from ..migration.decide import request_of
@@ -143,6 +143,9 @@ def _memory(entries: t.Mapping[str, CardEntry]) -> int:
 
 
 def _without_card(name: str, host: str, answers: Answers) -> str:
+    in_cell = _of_cell(name, answers)
+    if in_cell:
+        return in_cell
     for place, answer in answers.items():
         if any(vm["name"] == name for vm in _vms(answer)):
             return f"{name!r} is on {place}, not on {host}"
@@ -150,6 +153,34 @@ def _without_card(name: str, host: str, answers: Answers) -> str:
         f"no card of {name!r} names {host}; only a VM has one whose disks are all on storage that"
         " others share, in pools with an id"
     )
+
+
+def _of_cell(name: str, answers: Answers) -> str:
+    """Why a VM that a cell restarts is left to it; empty for one that is none's."""
+    seen = [
+        (place, card)
+        for place, answer in answers.items()
+        for card in answer.get("in_cells") or ()
+        if card["name"] == name
+    ]
+    for place, card in seen:
+        if not card["quorate"]:
+            continue
+        why = f"{name!r} is a VM of the cell {card['cell']!r}, which starts it elsewhere by itself"
+        if card["unclean"]:
+            gone = card["unclean"][0]
+            stated = command_on(place, "stonith_admin", "--confirm", gone)
+            return (
+                f"{why} once {gone} is proven off; if you have seen that it is without power:"
+                f" {stated}"
+            )
+        return f"{why}; if it does not run, see why: {playbook_command('doctor')}"
+    if seen:
+        return (
+            f"{name!r} is a VM of a cell, of which no member with quorum answers, and any of them"
+            " may run it; bring back more than half of its members"
+        )
+    return ""
 
 
 def _vms(answer: RestartLook) -> t.Sequence[t.Mapping[str, object]]:

@@ -50,13 +50,25 @@ class CardEntry(t.TypedDict):
     zone: str | None
 
 
+class CellCard(t.TypedDict):
+    """A VM that a cell restarts. ``cell`` is what its resource is in, with its ``quorate`` half, if
+    this hypervisor is a member of that; ``unclean`` are members that are not proven off."""
+
+    name: answers.VmName
+    cell: str | None
+    quorate: bool
+    unclean: list[str]
+
+
 class RestartLook(Placing, total=False):
     """The cards that a hypervisor sees; ``sign`` is how the one that should be off answers it,
-    ``unread`` are cards that cannot be read, with the reasons."""
+    ``unread`` are cards that cannot be read, with the reasons, ``in_cells`` VMs of cells, whose
+    cards name no hypervisor."""
 
     cards: list[CardEntry] | None
     sign: str | None
     unread: list[str] | None
+    in_cells: list[CellCard] | None
 
 
 class RestartedVm(answers.VmResult):

@@ -20,13 +20,13 @@ from ..base.effects_lookup import find_domain, read_metadata
 from ..cards import read_cards, read_vms
 from ..cards.card import Card, CardFile, CardName, disk_files
 from ..fencing.read_silence import sign_of_life
-from ..hosts import domain_info, host_info, read_secrets
+from ..hosts import domain_info, host_info, read_cell, read_secrets
 from ..hosts import read_placement_facts as placement_facts
 from ..state import read_start_blockers, start_needs
 from ..storage import read_file_users as file_users
 from ..storage.read_file_users import References
 from . import definition, plan
-from .facts import CardEntry, RestartLook
+from .facts import CardEntry, CellCard, RestartLook
 from .options import RestartOptions
 from .plan import RestartFacts
 
@@ -96,8 +96,31 @@ def look(connection: Connection, options: RestartOptions) -> RestartLook:
             if file.card is not None
         ],
         "unread": [file.problem for file in wanted if file.card is None],
+        "in_cells": _in_cells(connection, here.files, names),
         "sign": sign_of_life(options["addresses"] or old, options["ports"]),
     }
+
+
+def _in_cells(
+    connection: Connection, files: t.Iterable[CardFile], names: t.Collection[str]
+) -> list[CellCard]:
+    """The VMs that a cell restarts, those of ``names`` if there are any."""
+    seen = read_cell.view(connection)
+    vms = seen.vms if seen else {}
+    entries: list[CellCard] = []
+    for file in files:
+        if file.at.hosts or file.card is None or (names and file.at.name not in names):
+            continue
+        known = seen if file.card.uuid in vms else None
+        entries.append(
+            {
+                "name": file.at.name,
+                "cell": known.cell if known else None,
+                "quorate": bool(known and known.quorate),
+                "unclean": sorted(known.unclean) if known else [],
+            }
+        )
+    return entries
 
 
 def _entry(
