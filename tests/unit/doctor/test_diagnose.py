@@ -174,8 +174,11 @@ def member(
 ) -> Answer:
     """A member of a cell, with what it says of it and of its VM; ``over``: no run is at work."""
     said = [{**CELL_VM, **cell_vm}] if cell_vm is not None else []
-    looked = {"cell": {**CELL, **changes}, "cell_vms": said}
-    return answer(name, *vms, checkup=looked, unmanaged=[*said] if over else [])
+    cell = {**CELL, **changes}
+    offers = {"cell": cell["name"] if cell["quorate"] else None}
+    looked = {"cell": cell, "cell_vms": said}
+    unmanaged = [*said] if over else []
+    return answer(name, *vms, checkup=looked, unmanaged=unmanaged, host={"offers": offers})
 
 
 HELD = {"managed": False, "held_by": "hv1"}
