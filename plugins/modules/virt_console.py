@@ -69,6 +69,10 @@ consoles:
         from before it was restarted there.
       returned: where there is such a definition
       type: str
+    nowhere:
+      description: The cell of a VM that no hypervisor defines and its members know by its card.
+      returned: for such a VM
+      type: str
     screens:
       description: The types of its screens.
       type: list

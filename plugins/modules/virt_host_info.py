@@ -326,6 +326,10 @@ host:
             left from before it was restarted there.
           returned: where there is such a definition
           type: str
+        nowhere:
+          description: The cell of a VM that no hypervisor defines and its members know by its card.
+          returned: for such a VM
+          type: str
         anti_affinity:
           description: Groups with whose members it must not share a hypervisor.
           type: list
@@ -460,6 +464,9 @@ host:
             values are not read.
           type: list
           elements: str
+        cell:
+          description: Cell that can run VMs there; null where it is in none, or that is unknown.
+          type: str
         cpu:
           description: CPU of a VM with mode V(host-model); null where libvirt does not name its
             features.

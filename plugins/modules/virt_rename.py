@@ -131,6 +131,10 @@ defined:
         from before it was restarted there.
       returned: where there is such a definition
       type: str
+    nowhere:
+      description: The cell of a VM that no hypervisor defines and its members know by its card.
+      returned: for such a VM
+      type: str
     managed:
       description: Whether this collection created or adopted it.
       type: bool

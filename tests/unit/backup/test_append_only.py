@@ -166,7 +166,7 @@ def test_key_of_hypervisor_reaches_nothing_outside_of_the_place(server: Server) 
         read_repositories.uuids(server.place, server.hypervisor)
 
 
-def test_server_that_does_not_answer_is_not_told_to_have_a_shell(tmp_path: Path) -> None:
+def test_server_that_does_not_answer_is_not_reported_to_have_a_shell(tmp_path: Path) -> None:
     access = Access(_made.PASSPHRASE, str(tmp_path / "borg"))
     place = places.parse("ssh://nobody@127.0.0.1:1/srv/backup")
     with pytest.raises(effects_borg.Disconnected, match="known_hosts") as refused:

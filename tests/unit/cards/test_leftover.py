@@ -180,7 +180,7 @@ def test_plan_names_leftover_only_where_nothing_else_is() -> None:
     assert "is a leftover" in planned.details[0]
 
 
-def test_vm_that_is_defined_nowhere_is_named_by_one_member() -> None:
+def test_vm_that_is_defined_nowhere_is_named_by_a_single_member() -> None:
     """Whichever members know its card; where it is defined that counts."""
     card = {"uuid": "u", "nowhere": "a"}
     known = {"hv2": card, "hv1": card}

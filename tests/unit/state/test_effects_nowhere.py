@@ -58,7 +58,7 @@ def test_cell_starts_vm_that_is_nowhere(host: Host, starts: list[str]) -> None:
     assert done["vms"][0]["steps"] == ["have the cell 'a' start it"]
 
 
-def test_others_are_brought_to_state_too(host: Host, starts: list[str]) -> None:
+def test_other_vms_reach_the_state_too(host: Host, starts: list[str]) -> None:
     host.define("db1", host.local / "db1.qcow2", uuid="11111111-2f60-4b1c-9d3e-0d9a6f3f7d10")
     done = _run(host, "db1", "web1")
     assert {vm["name"]: vm["state"] for vm in done["vms"]} == {"web1": "running", "db1": "running"}
@@ -72,7 +72,7 @@ def test_vm_that_is_nowhere_is_off_already(host: Host, starts: list[str]) -> Non
     assert starts == []
 
 
-def test_vm_of_member_that_is_not_proven_off_is_left_alone(
+def test_vm_of_member_that_is_not_proven_off_is_not_changed(
     host: Host, cell: Pacemaker, starts: list[str]
 ) -> None:
     cell.has(nodes=("hv3",))
