@@ -167,6 +167,7 @@ class ComparedJob(Job[Snapshot]):
 
 AnyJob = t.TypeVar("AnyJob", bound="Job[t.Any]")
 AnyWork = t.TypeVar("AnyWork", bound=Work)
+AnyRun = executor.Run[t.Any]
 Do = t.Callable[[AnyWork, AnyAction], t.Optional[Turns]]
 Undo = t.Callable[[AnyWork, AnyAction], object]
 
@@ -234,11 +235,11 @@ class Actions(t.Generic[AnyWork]):
         if run.problem is not None:
             raise run.problem
 
-    def _run(self, work: AnyWork, steps: t.Sequence[AnyStep]) -> executor.Run[t.Any]:
+    def _run(self, work: AnyWork, steps: t.Sequence[AnyStep]) -> AnyRun:
         return executor.Run(steps, _Steps(work, self), undo_failed=self.undo_failed)
 
 
-def _hold(job: AnyJob, run: executor.Run[t.Any]) -> bool:
+def _hold(job: AnyJob, run: AnyRun) -> bool:
     """Hold the job's VM; whether its steps may be done."""
     try:
         if run.steps:
@@ -248,7 +249,7 @@ def _hold(job: AnyJob, run: executor.Run[t.Any]) -> bool:
     return run.problem is None
 
 
-def _keep_cards(job: AnyJob, run: executor.Run[t.Any]) -> None:
+def _keep_cards(job: AnyJob, run: AnyRun) -> None:
     """Keep the job's cards, also where a step failed: it may have changed the VM."""
     if not job.in_cell and not run.done and run.problem is None:
         return
