@@ -25,7 +25,11 @@ description:
   - On a hypervisor of the inventory group C(hypervisors) the controller asks the others of the
     group whether they have a VM of that name, and nothing is created while one of them does not
     respond. This needs libvirt's Python binding on the controller. The playbook
-    C(fleet.virt.provision_vm) also chooses the hypervisor.
+    C(fleet.virt.provision_vm) also chooses the hypervisor, compares MAC addresses with those of the
+    whole fleet, and notes on the other hypervisors what it creates, so that it goes on while one of
+    them does not respond. This module notes nothing, since it reaches only the hypervisor it runs
+    on. A VM that it creates is noted when the playbook next creates one; if its hypervisor dies
+    before that, the others do not know of the VM.
   - Profiles, keys and image files are looked up on the controller, in the variables named below.
 author:
   - Fleet Virt contributors (@fleet-virt)

@@ -16,6 +16,10 @@ description:
     images, where earlier versions set it, still counts, and is removed with V(absent).
   - No VM is placed on a hypervisor that has the mark, or on one whose mark cannot be read. VMs that
     run there keep running. A VM that specifies this hypervisor is refused too.
+  - The playbook C(fleet.virt.maintenance) also notes the mark on the other hypervisors, which show
+    since when the hypervisor is in maintenance while it does not answer. This module reaches only
+    the hypervisor it runs on, so it notes nothing, and such a hypervisor is shown as one that does
+    not answer. Nothing is decided by that note.
   - Where the hypervisor is a member of a cell, that is told as well, and starts none of its VMs
     here. Those that run here stay.
 author:

@@ -298,3 +298,12 @@ def test_others_note_name_uuid_and_macs_of_vms_that_go_elsewhere() -> None:
         ("vm", f"{vm_uuid}.1.web.web1"),
     ]
     assert decide.claims({"hv2": ["web1"]}, {}, "this run") == []
+
+
+def test_refusal_for_several_hypervisors_names_command_for_each() -> None:
+    seen = {"hv1": answer(sign="answers on port 22")}
+    with pytest.raises(PlanRefused) as refused:
+        decide.require_silence(["hv2", "hv3"], seen, _SILENT, _KNOWN)
+    assert "hv2 or hv3 answers on port 22, as hv1 sees it" in str(refused.value)
+    for host in ("hv2", "hv3"):
+        assert f"ansible-playbook fleet.virt.evacuate -e virt_host={host}" in str(refused.value)

@@ -61,7 +61,7 @@ def _require_silence(options: FenceOptions, *, fenced: bool) -> None:
     addresses = options["addresses"] or [options["host"]]
     sign = sign_of_life(addresses, options["ports"])
     if sign is not None:
-        raise PlanRefused(plan.alive(options["host"], sign, fenced=fenced))
+        raise PlanRefused(plan.alive([options["host"]], sign, fenced=fenced))
 
 
 def _await(options: FenceOptions) -> list[Status]:

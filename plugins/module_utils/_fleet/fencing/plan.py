@@ -84,8 +84,9 @@ def not_proven(host: str, statuses: t.Sequence[Status], failures: t.Sequence[str
     )
 
 
-def alive(host: str, sign: str, *, fenced: bool) -> str:
-    """That the host answers, so that nothing may be done in its place; ``sign`` says how."""
+def alive(hosts: t.Sequence[str], sign: str, *, fenced: bool) -> str:
+    """That a host of these answers, so that nothing may be done in its place; ``sign`` says how."""
+    host = " or ".join(hosts)
     if fenced:
         return (
             f"{host} {sign} although it is said to be off: either that is wrong, or virt_fence of"
@@ -93,7 +94,8 @@ def alive(host: str, sign: str, *, fenced: bool) -> str:
         )
     return (
         f"{host} {sign}, so it is not down; move its VMs with"
-        f" {playbook_command('evacuate', virt_host=host)}, or switch it off first"
+        f" {' or '.join(playbook_command('evacuate', virt_host=one) for one in hosts)}, or switch"
+        " it off first"
     )
 
 

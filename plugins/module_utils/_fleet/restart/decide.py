@@ -56,16 +56,16 @@ def require_silence(
             raise PlanRefused(f"{host!r} is no hypervisor of this play; there are: {there}")
         silence = silent.get(host)
         if silence is not None and silence.reached:
-            raise PlanRefused(fencing.alive(host, f"answers ({silence.why})", fenced=False))
+            raise PlanRefused(fencing.alive([host], f"answers ({silence.why})", fenced=False))
     if not answers:
         raise PlanRefused(f"no hypervisor answered: {proofs.named(silent)}")
     for asked, answer in answers.items():
         if asked not in hosts and answer.get("sign"):
             sign = f"{answer['sign']}, as {asked} sees it"
-            raise PlanRefused(fencing.alive(" or ".join(hosts), sign, fenced=False))
+            raise PlanRefused(fencing.alive(hosts, sign, fenced=False))
     for host in hosts:
         if host in answers:
-            raise PlanRefused(fencing.alive(host, "answers", fenced=False))
+            raise PlanRefused(fencing.alive([host], "answers", fenced=False))
 
 
 def without_leftovers(answers: Answers) -> dict[str, RestartLook]:

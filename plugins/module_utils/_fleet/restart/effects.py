@@ -83,7 +83,7 @@ def run(
     old = options["host"]
     sign = sign_of_life(options["addresses"] or old, options["ports"])
     if sign is not None:
-        raise PlanRefused(alive(" or ".join(old), sign, fenced=False))
+        raise PlanRefused(alive(old, sign, fenced=False))
     planner = restart_plan.hand_over if work.stage == "finish" else restart_plan.take_over
 
     def jobs() -> list[_RestartJob]:
