@@ -391,6 +391,33 @@ def test_leftover_of_a_move_that_died_is_removed(
     assert renamed.exists()
 
 
+def test_leftover_of_a_move_that_died_is_removed_where_cell_has_restarted_the_vm(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name of its card has no hypervisor, and its disks have kept their names."""
+    monkeypatch.setattr(effects_definitions, "_UNDEFINE", 3)
+    monkeypatch.setattr(effects_definitions._libvirt, "DOMAIN_UNDEFINE_KEEP_NVRAM", 0)
+    in_cell = "<fleet:ha>yes</fleet:ha>"
+    dom = host.define("web1", host.disk, metadata=in_cell)
+    dom.create()
+    host.of_cell()
+    ends = ("hv1", "hv2")
+    card = read_leftovers.restarted(host.connection, "web1", ends)
+    assert card is not None
+    assert card.hosts == ()
+    dom.destroy()
+    boot, pid, started = _this_process()
+    moving = in_cell + "<fleet:phase>migrating</fleet:phase>" + _MOVE.format("running")
+    host.define("web1", host.disk, metadata=moving + _owner((boot, pid, started)))
+    assert _marked(host)[0] is None, "its run is alive"
+    host.define("web1", host.disk, metadata=moving + _owner((boot, pid, started + 1)))
+    assert _marked(host)[0] == "another member of its cell"
+    entry = {"name": "web1", "problem": None, "leftover": [str(host.disk)]}
+    assert effects_keep.repair(host.connection, ["web1"], check=False) == [entry]
+    assert find_domain(host.connection, "web1") is None
+    assert host.cards() == ["web1@.fleet.xml"]
+
+
 def test_leftover_on_a_hypervisor_that_returned_gets_no_card(host: Host) -> None:
     host.define("web1", host.disk)
     host.keep()
@@ -698,7 +725,7 @@ def test_only_the_engine_carries_out_steps() -> None:
 def test_every_verb_keeps_cards() -> None:
     """Each verb's jobs are the engine's, whose cards are kept; the ends of moves do it themselves,
     as do the steps of a restart elsewhere and any other work, else the engine raises. A backup, its
-    proof and a disk restored beside the VM change nothing of it, and say so."""
+    proof, an image and a disk restored beside the VM change nothing of it, and say so."""
     with pytest.raises(NotImplementedError):
         verb.Work().keep_cards()
     own = {
@@ -715,4 +742,4 @@ def test_every_verb_keeps_cards() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Assign) and ast.unparse(node) == "changes_vm = False"
     }
-    assert changing_nothing == {"backup", "restore", "verify"}
+    assert changing_nothing == {"backup", "restore", "template", "verify"}

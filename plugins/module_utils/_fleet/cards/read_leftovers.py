@@ -62,7 +62,7 @@ def card_of(
     That is certain only of one that is shut off, without saved memory and work begun on it, whose
     disks all have other names, or of one that a cell runs. A move is no such work if it died with
     this hypervisor: the VM has been restarted since, and could not have been before its two ends
-    were proven off.
+    were proven off; or its cell knows how to define it again.
     """
     if vm.active:
         return None
@@ -83,20 +83,22 @@ def card_of(
         return None
     if in_cell and not keep.is_elsewhere(cards[0], caller.host()):
         return None
-    if stored is not None and stored.phase is not None and not cards[0].counter:
+    if stored is not None and stored.phase is not None and not (cards[0].counter or in_cell):
         return None
     return cards[0]
 
 
 def restarted(connection: Connection, name: str, ends: t.Collection[str]) -> Card | None:
     """The only card of a VM of that name, if it was restarted on another hypervisor than the two
-    ``ends`` of a move that died with them."""
+    ``ends`` of a move that died with them, or is its cell's to restart."""
     if not read.concerns(connection):
         return None
     folders = sorted(set(read.shared_folders(connection).values()))
     cards = [file.card for file in read.cards_named(connection, folders, name)]
     card = cards[0] if len(cards) == 1 else None
-    return card if card is not None and card.counter and not {*card.hosts} & {*ends} else None
+    if card is None or {*card.hosts} & {*ends}:
+        return None
+    return card if card.counter or not card.hosts else None
 
 
 def _is_at_work(stored: metadata.Metadata) -> bool:

@@ -297,7 +297,9 @@ class _Mover:
         if not self.check:
             self._completed_by_another()
         destination = self.endpoints.destination_view(remote)
-        if destination.dom is None and self._restarted(remote):
+        stored = destination.stored
+        moving_there = stored is not None and stored.phase == "migrating"
+        if not moving_there and self._restarted(remote):
             return
         if destination.dom is None:
             raise PlanRefused(
@@ -344,7 +346,7 @@ class _Mover:
         if owners.is_alive(claim.owner):
             return False
         self.job.flow, self.job.changed = "finish", True
-        self.job.note = f"it was restarted on {' or '.join(card.hosts)}"
+        self.job.note = f"it was restarted on {' or '.join(card.hosts) or 'a member of its cell'}"
         self.job.tell(f"remove the claim of {self.name} on {self.endpoints.where}")
         self.job.kept += [f"{volume.path}: was copied for the move" for volume in claim.volumes]
         if not self.check:
