@@ -48,7 +48,14 @@ DRIVES = ("cdrom", "floppy")
 OF_MEDIUM = ("source", "backingStore", "mirror")
 # What a definition names beside files in pools: what the distribution has, sources of randomness,
 # and sockets of libvirt's own
-SYSTEM = ("/usr/", "/dev/random", "/dev/urandom", "/dev/hwrng", "/var/lib/libvirt/qemu/channel/")
+SYSTEM = (
+    "/usr/",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/hwrng",
+    "/var/lib/libvirt/qemu/channel/",
+    "/run/libvirt/qemu/",
+)
 LOG = "/var/log/libvirt/qemu/{}-console.log"
 # Elements whose text, and attributes whose value may have a slash and is no path
 NO_PATH = {(tag, "") for tag in ("title", "description", "partition", "cmdline", "entry")}

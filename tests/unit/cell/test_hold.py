@@ -241,11 +241,40 @@ def test_vm_that_is_nowhere_is_started_by_cell(
         ("<devices><hostdev/></devices>", "it has a device of its hypervisor"),
         ("<devices><filesystem/></devices>", "it has a folder of its hypervisor"),
         ("<devices><disk><shareable/></disk></devices>", "it has a disk that is shareable"),
+        ("<devices><interface><script path='x'/></interface></devices>", "it has a script"),
+        ("<seclabel type='none'/>", "it has a label"),
+        (
+            "<commandline xmlns='http://libvirt.org/schemas/domain/qemu/1.0'/>",
+            "it has arguments of QEMU's own",
+        ),
     ],
 )
 def test_what_ties_vm_to_hypervisor_is_named(more: str, what: str) -> None:
     domain = _lxml.parse(f"<domain>{more}</domain>", "domain")
     assert [text.startswith(what) for text in requirements.of_definition(domain)] == [True]
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ("<os><kernel>/boot/vmlinuz</kernel></os>", ["/boot/vmlinuz"]),
+        ("<os><kernel>boot/vmlinuz</kernel></os>", ["boot/vmlinuz"]),
+        ("<os><kernel>/srv/shared/vmlinuz</kernel></os>", []),
+        ("<devices><emulator>/usr/bin/qemu-system-x86_64</emulator></devices>", []),
+        ("<devices><emulator>/usr/../opt/qemu</emulator></devices>", ["/usr/../opt/qemu"]),
+        (
+            "<devices><serial><log file='/var/log/libvirt/qemu/a-console.log'/></serial></devices>",
+            [],
+        ),
+        ("<devices><serial><log file='/var/log/x'/></serial></devices>", ["/var/log/x"]),
+        ("<metadata><x>/etc</x></metadata><description>/etc</description>", []),
+        ("<devices><disk device='cdrom'><source file='/mnt/a.iso'/></disk></devices>", []),
+    ],
+)
+def test_files_that_agent_refuses_are_named(more: str, named: list[str]) -> None:
+    domain = _lxml.parse(f"<domain><name>a</name>{more}</domain>", "domain")
+    problems = requirements.of_paths(domain, {"/srv/shared"})
+    assert [problem.split("it names ")[1].split(",")[0] for problem in problems] == named
 
 
 def test_vm_with_local_disk_base_or_snapshots_is_refused(

@@ -43,6 +43,7 @@ def problem(
     shared = cards.shared_folders(connection)
     problems = [
         *requirements.of_definition(root),
+        *requirements.of_paths(root, shared),
         *requirements.of_disks(root, [*bases, *chains], shared),
         *requirements.of_snapshots(name, snapshots),
     ]

@@ -18,13 +18,29 @@ from ..cards.card import disk_files
 if t.TYPE_CHECKING:
     from ..._lxml import Element
 
+_QEMU = "http://libvirt.org/schemas/domain/qemu/1.0"
 _TIES = (
     ("os/nvram", "it has UEFI variables, which are its hypervisor's"),
-    ("devices/tpm/backend[@type='emulator']", "it has a TPM, whose state is its hypervisor's"),
+    ("devices/tpm", "it has a TPM, whose state is its hypervisor's"),
     ("devices/hostdev", "it has a device of its hypervisor"),
     ("devices/filesystem", "it has a folder of its hypervisor"),
     ("devices/disk/shareable", "it has a disk that is shareable, so others may write to it"),
+    ("devices/interface/script", "it has a script of its hypervisor"),
+    (f"{{{_QEMU}}}*", "it has arguments of QEMU's own"),
 )
+# What the agent lets a definition name beside files in pools
+_SYSTEM = (
+    "/usr/",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/hwrng",
+    "/var/lib/libvirt/qemu/channel/",
+    "/run/libvirt/qemu/",
+)
+_LOG = "/var/log/libvirt/qemu/{}-console.log"
+_NO_PATH = {(tag, "") for tag in ("title", "description", "partition", "cmdline", "entry")}
+_NO_PATH |= {(tag, "") for tag in ("serial", "vendor", "product")} | {("entry", "name")}
+_OF_DISKS = ("source", "backingStore", "mirror")
 
 
 def of_definition(domain: Element) -> list[str]:
@@ -32,7 +48,33 @@ def of_definition(domain: Element) -> list[str]:
     ties = [text for path, text in _TIES if domain.find(path) is not None]
     if domain.get("firmware") == "efi" or domain.find("os[@firmware='efi']") is not None:
         ties.insert(0, _TIES[0][1])
+    labels = domain.iter("seclabel")
+    if any(label.get("type", "dynamic") != "dynamic" or len(label) for label in labels):
+        ties.append("it has a label of its own that QEMU runs with (seclabel)")
     return list(dict.fromkeys(ties))
+
+
+def of_paths(domain: Element, shared: t.Collection[str]) -> list[str]:
+    """Other files that it names: a kernel, a log, an emulator. The agent takes none that are not
+    the distribution's, since any host that has the storage can write cards."""
+    own = _LOG.format(domain.findtext("name"))
+    skipped = [*domain.iterfind("metadata")]
+    for disk in domain.iterfind("devices/disk"):
+        skipped += [child for child in disk if child.tag in _OF_DISKS]
+    known = {item for root in skipped for item in root.iter("*")}
+    texts = dict.fromkeys(
+        str(text).strip()
+        for item in domain.iter("*")
+        if item not in known
+        for key, text in [*item.items(), ("", item.text or "")]
+        if (item.tag, key) not in _NO_PATH
+    )
+    return [
+        f"it names {text}, which is neither in a pool that is shared nor the distribution's own"
+        for text in texts
+        if "/" in text and posixpath.dirname(text) not in shared and text != own
+        if posixpath.normpath(text) != text or not text.startswith(_SYSTEM)
+    ]
 
 
 def of_disks(domain: Element, chains: t.Iterable[str], shared: t.Collection[str]) -> list[str]:
