@@ -8,10 +8,7 @@ Each guest has an overlay on a base image and a raw disk, and counts on both of 
 
 from __future__ import annotations
 
-import base64
 import json
-import os
-import random
 import re
 import shlex
 from collections.abc import Iterator
@@ -62,16 +59,6 @@ for try in $(seq 3000); do
 done
 kill -9 $(echo "$owner" | tr -dc 0-9) && echo killed
 """
-_TRIALS = int(os.environ.get("FLEET_VIRT_TRIALS", "1"))
-_SEED = int(os.environ.get("FLEET_VIRT_SEED", "20261128"))
-_KILLS = {
-    "module": "pkill -KILL -f AnsiballZ_virt_backup",
-    "unit": "systemctl kill --kill-who=main --signal=KILL 'fleet-virt-backup-*'",
-    "all of the unit": "systemctl kill --kill-who=all --signal=KILL 'fleet-virt-backup-*'",
-    "reader": "pkill -KILL -x qemu-storage-d",
-    "borg": "pkill -KILL -x borg",
-    "libvirtd": "systemctl kill --kill-who=main --signal=KILL libvirtd",
-}
 _CUT = """
 nft add table inet cut
 nft add chain inet cut out '{ type filter hook output priority 0; }'
@@ -107,20 +94,6 @@ def write(guests: Guests, text: str) -> None:
     command = f"echo {text} > /root/data; sync; echo {text} | dd of=/dev/vdb conv=fsync 2>/dev/null"
     for host, name in VMS.items():
         guests.execute(host, name, command)
-
-
-def says(guests: Guests, host: str, name: str, command: str) -> list[str]:
-    """The lines that a command prints inside the guest."""
-    words = {"path": "/bin/sh", "arg": ["-c", command], "capture-output": True}
-    pid = guests.agent(host, name, "guest-exec", **words)["pid"]
-    status = wait_for(
-        lambda: (
-            (found := guests.agent(host, name, "guest-exec-status", pid=pid))["exited"] and found
-        ),
-        20,
-        f"what {name} says",
-    )
-    return base64.b64decode(status.get("out-data", "")).decode().splitlines()
 
 
 def test_backup_is_of_its_moment_and_small_if_nothing_changed(
@@ -206,11 +179,11 @@ def test_first_backup_is_restored_beside_the_guest_and_has_the_data_of_its_momen
     for host, name in VMS.items():
         all_guests.wait_agent(host, f"{name}-before")
         data = "cat /root/data; head -n 1 /dev/vdb"
-        assert says(all_guests, host, f"{name}-before", data) == ["before-the-first"] * 2
-        assert says(all_guests, host, name, data) == ["after-the-second"] * 2
-        on_file, on_disk = map(int, says(all_guests, host, f"{name}-before", _COUNTED))
+        assert all_guests.output(host, f"{name}-before", data) == ["before-the-first"] * 2
+        assert all_guests.output(host, name, data) == ["after-the-second"] * 2
+        on_file, on_disk = map(int, all_guests.output(host, f"{name}-before", _COUNTED))
         assert on_disk - 1 <= on_file <= on_disk, "both disks are of one moment"
-        assert on_file < int(says(all_guests, host, name, _COUNTED)[0])
+        assert on_file < int(all_guests.output(host, name, _COUNTED)[0])
         all_guests.remove(host, f"{name}-before")
         all_guests.script(host, f"rm -f {IMAGES}/{name}-before*")
 
@@ -315,32 +288,6 @@ def test_snapshot_and_start_win_over_a_backup_that_is_then_tried_again(
     server.require_nothing_left()
     after = [len(server.archives(name, host)) for host, name in VMS.items()]
     assert after == [count + 1 for count in before]
-
-
-@pytest.mark.trials
-def test_next_backup_succeeds_after_a_kill_at_any_moment(
-    server: BackupServer, all_guests: Guests
-) -> None:
-    chance = random.Random(_SEED)  # noqa: S311 (where to kill, no secret)
-    for trial in range(_TRIALS):
-        after = {host: (chance.choice(sorted(_KILLS)), chance.uniform(0.5, 12)) for host in VMS}
-        with ThreadPoolExecutor(3) as pool:
-            variables = {**server.variables, "virt_names": ",".join(VMS.values())}
-            running = pool.submit(server.ansible.playbook, "backup", variables, limit=300)
-            kills = [
-                pool.submit(all_guests.script, host, f"sleep {seconds:.1f}; {_KILLS[what]}; true")
-                for host, (what, seconds) in after.items()
-            ]
-            for kill in kills:
-                kill.result()
-            ended = running.result()
-        where = f"seed {_SEED}, trial {trial}, {after}, exit status {ended.returncode}"
-        print(where)
-        again = backup(server).stdout
-        assert len(re.findall(r"saved\d +hv\d +saved +", again)) == len(VMS), where + again
-        server.require_nothing_left()
-        for host, name in VMS.items():
-            all_guests.execute(host, name, "dd if=/dev/vdb of=/dev/null bs=1M 2>/dev/null")
 
 
 def test_examples_and_commands_run_as_written(

@@ -1,0 +1,265 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Backups, restores and proofs are cut off at random moments: the next run is right, nothing is
+left, and nothing untrue is recorded.
+
+Environment: FLEET_VIRT_TRIALS is the number of runs that are cut off, of each kind; the seed is
+printed and may be given as FLEET_VIRT_SEED.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import random
+import re
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
+from ansible_collections.fleet.virt.tests.integration.support.backup_server import (
+    SECRET,
+    BackupServer,
+)
+from ansible_collections.fleet.virt.tests.integration.support.guests import IMAGES, Guests
+from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
+
+pytestmark = pytest.mark.trials
+
+VMS = {"hv1": "killed1", "hv2": "killed2"}
+_TRIALS = int(os.environ.get("FLEET_VIRT_TRIALS", "1"))
+_SEED = int(os.environ.get("FLEET_VIRT_SEED", "20261128"))
+_DISK = f"""
+<disk type='file' device='disk'><driver name='qemu' type='raw'/>
+<source file='{IMAGES}/{{}}-data.raw'/><target dev='vdb' bus='virtio'/></disk>
+"""
+# A write of the guest that fails is what no backup may cause
+_WRITES = """
+while dd if=/dev/urandom of=/dev/vdb bs=64k count=4 conv=fsync,notrunc 2>/dev/null; do
+  echo $((n=n+1)) > /root/count; sync; sleep 0.2
+done >/dev/null 2>&1 && touch /broken &
+"""
+# Without pipelining, a module's name is in its command line
+_NAMED = {"ANSIBLE_PIPELINING": "false"}
+# What is waited for, and what is done a while after it is there
+_BEGUN = """
+rm -f /run/ended
+until {0} >/dev/null || [ -e /run/ended ]; do sleep 0.05; done
+[ ! -e /run/ended ] || exit 1
+sleep {1:.2f}; {2}
+"""
+
+
+def _process(words: str) -> tuple[str, str]:
+    return f"pgrep {words}", f"pkill -KILL {words}"
+
+
+def _module(name: str) -> tuple[str, str]:
+    return _process(f"-f '^[^ ]*python3 [^ ]*AnsiballZ_{name}'")
+
+
+def _unit(name: str, who: str) -> tuple[str, str]:
+    running = f"systemctl -q list-units --no-legend --state=running '{name}' | grep ."
+    kill = f"systemctl kill --kill-who={who} --signal=KILL '{name}'"
+    return running, f"{running} && {kill}"
+
+
+def _libvirtd(while_there: str) -> tuple[str, str]:
+    return while_there, "systemctl kill --kill-who=main --signal=KILL libvirtd"
+
+
+_BORG = _process("-x borg")
+_PROOFS, _BACKUPS = "fleet-virt-proof-*", "fleet-virt-backup-*"
+_LEFT = """
+virsh -q list --all --name | grep proof-
+ls -d /run/fleet-virt-proofs/* /var/lib/fleet-virt/proofs/* 2>/dev/null
+ls /var/log/libvirt/qemu | grep proof-
+ls -d /run/fleet-virt-* | grep -vx /run/fleet-virt-proofs
+mount | grep -e fleet-virt-proof -e 'borgfs'
+pgrep -l '^(borg|qemu-nbd)'
+systemctl list-units --all --no-legend 'fleet-virt-*' | grep -v maintenance
+true
+"""
+_DIGEST = """
+for path in {0}; do
+  qemu-img convert -O raw $path /var/tmp/restored.raw
+  sha256sum < /var/tmp/restored.raw; rm /var/tmp/restored.raw
+done
+"""
+
+
+@dataclass
+class Trials:
+    """A place of backups with one of each VM, and the counts of what was cut off."""
+
+    server: BackupServer
+    guests: Guests
+    chance: random.Random = field(default_factory=lambda: random.Random(_SEED))  # noqa: S311
+    hits: dict[str, int] = field(default_factory=collections.Counter)
+
+    def run(self, playbook: str, **variables: Any) -> Run:
+        """Run a playbook with the place of backups."""
+        given = {**self.server.variables, **variables}
+        done = self.server.ansible.playbook(playbook, given, environment=_NAMED, limit=300)
+        assert SECRET not in done.stdout + done.stderr
+        return done
+
+    def cut(
+        self,
+        number: int,
+        ways: Mapping[str, tuple[str, str]],
+        within: float,
+        playbook: str,
+        variables: Mapping[str, str],
+    ) -> str:
+        """Run a playbook and cut it off on both hypervisors, within so many seconds after what is
+        cut off has begun, mostly early; what was done."""
+        chosen = {
+            host: (self.chance.choice(sorted(ways)), within * self.chance.random() ** 2)
+            for host in VMS
+        }
+
+        def kill(host: str) -> tuple[str, int]:
+            way, after = chosen[host]
+            awaited, done = ways[way]
+            script = _BEGUN.format(awaited, after, done)
+            return way, self.guests.lab.ssh(host, script, check=False, timeout=200).returncode
+
+        with ThreadPoolExecutor(2) as pool:
+            kills = [pool.submit(kill, host) for host in VMS]
+            ended = self.run(playbook, **variables)
+            for host in VMS:
+                self.guests.script(host, "touch /run/ended")
+            for way, status in (running.result() for running in kills):
+                self.hits[f"{playbook}: {way}"] += not status
+        text = f"seed {_SEED}, {playbook} {number}: {chosen}, exit status {ended.returncode}"
+        print(f"{text}, hits {dict(self.hits)}")
+        return f"{text}\n{ended.stdout}"
+
+    def require_nothing_left(self, what: str) -> None:
+        """No VM, unit, process, mount or file of a restore or a proof."""
+        for host in VMS:
+            seen: list[str] = []
+
+            def is_empty(there: str = host, left: list[str] = seen) -> bool:
+                left[:] = self.guests.script(there, f"set +e\n{_LEFT}").splitlines()
+                return not left
+
+            try:
+                wait_for(is_empty, 60, f"the end on {host}")
+            except AssertionError:
+                raise AssertionError(f"left on {host}: {seen}, after {what}") from None
+
+
+@pytest.fixture(scope="module")
+def trials(all_guests: Guests, ansible: Ansible) -> Iterator[Trials]:
+    server = BackupServer(all_guests, ansible, tuple(VMS))
+    server.begin()
+    for host, name in VMS.items():
+        all_guests.script(host, f"truncate -s 16M {IMAGES}/{name}-data.raw")
+        all_guests.define(host, name, start=True, devices=_DISK.format(name))
+    for host, name in VMS.items():
+        all_guests.wait_agent(host, name)
+        all_guests.execute(host, name, _WRITES)
+    server.backup(*VMS.values())
+    kept = Trials(server, all_guests)
+    yield kept
+    for host, name in VMS.items():
+        all_guests.remove(host, name)
+        all_guests.script(host, f"rm -f {IMAGES}/{name}*")
+    server.end()
+    assert sum(kept.hits.values()) or _TRIALS < 5, "nothing was cut off"
+
+
+def test_next_backup_succeeds_after_a_kill_at_any_moment(trials: Trials) -> None:
+    server, guests = trials.server, trials.guests
+    ways = {
+        "module": _module("virt_backup"),
+        "unit": _unit(_BACKUPS, "main"),
+        "all of the unit": _unit(_BACKUPS, "all"),
+        "reader": _process("-x qemu-storage-d"),
+        "borg": _BORG,
+        "libvirtd": _libvirtd(_unit(_BACKUPS, "main")[0]),
+    }
+    names = ",".join(VMS.values())
+    for number in range(_TRIALS):
+        what = trials.cut(number, ways, 8, "backup", {"virt_names": names})
+        again = trials.run("backup", virt_names=names).stdout
+        assert len(re.findall(r"killed\d +hv\d +saved +", again)) == len(VMS), what + again
+        server.require_nothing_left()
+        for host, name in VMS.items():
+            guests.execute(host, name, "test ! -e /broken && test -s /root/count")
+
+
+def _require_unstartable(trials: Trials, host: str, name: str, what: str) -> None:
+    """What was restored in part is there as a VM that cannot be started, or not at all."""
+    shown = trials.guests.lab.ssh(host, f"virsh dumpxml --inactive {name}", check=False)
+    if shown.returncode == 0 and "phase>creating<" in shown.stdout:
+        started = trials.guests.lab.ssh(host, f"virsh start {name}", check=False)
+        assert started.returncode, what
+
+
+def test_next_restore_succeeds_after_a_kill_at_any_moment(trials: Trials) -> None:
+    server, guests = trials.server, trials.guests
+    ways = {
+        "module": _module("virt_restore"),
+        "borg": _BORG,
+        "writer": _process("-x qemu-nbd"),
+        "libvirtd": _libvirtd(_module("virt_restore")[0]),
+    }
+    archive = server.archives("killed1", "hv1")[0]
+    where = f"{server.repository('killed1', 'hv1')}::{archive}"
+    manifest = json.loads(server.borg("extract", "--stdout", where, "manifest.json"))
+    digests = {file["path"]: file["sha256"] for file in manifest["files"]}
+    copy = "killed1-before"
+    for number in range(_TRIALS):
+        host = trials.chance.choice(sorted(VMS))
+        variables = {
+            "vm_name": "killed1",
+            "vm_new_name": copy,
+            "virt_archive": archive,
+            "vm_host": host,
+        }
+        what = trials.cut(number, ways, 4, "restore", variables)
+        _require_unstartable(trials, host, copy, what)
+        again = trials.run("restore", **variables)
+        assert again.returncode == 0, what + str(again)
+        assert re.search(rf"{copy} +{host} +restored", again.stdout), what + str(again)
+        trials.require_nothing_left(what)
+        listed = guests.virsh(host, "domblklist", copy, "--details").splitlines()
+        paths = {line.split()[2]: line.split()[3] for line in listed}
+        read = guests.script(host, _DIGEST.format(" ".join(paths.values()))).split()[::2]
+        assert read == [digests[f"disks/{target}.raw"] for target in paths], what
+        guests.remove(host, copy)
+        for there in VMS:
+            guests.script(there, f"rm {IMAGES}/{copy}* || true")
+            files = guests.script(there, f"ls {IMAGES}")
+            assert copy not in files, what
+
+
+def test_next_proof_succeeds_after_a_kill_at_any_moment(trials: Trials) -> None:
+    ways = {
+        "module": _module("virt_verify_backups"),
+        "unit": _unit(_PROOFS, "main"),
+        "all of the unit": _unit(_PROOFS, "all"),
+        "borg": _BORG,
+        "QEMU": _process("-f 'guest=fleet-virt-proof-[0-9a-f]{8}'"),
+        "libvirtd": _libvirtd(_unit(_PROOFS, "main")[0]),
+    }
+    variables = {"virt_names": ",".join(VMS.values()), "virt_boot_seconds": "120"}
+    for number in range(_TRIALS):
+        what = trials.cut(number, ways, 20, "verify_backups", variables)
+        trials.require_nothing_left(what)
+        listed = trials.run("backups").succeeded().stdout
+        assert not re.search(r"killed\d .* failed ", listed), what + listed
+        again = trials.run("verify_backups", **variables)
+        assert again.returncode == 0, what + str(again)
+        assert len(re.findall(r"killed\d +\S+Z +hv\d +proven", again.stdout)) == len(VMS), again
+        trials.require_nothing_left(what)
+        for host, name in VMS.items():
+            trials.guests.execute(host, name, "test ! -e /broken")
