@@ -359,7 +359,12 @@ def _user_of_qemu(connection: Connection) -> tuple[int, int]:
 
 def _has_agent(connection: Connection, dom: VirDomain) -> bool:
     """Whether an agent is connected in the guest, so that asking it does not hang."""
-    text = connection.call("look at the proof's VM", dom.XMLDesc, 0)
+    try:
+        text = connection.call("look at the proof's VM", dom.XMLDesc, 0)
+    except LibvirtFailure as error:
+        if error.code != ERR_NO_DOMAIN:
+            raise
+        return False  # it is gone, which is seen when its state is looked at again
     root = _lxml.parse(text, "the proof's VM")
     return any(
         target.get("name") == definition.AGENT and target.get("state") == "connected"
