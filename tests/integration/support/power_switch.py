@@ -56,14 +56,15 @@ sys.exit(2 if (verb, state) == ("status", "off") else 0)
 class PowerSwitch:
     """Cuts the power of a laboratory's hosts when it is told by HTTP: ``/off/hv3``.
 
-    ``broken``: it answers with an error. ``hanging``: it does not answer, as a management
-    controller without power. ``lies``: it says that a host is off which runs. ``calls`` are those
-    that it got.
+    ``broken``: it answers with an error. ``hanging``: the host of which it says nothing, as a
+    management controller without power. ``lies``: it says that a host is off which runs. ``calls``
+    are those that it got.
     """
 
     def __init__(self, lab: Laboratory) -> None:
         self.lab = lab
-        self.broken = self.lies = self.hanging = False
+        self.broken = self.lies = False
+        self.hanging = ""
         self.calls: list[str] = []
         switch = self
 
@@ -90,7 +91,7 @@ class PowerSwitch:
     def answer(self, verb: str, name: str) -> tuple[int, str]:
         """Status and text of the answer."""
         end = time.monotonic() + 60
-        while self.hanging and time.monotonic() < end:
+        while self.hanging == name and time.monotonic() < end:
             time.sleep(0.1)
         if self.broken:
             return 500, "the management controller does not answer"
