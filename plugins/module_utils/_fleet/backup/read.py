@@ -17,7 +17,7 @@ from ..._libvirt import DOMAIN_XML_INACTIVE
 from ..base import effects_deadline as deadline
 from ..base import effects_locks as locks
 from ..base import effects_programs as programs
-from ..base import metadata
+from ..base import guest_agent, metadata
 from ..base.effects_connection import Connection
 from ..base.states import state_name
 from ..engine import effects_backups as units
@@ -34,7 +34,6 @@ if t.TYPE_CHECKING:
     from ..._lxml import Element
 
 SOCKET = "fleet-virt-backup.sock"
-_AGENT = "org.qemu.guest_agent.0"
 _PRIVATE = "/var/lib/libvirt/qemu/domain-{number}-*"
 _MIB = 1024**2
 _NO_JOB = 0
@@ -69,7 +68,7 @@ def facts(connection: Connection, dom: VirDomain, wanted: BackupRequest) -> Back
         active=active,
         persistent=persistent,
         managed_save=saved,
-        agent=active and _has_agent(root),
+        agent=active and guest_agent.is_connected(root),
         disks=tuple(disks),
         blockers=tuple(blockers),
         job="backup" if own_job else _job(connection, dom),
@@ -128,13 +127,6 @@ def _job(connection: Connection, dom: VirDomain) -> str | None:
     except LibvirtFailure:
         return None  # it is shut off
     return None if kind == _NO_JOB else "see virsh domjobinfo"
-
-
-def _has_agent(root: Element) -> bool:
-    return any(
-        target.get("name") == _AGENT and target.get("state") == "connected"
-        for target in root.iterfind("devices/channel/target")
-    )
 
 
 def _disks(

@@ -14,8 +14,10 @@ import sys
 import typing as t
 
 from ..._errors import LibvirtFailure, PlanRefused
+from ..._lxml import parse
 from ..base import effects_programs as programs
 from ..base import effects_systemd as systemd
+from ..base import guest_agent
 from ..base.effects_connection import Connection
 from .facts import ALWAYS, NEVER
 
@@ -38,9 +40,13 @@ for left in range(60):
 def around(
     connection: Connection, dom: VirDomain, action: t.Callable[[], None], quiesce: str
 ) -> bool:
-    """Do ``action`` with the guest's file systems frozen if possible; whether they were."""
+    """Do ``action`` with the guest's file systems frozen if possible; whether they were.
+
+    An agent that is not there is told nothing: a freeze that fails may have been begun, and the
+    guest is thawed after a while then.
+    """
     name = str(dom.name())
-    if quiesce == NEVER:
+    if quiesce == NEVER or (quiesce != ALWAYS and not _has_agent(connection, dom)):
         action()
         return False
     unit = f"fleet-virt-thaw-{dom.UUIDString()}"
@@ -58,6 +64,12 @@ def around(
             connection.call(f"thaw {name}", dom.fsThaw, None, 0, seconds=_AGENT_SECONDS)
             systemd.clear(f"{unit}.timer")
     return frozen
+
+
+def _has_agent(connection: Connection, dom: VirDomain) -> bool:
+    name = str(dom.name())
+    text = connection.call(f"read domain {name}", dom.XMLDesc, 0)
+    return guest_agent.is_connected(parse(str(text), f"domain {name}"))
 
 
 def _guard(connection: Connection, dom: VirDomain, unit: str) -> None:

@@ -13,7 +13,7 @@ import typing as t
 from ... import _lxml
 from ..._libvirt import DOMAIN_XML_INACTIVE
 from ..base import effects_deadline as deadline
-from ..base import metadata
+from ..base import guest_agent, metadata
 from ..base.effects_connection import Connection
 from ..base.names import playbook_command
 from ..base.states import state_name
@@ -30,7 +30,6 @@ if t.TYPE_CHECKING:
     from ..._lxml import Element
 
 _MIB = 1024**2
-_AGENT = "org.qemu.guest_agent.0"
 
 
 def facts(connection: Connection, dom: VirDomain) -> SnapshotFacts:
@@ -77,7 +76,7 @@ def facts(connection: Connection, dom: VirDomain) -> SnapshotFacts:
             "disks": disks,
             "snapshot_blockers": tuple(snapshot_blockers),
             "memory_blockers": tuple(_memory_blockers(name, running)) if basics.active else (),
-            "agent": basics.active and _has_agent(running),
+            "agent": basics.active and guest_agent.is_connected(running),
             "libvirt": connection.call("read libvirt's version", connection.conn.getLibVersion),
             "stored": kept,
             "holder": owners.holder(kept.owner) if kept is not None else None,
@@ -141,14 +140,6 @@ def merged_bytes(connection: Connection, current: SnapshotFacts) -> int:
         return 0
     what = f"look at the files of the snapshots of {current.name}"
     return deadline.call(sizes, seconds=connection.timeout, what=what)
-
-
-def _has_agent(domain: Element) -> bool:
-    """Whether a program in the guest has opened the guest agent's channel."""
-    return any(
-        target.get("name") == _AGENT and target.get("state") == "connected"
-        for target in domain.iterfind("devices/channel/target")
-    )
 
 
 def _snapshot_blockers(name: str, domain: Element) -> t.Iterator[str]:
