@@ -150,6 +150,9 @@ class _Backup:
             )
             worker.start()
             ended = self._watch(connection, dom)
+            if ended is None and "error" in (self.answer or {}):
+                time.sleep(_POLL)  # systemd tells borg to end at the same time
+                ended = _gave_way(_GIVES_WAY) if self.gives_way.is_set() else None
         if self.order.active:
             with contextlib.suppress(FleetVirtError), self._asking() as (connection, dom):
                 end_job(connection, dom)
