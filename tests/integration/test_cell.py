@@ -53,7 +53,9 @@ _TRIALS = int(os.environ.get("FLEET_VIRT_TRIALS", "0"))
 _UUID = "5f0c1b8e-8a57-4f43-9a39-3a1f9cbe1c11"
 _VM = f"fleet-{_UUID}"
 _DEFINITION = f"""
-<domain type='qemu'><name>ha1</name><uuid>{_UUID}</uuid><memory unit='MiB'>96</memory>
+<domain type='qemu'><name>ha1</name><uuid>{_UUID}</uuid><metadata>
+<fleet:fleet xmlns:fleet='urn:fleet.virt:1'><fleet:ha>yes</fleet:ha></fleet:fleet></metadata>
+<memory unit='MiB'>96</memory>
 <os><type arch='x86_64' machine='q35'>hvm</type></os><features><acpi/></features>
 <devices><disk type='file' device='disk'><driver name='qemu' type='qcow2'/>
 <source file='{_AT}/ha1_system.qcow2'/><target dev='vda' bus='virtio'/></disk></devices></domain>
@@ -504,10 +506,10 @@ def _mend(cell: Cell, host: str, name: str) -> None:
     assert "[cell_vm_unmanaged]" in cell.run(DOCTOR).stdout
     lock = f"/run/fleet-virt/cell-{resource.removeprefix('fleet-')}.lock"
     cell.lab.ssh(host, f"systemd-run -q --unit=holds flock {lock} sleep 600")
-    assert "nothing to do" in cell.run(REPAIR).succeeded().stdout, "a run is at work"
+    assert name not in cell.run(REPAIR).succeeded().stdout, "a run is at work"
     cell.lab.ssh(host, "systemctl stop holds")
     assert f"{name}: its cell manages it again" in cell.run(REPAIR).succeeded().stdout
-    assert "nothing to do" in cell.run(REPAIR).succeeded().stdout
+    assert name not in cell.run(REPAIR).succeeded().stdout
     assert "unmanaged" not in cell.run(LIST).succeeded().stdout
 
 
