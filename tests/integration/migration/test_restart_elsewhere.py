@@ -296,9 +296,6 @@ def _back_again(survivors: Survivors, new: str) -> None:
     assert movers.state("hv3", "web1") == "shut off"
     reached = movers.shown(new, "web1")
     lab.kill(new)
-    listed = survivors.fleet.ansible.playbook("list").succeeded().stdout
-    rows = {tuple(line.split()[:3]) for line in listed.splitlines() if " web1 " in line}
-    assert rows == {("hv3", "web1", "shutoff"), (new, "web1", "unknown")}, listed
     command, among = RESTART.replace("hv3", new), ("-e", f"virt_hosts=hv3,{new}")
     survivors.run(command, *among).succeeded()
     assert movers.state("hv3", "web1") == "running"
