@@ -116,7 +116,7 @@ class NbdClient:
                 raise self._failed(_STRANGE)
             content = self._read(length)
             if kind == _EXTENTS:
-                extents = [(size, state) for size, state in _EXTENT.iter_unpack(content[4:])]
+                extents = list(_EXTENT.iter_unpack(content[4:]))
         if not sum(size for size, _state in extents):
             raise self._failed("its server does not say where it is zero")
         return extents
