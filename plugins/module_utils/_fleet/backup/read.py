@@ -17,12 +17,12 @@ from ..._libvirt import DOMAIN_XML_INACTIVE
 from ..base import effects_deadline as deadline
 from ..base import effects_locks as locks
 from ..base import effects_programs as programs
-from ..base import guest_agent, metadata
+from ..base import metadata
 from ..base.effects_connection import Connection
 from ..base.states import state_name
 from ..engine import effects_backups as units
 from ..engine import effects_lease_holder as owners
-from ..snapshots import parsed
+from ..snapshots import guest_agent, parsed
 from ..storage import encryption
 from ..storage import read_file_systems as file_systems
 from . import places

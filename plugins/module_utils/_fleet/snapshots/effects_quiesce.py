@@ -17,8 +17,8 @@ from ..._errors import LibvirtFailure, PlanRefused
 from ..._lxml import parse
 from ..base import effects_programs as programs
 from ..base import effects_systemd as systemd
-from ..base import guest_agent
 from ..base.effects_connection import Connection
+from . import guest_agent
 from .facts import ALWAYS, NEVER
 
 if t.TYPE_CHECKING:

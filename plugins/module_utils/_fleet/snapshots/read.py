@@ -13,7 +13,7 @@ import typing as t
 from ... import _lxml
 from ..._libvirt import DOMAIN_XML_INACTIVE
 from ..base import effects_deadline as deadline
-from ..base import guest_agent, metadata
+from ..base import metadata
 from ..base.effects_connection import Connection
 from ..base.names import playbook_command
 from ..base.states import state_name
@@ -22,7 +22,7 @@ from ..engine import effects_lease_holder as owners
 from ..storage import encryption
 from ..storage import read_file_users as ownership
 from . import external as files
-from . import parsed
+from . import guest_agent, parsed
 from .facts import EXTERNAL, SnapshotDisk, SnapshotFacts, SnapshotRequest, ordered
 
 if t.TYPE_CHECKING:
