@@ -390,9 +390,7 @@ def _lock(cell: Cell) -> None:
     with _Sampler(cell):
         cell.lab.kill(host)
         begin = time.monotonic()
-        holder = threading.Thread(target=cell.lab.ssh, args=(other, f"until {hold}; do :; done"))
-        holder.start()
-        holder.join()
+        cell.lab.ssh(other, f"until {hold}; do :; done", timeout=seconds + 60)
         assert time.monotonic() - begin >= seconds, "the lock was held that long"
         begin = time.monotonic()
         new = cell.where(without=host)

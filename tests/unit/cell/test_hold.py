@@ -322,3 +322,10 @@ def test_vm_whose_move_is_open_is_managed_only_where_it_executes(
     stays_open()  # libvirt still moves it
     _settle(cell)
     assert cell.calls == [REFRESH, *MANAGE]
+
+
+def test_resource_stays_where_the_folder_of_its_card_is_not_mounted(cell: Pacemaker) -> None:
+    cell.has(managed=False, cards="/srv/unmounted")
+    with pytest.raises(PlanRefused, match="which has its card, is not mounted on hv1"):
+        _settle(cell)
+    assert cell.calls == []

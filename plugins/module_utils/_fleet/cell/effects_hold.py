@@ -268,6 +268,8 @@ def _settle_gone(
     """The VM is not here any more: it has moved, or was removed."""
     if vm is None:
         return
+    if vm.cards not in cards.shared_folders(connection):
+        raise PlanRefused(f"{vm.cards}, which has its card, is not mounted on {caller.host()}")
     file = _card(connection, [vm.cards], name, uuid)
     if file is None or file.card is None:
         _remove(uuid, vm)
