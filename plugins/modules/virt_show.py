@@ -249,6 +249,10 @@ hypervisors:
       returned: with O(view=list) and O(view=query)
       type: list
       elements: dict
+    cell:
+      description: As RV(fleet.virt.virt_query#module:cell); null too if it did not respond.
+      returned: with O(view=list) and O(view=query)
+      type: dict
 overdue:
   description: The VMs that have no backup of the last O(backup_hours) hours.
   returned: with O(backup_hours) and O(view=list)

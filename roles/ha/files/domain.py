@@ -17,10 +17,12 @@ It needs libvirt's Python binding and nothing else: it is a file of its own on h
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import signal
 import stat
+import struct
 import sys
 import threading
 import time
@@ -63,6 +65,10 @@ NO_PATH |= {(tag, "") for tag in ("serial", "vendor", "product")} | {("entry", "
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # What QEMU, virtlockd and sanlock say of a disk that another process writes to
 LOCKED = re.compile(r"\block\b|is locked|another process using|resource busy", re.IGNORECASE)
+# QEMU's own locks: bytes of the file, asked for by F_OFD_GETLK (fcntl(2))
+FLOCK = struct.Struct("hhqqi4x")
+LOCK_FIRST, LOCK_BYTES = 100, 200
+UNLOCKED = 20.0  # seconds to wait for a lock before Pacemaker tries again
 ASK_AGAIN = 20.0  # a guest that is booting does not hear the power button
 # Parts of an operation's time that libvirt, or the storage, has for one answer, and to come back
 ANSWER, RETURN = 0.25, 0.5
@@ -164,6 +170,17 @@ def parse(text: str | bytes) -> ElementTree.Element:
         raise ValueError(str(error)) from None
 
 
+def is_locked(path: str) -> bool:
+    """Whether a process, here or on another host that has the storage, has QEMU's lock of it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        asked = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, LOCK_FIRST, LOCK_BYTES, 0)
+        answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked)
+    finally:
+        os.close(descriptor)
+    return bool(FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
+
+
 class Card:
     """The definition in a card, as far as it is judged here; raises ValueError for one that is
     not a card of the VM."""
@@ -205,6 +222,17 @@ class Card:
                     for child in [node for node in disk.childNodes if node.nodeName in OF_MEDIUM]:
                         disk.removeChild(child)
         return str(domain.toxml())
+
+    def locked(self) -> str | None:
+        """A disk that another process writes to; None if there is none."""
+        for disk in self.domain.iterfind("devices/disk"):
+            source = disk.find("source")
+            file = source.get("file") if source is not None else None
+            if file and disk.get("device") not in DRIVES:
+                with contextlib.suppress(OSError):  # libvirt says what is wrong with it
+                    if is_locked(file):
+                        return file
+        return None
 
     def require_movable(self, folders: set[str]) -> None:
         """Refuse what ties the VM to one hypervisor or reaches past its disks, since any host that
@@ -370,7 +398,9 @@ class Vm:
             within(limit, lambda: self.create(card))
         except libvirt.libvirtError as error:
             self.mark().unlink(missing_ok=True)
-            status = ERR_GENERIC if LOCKED.search(str(error)) else ERR_INSTALLED
+            # libvirt does not always wait for what QEMU says of the lock
+            locked = LOCKED.search(str(error)) or within(self.answer, card.locked)
+            status = ERR_GENERIC if locked else ERR_INSTALLED
             raise Ended(status, f"{card.name} does not start here: {error}") from None
         except TimeoutError:
             reason = f"{card.name} did not start within {limit:.0f} seconds: libvirt hangs here"
@@ -385,11 +415,22 @@ class Vm:
     def create(self, card: Card) -> None:
         """Define it and start it."""
         domain = self.define(card)
+        self.wait_unlocked(card)
         mark = self.mark()
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.touch()
         domain.create()
         mark.unlink(missing_ok=True)
+
+    def wait_unlocked(self, card: Card) -> None:
+        """Wait a while for the locks of its disks: each failed start is a change of the cell's
+        configuration, and Pacemaker would try again at once."""
+        limit = min(time.monotonic() + UNLOCKED, self.patience)
+        while (file := card.locked()) is not None:
+            if time.monotonic() > limit:
+                reason = f"{card.name} does not start: another process has the lock of {file}"
+                raise Ended(ERR_GENERIC, reason)
+            time.sleep(1)
 
     def define(self, card: Card) -> Any:
         """Its domain, defined as the card says."""

@@ -245,6 +245,62 @@ def test_disk_that_is_locked_is_tried_again(
     assert error in cell.reason
 
 
+def _hold(path: Path) -> subprocess.Popen[bytes]:
+    """A process that has the lock of the disk, as QEMU takes it, until its input ends."""
+    script = (
+        "import fcntl, os, struct, sys\n"
+        f"file = os.open({str(path)!r}, os.O_RDWR)\n"
+        "lock = struct.pack('hhqqi4x', fcntl.F_RDLCK, os.SEEK_SET, 201, 1, 0)\n"
+        "fcntl.fcntl(file, fcntl.F_OFD_SETLK, lock)\n"
+        "print(flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    pipe = subprocess.PIPE
+    held = subprocess.Popen([sys.executable, "-c", script], stdin=pipe, stdout=pipe)
+    assert held.stdout is not None
+    held.stdout.readline()
+    return held
+
+
+def test_lock_is_waited_for_before_start(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+    cell.write()
+    disk = cell.folder / "web1.qcow2"
+    disk.write_bytes(bytes(512))
+    with _hold(disk) as holder:
+        monkeypatch.setattr(cell.agent, "UNLOCKED", 0.1)
+        assert cell.run("start") == cell.agent.ERR_GENERIC
+        assert f"another process has the lock of {disk}" in cell.reason
+        assert cell.domains() == {"web1": False}
+        monkeypatch.setattr(cell.agent, "UNLOCKED", 20)
+        waited: list[float] = []
+
+        def release(seconds: float) -> None:
+            waited.append(seconds)
+            holder.communicate()
+
+        monkeypatch.setattr(cell.agent.time, "sleep", release)
+        assert cell.run("start") == cell.agent.SUCCESS
+        assert len(waited) == 1
+
+
+def test_failure_without_reason_is_judged_by_lock(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """libvirt may see QEMU's end before what it wrote."""
+    cell.write()
+    disk = cell.folder / "web1.qcow2"
+    disk.write_bytes(bytes(512))
+    holders: list[subprocess.Popen[bytes]] = []
+
+    def fail(_domain: object) -> None:
+        holders.append(_hold(disk))
+        raise libvirt.libvirtError("internal error: QEMU unexpectedly closed the monitor")
+
+    monkeypatch.setattr(libvirt.virDomain, "create", fail)
+    assert cell.run("start") == cell.agent.ERR_GENERIC
+    holders[0].communicate()
+
+
 def test_probe_removes_leftover_definition_only(
     cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
