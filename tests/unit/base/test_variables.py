@@ -59,7 +59,11 @@ _NAME = re.compile(r"(?<![\w./])(?:vm|virt|libvirt_keys)_[a-z0-9_]+\b")
         ("query", {"virt_host": "hv1"}, "virt_host: .* did you mean virt_hosts"),
         ("host_info", {"vm_name": "web1"}, r"select with virt_hosts \(of hypervisors\), or leave"),
         ("evacuate", {"virt_host": "hv1", "vm_name": "web1"}, "vm_name: evacuate does not select"),
-        ("screenshot", {"vm_name": "web1", "vm_host": "hv1"}, "vm_host: screenshot does not select"),
+        (
+            "screenshot",
+            {"vm_name": "web1", "vm_host": "hv1"},
+            "vm_host: screenshot does not select",
+        ),
         ("lst", {}, "'lst' is not a playbook of this collection"),
     ],
 )
