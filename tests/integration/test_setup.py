@@ -8,13 +8,16 @@ The tests of this file are one story, in this order.
 
 from __future__ import annotations
 
+import copy
+import json
 import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.fleet.virt.tests.integration.support import screens
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.config_block import END
+from ansible_collections.fleet.virt.tests.integration.support import doctor, screens
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
 from ansible_collections.fleet.virt.tests.integration.support.guests import Guests
 from ansible_collections.fleet.virt.tests.integration.support.newcomers import Newcomers, changed
@@ -107,6 +110,19 @@ def test_second_setup_of_hosts_changes_nothing(newcomers: Newcomers) -> None:
     assert changed(newcomers.run().succeeded()) == []
     assert changed(newcomers.run(check=True).succeeded()) == []
     assert newcomers.stops() == before
+
+
+def test_setup_changed_by_hand_is_reported_and_mended(newcomers: Newcomers) -> None:
+    ansible = copy.copy(newcomers.ansible)
+    ansible.inventory = newcomers.folder
+    newcomers.sh(newcomers.hosts[1], f"sed -i '/^{END}/i max_files = 4096' /etc/libvirt/qemu.conf")
+    differs = doctor.the_one(
+        doctor.look(ansible), "setup_differs", "/etc/libvirt/qemu.conf", newcomers.hosts[1].name
+    )
+    variables = ("-e", json.dumps(newcomers.variables))
+    done = doctor.follow(ansible, differs["remedy"], *variables)
+    assert {host for host, _ in changed(done)} == {newcomers.hosts[1].name}
+    assert "setup_differs" not in {one["id"] for one in doctor.look(ansible)}
 
 
 def _ping(newcomers: Newcomers) -> float:
