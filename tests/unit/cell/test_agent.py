@@ -22,6 +22,8 @@ import libvirt
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards import effects_cards
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards.card import Card, CardName
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell import requirements
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage import read_file_users
 
 _AGENT = Path(__file__).parents[3] / "roles/ha/files/domain.py"
 UUID = "5f0c1b8e-8a57-4f43-9a39-3a1f9cbe1c11"
@@ -105,6 +107,22 @@ def _qemu(cell: Cell, uuid: str = UUID, pid: int | None = None) -> Path:
     words = ["/usr/bin/qemu-system-x86_64", "-name", "guest=web1", "-uuid", uuid]
     (place / "cmdline").write_bytes("\0".join([*words, ""]).encode())
     return place
+
+
+def test_agent_refuses_what_is_refused_before() -> None:
+    """It is a file of its own on hypervisors, so what both know stands in both."""
+    agent = _load()
+    assert (agent.SYSTEM, agent.LOG, agent.NO_PATH) == (
+        requirements._SYSTEM,
+        requirements._LOG,
+        requirements._NO_PATH,
+    )
+    assert agent.QEMU.strip("{}") == requirements._QEMU
+    assert (agent.LOCK_FIRST, agent.LOCK_BYTES, agent.FLOCK.format) == (
+        read_file_users.LOCK_FIRST,
+        read_file_users.LOCK_BYTES,
+        read_file_users._FLOCK.format,
+    )
 
 
 def test_vm_is_started_from_card_and_stopped(cell: Cell) -> None:

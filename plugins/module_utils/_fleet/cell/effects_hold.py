@@ -52,13 +52,10 @@ def hold(connection: Connection, uuid: str | None) -> bool:
 
     Raises PlanRefused, having changed nothing, if the cell has no quorum here.
     """
-    if uuid is None or not connection.local or not read.is_member():
+    name = _name_in_cell(connection, uuid)
+    if uuid is None or name is None:
         return False
-    dom = find_uuid(connection, uuid)
-    stored = None if dom is None else read_metadata(connection, dom)
-    if dom is None or stored is None or not stored.in_cell:
-        return False
-    view = _view(str(dom.name()))
+    view = _view(name)
     if uuid not in _working:
         _working[uuid] = contextlib.ExitStack()
         try:
@@ -90,14 +87,9 @@ def is_held(uuid: str) -> bool:
 
 def refusal(connection: Connection, uuid: str | None) -> str | None:
     """Why nothing may be done with the VM now; None if it may, or is none of a cell."""
-    if uuid is None or not connection.local or not read.is_member():
-        return None
-    dom = find_uuid(connection, uuid)
-    stored = None if dom is None else read_metadata(connection, dom)
-    if dom is None or stored is None or not stored.in_cell:
-        return None
-    view = read.here()
-    return None if view is None else rules.refusal(str(dom.name()), caller.host(), view)
+    name = _name_in_cell(connection, uuid)
+    view = None if name is None else read.here()
+    return None if name is None or view is None else rules.refusal(name, caller.host(), view)
 
 
 def settle(
@@ -202,6 +194,15 @@ class _Now:
     def is_new(self) -> bool:
         """Whether it may have become one of the cell's VMs."""
         return self.stored.in_cell and self.stored.phase is None
+
+
+def _name_in_cell(connection: Connection, uuid: str | None) -> str | None:
+    """The name of a VM that this hypervisor has and its cell restarts; None of any other."""
+    if uuid is None or not connection.local or not read.is_member():
+        return None
+    dom = find_uuid(connection, uuid)
+    stored = None if dom is None else read_metadata(connection, dom)
+    return str(dom.name()) if dom is not None and stored is not None and stored.in_cell else None
 
 
 def _read(connection: Connection, uuid: str) -> _Now | None:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._errors import FleetVirtError, LibvirtFailure
-from ..._libvirt import ERR_NO_DOMAIN
+from ..._errors import FleetVirtError
 from ..base import read_caller as caller
 from ..base import read_processes as processes
 from ..base.effects_connection import Connection
-from ..base.effects_lookup import read_metadata
+from ..base.effects_lookup import find_uuid, read_metadata
 from ..cards import read_cards
 from . import effects_hold, read, repairs
 from .facts import UnmanagedVm
@@ -78,13 +77,8 @@ def _unknown(connection: Connection, view: CellView) -> list[UnmanagedVm]:
 
 def _defined(connection: Connection, uuid: str) -> tuple[Metadata | None, str]:
     """What is stored with the VM here, and its name; empty if it is not here."""
-    try:
-        dom = connection.call(f"find domain {uuid}", connection.conn.lookupByUUIDString, uuid)
-        return read_metadata(connection, dom), str(dom.name())
-    except LibvirtFailure as error:
-        if error.code != ERR_NO_DOMAIN:
-            raise
-        return None, ""
+    dom = find_uuid(connection, uuid)
+    return (None, "") if dom is None else (read_metadata(connection, dom), str(dom.name()))
 
 
 def _is_leased(stored: Metadata | None) -> bool:

@@ -61,12 +61,6 @@ def is_member() -> bool:
     return _configured() is not None
 
 
-def usable() -> str | None:
-    """The cell of this hypervisor, None if it is in none, or sees no majority of it."""
-    view = here()
-    return view.cell if view is not None and view.quorate else None
-
-
 def here() -> CellView | None:
     """What Pacemaker says on this hypervisor; None where it is in no cell of ours, which no process
     is started to know."""

@@ -44,9 +44,11 @@ def domains(connection: Connection, wanted: DomainQuery) -> Domains:
     return {"changed": False, "domains": entries, "cell": cells.entry(seen)}
 
 
-def names_off(connection: Connection) -> list[str]:
+def names_off(connection: Connection, seen: CellView | None) -> list[str]:
     """The names of VMs of the cell that are defined nowhere that this member knows of."""
-    return [card.name for _cell, card, _vm in read_nowhere.vms(connection, None, view(connection))]
+    if seen is None:
+        return []
+    return [card.name for _cell, card, _vm in read_nowhere.vms(connection, None, seen)]
 
 
 def _off(connection: Connection, seen: CellView, wanted: DomainQuery) -> list[DomainEntry]:

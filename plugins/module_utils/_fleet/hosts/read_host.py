@@ -22,18 +22,24 @@ from .read_domains import DomainQuery, read_domains, still_there, was_read
 if t.TYPE_CHECKING:
     from ..._libvirt import VirNetwork
     from ..base.snapshot import DomainEntry, HostEntry, NetworkEntry, NumaEntry, PoolEntry
+    from ..cell.facts import CellView
 
 MAINTENANCE_VOLUME = "fleet-virt.maintenance"
 _MIB = 1024 * 1024
 _TEST = "TEST"  # libvirt's test driver gives in KiB what is documented to be bytes
 
 
-def read_host(connection: Connection, base_pool: str, base_path: str | None = None) -> HostEntry:
+def read_host(
+    connection: Connection,
+    base_pool: str,
+    base_path: str | None = None,
+    cell: CellView | None = None,
+) -> HostEntry:
     """The hypervisor behind ``connection``, as documented for ``virt_host_info``.
 
     The maintenance mark is looked up in the pool of notes, which no other hypervisor has, and in
     that of base images, where an earlier version set it: ``base_pool``, else the one at
-    ``base_path``.
+    ``base_path``. ``cell`` is what Pacemaker says, if that was read already.
     """
     conn = connection.conn
     model, installed, cpus, _mhz, nodes, sockets, cores, threads = connection.call(
@@ -78,7 +84,7 @@ def read_host(connection: Connection, base_pool: str, base_path: str | None = No
         "bridges": bridges(connection),
         "domains": _counts(domains),
         "maintenance": _maintenance(connection, _marked_pool(pools, base_pool, base_path)),
-        "cell": cells.entry(read_cell.view(connection)),
+        "cell": cells.entry(cell or read_cell.view(connection)),
         "errors": [
             f"{entry['name']}: {entry['error']}" for entry in domains if not was_read(entry)
         ],

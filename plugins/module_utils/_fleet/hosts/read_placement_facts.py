@@ -25,7 +25,6 @@ from ..base.effects_deadline import Failed
 from ..base.json_values import disk_sizes
 from ..base.metadata import Metadata
 from ..cards import read_leftovers
-from ..cell import read as cells
 from ..notes import read as read_notes
 from ..storage import read_paths as paths
 from ..storage.read_pools import describe_volume, list_handles, list_pools
@@ -65,7 +64,8 @@ def read(
     VMs in creation, whose volumes may not exist yet, ``volume_allocation_mib`` what they take.
     """
     at = read_notes.now()  # before the domains: one that was defined earlier is among them
-    host = read_host(connection, base_pool, base_path)
+    cell = read_cell.view(connection)
+    host = read_host(connection, base_pool, base_path, cell)
     domains = _domains(connection)
     running = connection.call(
         "list domains", connection.conn.listAllDomains, CONNECT_LIST_DOMAINS_ACTIVE
@@ -90,7 +90,7 @@ def read(
             }
             for domain in domains
         ],
-        "cell_vms": read_cell.names_off(connection),
+        "cell_vms": read_cell.names_off(connection, cell),
         "machines": machine_types,
         "firmwares": offered.firmwares,
         "tpms": offered.tpms,
@@ -103,6 +103,7 @@ def read(
         "offers": {
             **_offers(connection, offered, files),
             "portgroups": {name: info["portgroups"] for name, info in networks.items()},
+            "cell": cell.cell if cell is not None and cell.quorate else None,
         },
         "images": [],
         "addresses": _addresses(networks) if connection.local else None,
@@ -195,8 +196,8 @@ def _guest_cpu(
 
 
 def _offers(connection: Connection, offered: _Offered, files: t.Collection[str]) -> OffersEntry:
-    """Features that not every hypervisor has; ``volumes`` and ``portgroups`` are filled in
-    later."""
+    """Features that not every hypervisor has; ``volumes``, ``portgroups`` and ``cell`` are filled
+    in later."""
     local = connection.local
     there = paths.probe(files, connection.timeout).files if local and files else {}
     return {
@@ -212,7 +213,7 @@ def _offers(connection: Connection, offered: _Offered, files: t.Collection[str])
         "vsock": placement_devices.has_vsock() if local else None,
         "secure_boot": offered.secure_boot,
         "secrets": secrets.known(connection),
-        "cell": cells.usable() if local else None,
+        "cell": None,
         "cpu": offered.cpu,
     }
 

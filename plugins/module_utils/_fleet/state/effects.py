@@ -125,9 +125,10 @@ def run(
     Unless all of them can be brought to it, none is changed. ``more``: others follow these, so the
     delay of the last is waited for too.
     """
-    missing = [name for name in names if find_domain(connection, name) is None]
-    if missing and cell.is_member():
-        return _with_nowhere(connection, names, missing, wanted, check=check, more=more)
+    if cell.is_member():  # of any other hypervisor nothing is looked for twice
+        missing = [name for name in names if find_domain(connection, name) is None]
+        if missing:
+            return _with_nowhere(connection, names, missing, wanted, check=check, more=more)
     jobs = [_plan(connection, dom, wanted) for dom in require_domains(connection, names).values()]
     if not check and any(job.facts.phase for job in jobs):
         lease.wait_for_others(connection, names)
