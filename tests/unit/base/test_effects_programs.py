@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 import tracemalloc
 from pathlib import Path
@@ -147,3 +149,41 @@ def test_silence_and_a_descendant_that_holds_the_pipe_end_at_the_limit() -> None
     begun = time.monotonic()
     assert _sh("cat; sleep 30 & exec sleep 30", 0.5)[0] is None
     assert time.monotonic() - begun < 10
+
+
+_STARTS = """
+import subprocess, sys
+sys.path[:0] = {paths!r}
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
+    effects_programs as programs,
+)
+subprocess.call(programs.bound(["sh", "-c", "echo $$ >{folder}/at-work; exec sleep 60"]))
+"""
+_SLOW_SETPRIV = '#!/bin/sh\necho $$ >{folder}/begun\nsleep 0.5\nexec {setpriv} "$@"\n'
+
+
+def _wait_for(path: Path) -> int:
+    while not (path.exists() and path.read_text().strip()):
+        time.sleep(0.01)
+    return int(path.read_text())
+
+
+@pytest.mark.parametrize("begun", ["at-work", "begun"])
+def test_bound_program_whose_parent_is_killed_is_killed(tmp_path: Path, begun: str) -> None:
+    """At work, and before setpriv has arranged it."""
+    slow = tmp_path / "setpriv"
+    slow.write_text(_SLOW_SETPRIV.format(folder=tmp_path, setpriv=programs.find("setpriv")))
+    slow.chmod(0o755)
+    script = _STARTS.format(folder=tmp_path, paths=[path for path in sys.path if path])
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )
+    child = _wait_for(tmp_path / begun)
+    parent.kill()
+    parent.wait()
+    limit = time.monotonic() + 20
+    while Path(f"/proc/{child}").exists():
+        assert time.monotonic() < limit, "it goes on"
+        time.sleep(0.01)
+    assert (tmp_path / "at-work").exists() == (begun == "at-work")

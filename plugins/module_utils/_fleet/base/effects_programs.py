@@ -233,6 +233,15 @@ def limited(argv: t.Sequence[str], text: str, *, seconds: float, most: int) -> s
     return None
 
 
+def bound(argv: t.Sequence[str]) -> list[str]:
+    """The command that runs ``argv`` and is killed when this process ends (setpriv, prctl(2)).
+
+    If this process ends before that is arranged, ``argv`` is not run: its parent is another then.
+    """
+    script = f'[ "$PPID" = {os.getpid()} ] && exec "$@"'
+    return ["setpriv", "--pdeathsig", "KILL", "sh", "-c", script, "sh", *argv]
+
+
 @contextlib.contextmanager
 def greeted(
     argv: t.Sequence[str], text: str, wanted: str, *, seconds: float

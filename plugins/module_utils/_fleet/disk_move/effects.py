@@ -292,10 +292,12 @@ def _convert(job: _DiskJob, path: str) -> None:
         return
     below, kind = disk.backing
     done = programs.attempt(
-        [
-            *("setpriv", "--pdeathsig", "KILL", "qemu-img", "convert", "-n"),
-            *("-f", disk.format, "-O", disk.format, "-B", below, "-F", kind, disk.path, path),
-        ],
+        programs.bound(
+            [
+                *("qemu-img", "convert", "-n", "-f", disk.format, "-O", disk.format),
+                *("-B", below, "-F", kind, disk.path, path),
+            ]
+        ),
         seconds=durations.transfer(disk.capacity),
     )
     if done is None or done.status:

@@ -138,8 +138,8 @@ def _convert(disk: TransferredDisk, source: int, target: int, room: int) -> None
     user = _confined_user(source, target)
     options = [f"driver={inspected.format}", *_file(disk, source)]
     words = ["prlimit", f"--as={_MEMORY}", f"--fsize={room}", "--core=0", "--"]
-    words += ["setpriv", "--pdeathsig", "KILL", "qemu-img", "convert", "--image-opts"]
-    words += [",".join(options), "-O", "qcow2", f"/proc/self/fd/{target}"]
+    convert = ["qemu-img", "convert", "--image-opts", ",".join(options)]
+    words += programs.bound([*convert, "-O", "qcow2", f"/proc/self/fd/{target}"])
     confined = programs.Confined((source, target), *user)
     seconds = durations.transfer(inspected.virtual_bytes)
     try:

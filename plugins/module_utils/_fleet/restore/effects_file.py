@@ -123,14 +123,14 @@ def _read(access: Access, options: RestoreFileOptions, vm: SavedVm) -> bytes:
     archive = Archive(access, options["place"], vm.repository, vm.archive)
     most = options["max_mib"] * MIB
     words = [
-        *("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--propagation", "private"),
+        *("unshare", "--mount", "--propagation", "private"),
         *("--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", _SCRIPT, "read"),
         *(programs.find("borg") or "borg", archive.where, options["path"], str(most), *disks),
     ]
     with tempfile.TemporaryFile() as output:
         with effects_borg.passphrase_pipe(access.passphrase) as descriptor:
             ended = programs.execute(
-                words,
+                programs.bound(words),
                 into=output,
                 seconds=_SECONDS,
                 environment={

@@ -68,10 +68,12 @@ def opened(path: str, image_format: str) -> t.Iterator[ImageWriter]:
     folder = tempfile.mkdtemp(prefix="fleet-virt-", dir="/run" if os.path.isdir("/run") else None)
     place = f"{folder}/nbd"
     process = programs.beside(
-        [
-            *("setpriv", "--pdeathsig", "KILL", "qemu-nbd", "--socket", place),
-            *("--format", image_format, "--detect-zeroes", "off", path),
-        ],
+        programs.bound(
+            [
+                *("qemu-nbd", "--socket", place),
+                *("--format", image_format, "--detect-zeroes", "off", path),
+            ]
+        ),
         talks=False,
         errors=True,
     )

@@ -209,10 +209,12 @@ def copy(source: str, source_format: str, target: str, target_format: str) -> No
     The copying ends with this process.
     """
     done = programs.attempt(
-        [
-            *("setpriv", "--pdeathsig", "KILL", "qemu-img", "convert", "-n", "--target-is-zero"),
-            *("-f", source_format, "-O", target_format, source, target),
-        ],
+        programs.bound(
+            [
+                *("qemu-img", "convert", "-n", "--target-is-zero"),
+                *("-f", source_format, "-O", target_format, source, target),
+            ]
+        ),
         seconds=_COPY,
     )
     if done is None or done.status:

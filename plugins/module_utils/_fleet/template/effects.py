@@ -182,10 +182,12 @@ def _convert(name: str, disk: TemplateDisk, target: str) -> None:
     """Copy the disk of a VM that is shut off. QEMU's locks prevent its start meanwhile; the copying
     ends with this process."""
     done = programs.attempt(
-        [
-            *("setpriv", "--pdeathsig", "KILL", "qemu-img", "convert"),
-            *("-f", str(disk.format), "-O", "qcow2", str(disk.path), target),
-        ],
+        programs.bound(
+            [
+                *("qemu-img", "convert", "-f", str(disk.format), "-O", "qcow2"),
+                *(str(disk.path), target),
+            ]
+        ),
         seconds=durations.transfer(disk.size),
     )
     if done is None:
