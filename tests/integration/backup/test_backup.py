@@ -222,8 +222,8 @@ def test_guest_keeps_running_where_link_is_cut_or_libvirtd_is_killed(
     before = {name: server.archives(name, host) for host, name in VMS.items()}
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(backup, server, status=2, virt_backup_host_key=SLOW)
-        for host, name in VMS.items():
-            server.wait_begun(host, name)
+        server.wait_begun("hv1", "saved1")
+        wait_for(lambda: int(all_guests.script("hv2", _SHOWN)) == 2, 60, "the reader")
         all_guests.script("hv1", _CUT)
         all_guests.script("hv2", "systemctl kill --kill-who=main --signal=KILL libvirtd")
         printed = running.result().stdout

@@ -13,7 +13,7 @@ import contextlib
 import sys
 import typing as t
 
-from ..._errors import LibvirtFailure, PlanRefused
+from ..._errors import DeadlineExceeded, LibvirtFailure, PlanRefused
 from ..._lxml import parse
 from ..base import effects_programs as programs
 from ..base import effects_systemd as systemd
@@ -28,13 +28,16 @@ _AGENT_SECONDS = 60.0
 _THAW_SECONDS = 90  # after which a guest thaws if this process died; longer than freezing takes
 _THAW = """
 import libvirt, sys, time
-for left in range(60):
+for left in range(300):
     try:
         libvirt.open(sys.argv[1]).lookupByUUIDString(sys.argv[2]).fsThaw(None, 0)
         break
     except libvirt.libvirtError:
-        time.sleep(5)
+        time.sleep(1)
+else:
+    sys.exit(1)
 """
+_AGAIN_SECONDS = 30.0  # in which libvirt answers again
 
 
 def around(
@@ -45,7 +48,6 @@ def around(
     An agent that is not there is told nothing: a freeze that fails may have been begun, and the
     guest is thawed after a while then.
     """
-    name = str(dom.name())
     if quiesce == NEVER or (quiesce != ALWAYS and not _has_agent(connection, dom)):
         action()
         return False
@@ -61,7 +63,7 @@ def around(
     finally:
         # where it fails, the timer stays
         with contextlib.nullcontext() if frozen else contextlib.suppress(LibvirtFailure):
-            connection.call(f"thaw {name}", dom.fsThaw, None, 0, seconds=_AGENT_SECONDS)
+            _thaw(connection, dom, insist=frozen)
             systemd.clear(f"{unit}.timer")
     return frozen
 
@@ -76,8 +78,25 @@ def _guard(connection: Connection, dom: VirDomain, unit: str) -> None:
     """Schedule a thaw of the guest, in case this process dies."""
     systemd.clear(f"{unit}.timer")
     systemd.clear(f"{unit}.service")
-    argv = [sys.executable, "-c", _THAW, connection.uri, str(dom.UUIDString())]
-    programs.run(systemd.own_unit(unit, argv, after=_THAW_SECONDS))
+    programs.run(systemd.own_unit(unit, _thawing(connection, dom), after=_THAW_SECONDS))
+
+
+def _thawing(connection: Connection, dom: VirDomain) -> list[str]:
+    return [sys.executable, "-c", _THAW, connection.uri, str(dom.UUIDString())]
+
+
+def _thaw(connection: Connection, dom: VirDomain, *, insist: bool) -> None:
+    """Thaw the guest; ``insist``: also where a libvirtd that is restarted ended the connection."""
+    action = f"thaw {dom.name()}"
+    try:
+        connection.call(action, dom.fsThaw, None, 0, seconds=_AGENT_SECONDS)
+    except LibvirtFailure as error:
+        if not insist:
+            raise
+        try:
+            programs.run(_thawing(connection, dom), seconds=_AGAIN_SECONDS)
+        except (programs.ProgramFailed, DeadlineExceeded):
+            raise error from None
 
 
 def _freeze(connection: Connection, dom: VirDomain, quiesce: str) -> bool:
