@@ -5,6 +5,7 @@
 """Backups of VMs that run, against plain ``borg create`` of the same disks in the same run.
 
     .venv/bin/python tests/benchmarks/backup.py [--rounds 3] [--size 1024] [--vms 1] [--lab NAME]
+        [--encryption repokey-blake2]
     .venv/bin/python tests/benchmarks/backup.py --repositories [--image FILE] [--written 64]
 
 In a laboratory of one hypervisor, of its own or one that is up, VMs run on an overlay and a disk of
@@ -112,8 +113,8 @@ class Cost(t.NamedTuple):
 class Bench:
     """The hypervisor, its VMs, and both ways to save them."""
 
-    def __init__(self, lab: Laboratory, folder: Path, size: int, vms: int) -> None:
-        self.lab, self.size = lab, size
+    def __init__(self, lab: Laboratory, folder: Path, size: int, vms: int, encryption: str) -> None:
+        self.lab, self.size, self.encryption = lab, size, encryption
         self.ansible = Ansible(lab.inventory, folder)
         self.guests = Guests(lab)
         self.names = [f"bench{number}" for number in range(vms)]
@@ -138,7 +139,7 @@ class Bench:
         """Repositories without anything in them."""
         self.guests.script(_HOST, _NEW)
         for name in self.names:
-            self._borg("init", "--encryption", "repokey-blake2", self._plain(name))
+            self._borg("init", "--encryption", self.encryption, self._plain(name))
 
     def _plain(self, name: str) -> str:
         return f"ssh://root@{self.address}{_PLAIN}/{name}"
@@ -330,6 +331,9 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--size", type=int, default=1024, help="MiB of the disk of each VM")
     parser.add_argument("--vms", type=int, default=1)
+    parser.add_argument(
+        "--encryption", default="repokey-blake2", help="mode of plain borg's repositories"
+    )
     parser.add_argument("--lab", help="a laboratory that is up")
     parser.add_argument("--repositories", action="store_true")
     parser.add_argument("--image", type=Path, help="by default the laboratory's Debian")
@@ -351,7 +355,7 @@ def main() -> int:
         )
         if not options.lab:
             lab.up(1)
-        bench = Bench(lab, Path(folder), options.size, options.vms)
+        bench = Bench(lab, Path(folder), options.size, options.vms, options.encryption)
         try:
             bench.make()
             costs = measure(bench, options.rounds)

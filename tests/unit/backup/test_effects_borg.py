@@ -52,6 +52,15 @@ def test_comment_arrives_as_it_was_written(access: Access, repository: str) -> N
     assert archives.read_comment(ended.out) == BACKUP
 
 
+def test_repository_is_known_after_it_was_used_here(
+    tmp_path: Path, access: Access, repository: str
+) -> None:
+    assert effects_borg.has_used(access, repository)
+    assert effects_borg.has_used(access, f"ssh://root@server:2222{repository}")
+    assert not effects_borg.has_used(access, f"{repository}-2")
+    assert not effects_borg.has_used(Access(SECRET, str(tmp_path / "new")), repository)
+
+
 def test_warnings_name_a_missing_file_and_not_the_lock_of_a_killed_process(
     tmp_path: Path, access: Access, repository: str
 ) -> None:

@@ -48,6 +48,7 @@ _POLL = 0.5
 # beginning appears a moment later.
 _END = """
 for _try in 1 2 3 4 5 6; do
+  [ "$SERVICE_RESULT" = success ] && [ -e "$4/$6" ] && break  # it has seen to that itself
   if timeout 60 virsh -q -c "$1" backup-dumpxml "$2" 2>/dev/null | grep -q "/$3'"; then
     timeout 60 virsh -q -c "$1" domjobabort "$2"
   fi
@@ -206,7 +207,15 @@ def _clear(job: _BackupJob) -> None:
 def _end_words(job: _BackupJob) -> list[str]:
     uuid = job.facts.uuid
     folder = str(read.folder(uuid))
-    return ["end", job.connection.uri, uuid, read.SOCKET, folder, job.wanted.scratch]
+    return [
+        "end",
+        job.connection.uri,
+        uuid,
+        read.SOCKET,
+        folder,
+        job.wanted.scratch,
+        read.JOB_ENDED,
+    ]
 
 
 def _save(job: _BackupJob) -> None:

@@ -59,7 +59,7 @@ def _read(address: str, access: Access, *, make: bool) -> list[Turn]:
         if not make:
             return []
     try:
-        effects_borg.run(access, ["init", "--encryption", "repokey-blake2", address])
+        effects_borg.make(access, address)
     except effects_borg.BorgError as error:
         return _made_by_another(access, words, error)
     return turns.read(effects_borg.run(access, words).out)

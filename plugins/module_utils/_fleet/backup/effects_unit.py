@@ -71,6 +71,7 @@ _GIVES_WAY = "something else was to be done with it, such as a move or a snapsho
 _BUFFERS = ("MALLOC_MMAP_THRESHOLD_=33554432", "MALLOC_TRIM_THRESHOLD_=67108864")
 _BLOCK = 4096  # characters that borg reads of paths before it begins with the first
 _PIPES = 1 << 20  # more than what is between the writer of paths and borg can hold
+Said = t.TypeVar("Said")
 Answer = dict[str, object]  # as JSON; ``gave_way``: it can be tried again at once
 
 
@@ -156,6 +157,9 @@ class _Backup:
         if self.order.active:
             with contextlib.suppress(FleetVirtError), self._asking() as (connection, dom):
                 end_job(connection, dom)
+                # Of one that was ended early, the worker may still be beginning the job
+                if ended is None and not read.has_own_job(connection, dom):
+                    (self.folder / read.JOB_ENDED).touch()
         return ended or self.answer or {"error": "it ended without a result"}
 
     def end_early(self, *_signal: object) -> None:
@@ -212,20 +216,26 @@ class _Backup:
             find = connection.conn.lookupByUUIDString
             yield connection, connection.call(f"find {self.order.name}", find, self.order.uuid)
 
-    def _lost(self, connection: Connection, dom: VirDomain) -> str | None:
-        """Why the disks are no longer those of one moment; raises FleetVirtError if libvirt does
-        not say it within a while."""
+    def _patiently(
+        self, connection: Connection, dom: VirDomain, ask: t.Callable[[Connection, VirDomain], Said]
+    ) -> Said:
+        """What libvirt says, which may be restarted meanwhile; raises FleetVirtError if it does not
+        say it within a while."""
         with contextlib.suppress(FleetVirtError):
-            return self._lost_by(connection, dom)
+            return ask(connection, dom)
         limit = time.monotonic() + _RESTART_SECONDS
         while True:
             try:
                 with self._asking() as (anew, domain):
-                    return self._lost_by(anew, domain)
+                    return ask(anew, domain)
             except FleetVirtError:
                 if time.monotonic() > limit:
                     raise
             time.sleep(_LOOK_SECONDS)
+
+    def _lost(self, connection: Connection, dom: VirDomain) -> str | None:
+        """Why the disks are no longer those of one moment; raises as :meth:`_patiently`."""
+        return self._patiently(connection, dom, self._lost_by)
 
     def _lost_by(self, connection: Connection, dom: VirDomain) -> str | None:
         if not self.order.active:
@@ -326,7 +336,11 @@ class _Backup:
 
     def _copy_files(self, connection: Connection, dom: VirDomain) -> None:
         """Copy the state of its firmware and of its TPM."""
-        text = connection.call(f"read {self.order.name}", dom.XMLDesc, 0)
+
+        def ask(asked: Connection, domain: VirDomain) -> str:
+            return str(asked.call(f"read {self.order.name}", domain.XMLDesc, 0))
+
+        text = self._patiently(connection, dom, ask)
         root = _lxml.parse(text, f"domain {self.order.name}")
         nvram = root.find("os/nvram")
         path = nvram.text if nvram is not None else None
@@ -393,10 +407,13 @@ class _Backup:
         def create() -> programs.Ended:
             return borg.run(access, [*words, *_COMMAND], seconds=limit, folder=str(self.folder))
 
+        if not borg.has_used(access, repository):
+            with contextlib.suppress(borg.RepositoryExists):
+                borg.make(access, repository)
         try:
             ended = create()
         except borg.NoRepository:  # it has not asked for a path yet
-            borg.run(access, ["init", "--encryption", "repokey-blake2", repository])
+            borg.make(access, repository)
             ended = create()
         warnings = borg.warnings(ended)
         if warnings:

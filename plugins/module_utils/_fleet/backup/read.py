@@ -34,6 +34,7 @@ if t.TYPE_CHECKING:
     from ..._lxml import Element
 
 SOCKET = "fleet-virt-backup.sock"
+JOB_ENDED = "job-ended"  # a file in the folder of a backup whose job has ended as it should
 _PRIVATE = "/var/lib/libvirt/qemu/domain-{number}-*"
 _MIB = 1024**2
 _NO_JOB = 0

@@ -25,12 +25,15 @@ from ..base.json_values import as_mapping
 
 _END_SECONDS = 60.0
 _MOST_ANSWER = 48 * 1024 * 1024  # there may be a picture of a screen in it
-# The module's own imports, also where they are in Ansible's archive
-_START = (
-    "import json, sys; sys.path[:0] = json.loads(sys.argv[1]); from"
-    " ansible_collections.fleet.virt.plugins.module_utils._fleet.{folder} import effects_unit;"
-    " effects_unit.main()"
-)
+# The module's own imports, also where they are in Ansible's archive, and its cache of bytecode
+_START = """
+import json, sys
+sys.path[:0] = json.loads(sys.argv[1])
+from ansible_collections.fleet.virt.plugins.module_utils import _bytecode
+_bytecode.cache()
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.{folder} import effects_unit
+effects_unit.main()
+"""
 
 
 def answered(
