@@ -67,6 +67,10 @@ options:
       - The passphrase of the repositories. It is given to borg through a pipe.
     type: str
     required: true
+  ssh_key:
+    description:
+      - Private key with which root on the hypervisor reaches a server of backups, if not its own.
+    type: path
   pool:
     description:
       - Pool for disks whose former folder is no pool here.

@@ -59,6 +59,10 @@ options:
       - The passphrase of the repositories. It is given to borg through a pipe.
     type: str
     required: true
+  ssh_key:
+    description:
+      - Private key with which root on the hypervisor reaches a server of backups, if not its own.
+    type: path
   pool:
     description:
       - Pool for the volume, by default the one in whose folder the disk was, or V(default).

@@ -65,6 +65,10 @@ options:
       - The passphrase of the repositories. It is given to borg through a pipe.
     type: str
     required: true
+  ssh_key:
+    description:
+      - Private key with which root on the hypervisor reaches a server of backups, if not its own.
+    type: path
   max_mib:
     description:
       - Size from which on a file is refused, in MiB, at most 64.

@@ -181,10 +181,12 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "renew_keys": _KEYS,
     "repair_vms": _CHOSEN | {"virt_keep_volumes", "virt_proof_folder"},
     "restore": _CHOSEN
-    | {"virt_archive", "virt_restore_as", "virt_unasked", "vm_host", "vm_new_name"},
-    "restore_disk": frozenset({"vm_name", "virt_archive", "virt_disk", "virt_to_pool"}),
+    | {"virt_archive", "virt_backup_host_key", "virt_restore_as", "virt_unasked"}
+    | {"vm_host", "vm_new_name"},
+    "restore_disk": frozenset({"vm_name", "virt_archive", "virt_backup_host_key"})
+    | {"virt_disk", "virt_to_pool"},
     "restore_file": frozenset({"vm_name", "vm_host", "virt_archive", "virt_path"})
-    | {"virt_restore_max_mib", "virt_restore_to"},
+    | {"virt_backup_host_key", "virt_restore_max_mib", "virt_restore_to"},
     "restart_elsewhere": _CHOSEN
     | {"virt_fenced", "virt_fenced_lease", "virt_host", "virt_wait_timeout"},
     "return_vms": _MOVE | {"virt_host"},

@@ -39,6 +39,7 @@ _OPTIONS: RestoreDiskOptions = {
     "archive": None,
     "place": "/srv/backup",
     "passphrase": "x",
+    "ssh_key": None,
     "pool": None,
 }
 _NAME = "web1_vdb-2026-11-28T065118Z.raw"

@@ -69,6 +69,7 @@ _OPTIONS: RestoreOptions = {
     "restore_as": None,
     "place": "/srv/backup",
     "passphrase": "x",
+    "ssh_key": None,
     "pool": "default",
     "pool_path": "/nowhere",
     "base_pool": "base",

@@ -36,6 +36,7 @@ _OPTIONS: RestoreFileOptions = {
     "archive": None,
     "place": "/srv/backup",
     "passphrase": "x",
+    "ssh_key": None,
     "max_mib": 16,
 }
 _CONTENT = b"LABEL=root / ext4\n\x00\xff" * 1000

@@ -113,7 +113,7 @@ def run(
     """Claim the VMs of ``work``, restore those that were claimed, or find them and do both; the
     module's result."""
     verb.require_local(connection, "its disks are written where they are")
-    access = Access(options["passphrase"], _BORG_FOLDER)
+    access = Access(options["passphrase"], _BORG_FOLDER, options["ssh_key"])
     vms = work.vms
     if work.stage == "all" and not vms:
         vms = read_archives.find(access, options, str(uuids.uuid4()))

@@ -90,7 +90,7 @@ def run(
 ) -> Mapping[str, object]:
     """Restore the disk of the VM that ``options`` or ``work`` name; the module's result."""
     verb.require_local(connection, "its disks are written where they are")
-    access = Access(options["passphrase"], _BORG_FOLDER)
+    access = Access(options["passphrase"], _BORG_FOLDER, options["ssh_key"])
     vms = work.vms or find(access, options, str(uuids.uuid4()))
     here = _named(connection, vms)
     absent = [vm.name for vm in vms if vm.uuid not in here]
@@ -130,6 +130,7 @@ def find(access: Access, options: RestoreDiskOptions, run_id: str) -> list[Saved
         "restore_as": None,
         "place": options["place"],
         "passphrase": options["passphrase"],
+        "ssh_key": options["ssh_key"],
         "pool": "",
         "pool_path": "",
         "base_pool": "",

@@ -90,6 +90,7 @@ def find(access: Access, options: RestoreFileOptions, run_id: str) -> list[Saved
         "restore_as": None,
         "place": options["place"],
         "passphrase": options["passphrase"],
+        "ssh_key": options["ssh_key"],
         "pool": "",
         "pool_path": "",
         "base_pool": "",
@@ -104,7 +105,7 @@ def run(options: RestoreFileOptions, work: RestoreFileWork) -> dict[str, object]
     lacks = missing()
     if lacks:
         raise PlanRefused(f"{'; '.join(lacks)}: files of guests are read by libguestfs")
-    access = Access(options["passphrase"], _BORG_FOLDER)
+    access = Access(options["passphrase"], _BORG_FOLDER, options["ssh_key"])
     (vm,) = work.vms or find(access, options, str(uuids.uuid4()))
     content = _read(access, options, vm)
     entry = {

@@ -22,6 +22,7 @@ ARGUMENTS: Spec = {
     "restore_as": {"type": "str", "choices": [RESTORE, COPY]},
     "place": {"type": "str", "required": True},
     "passphrase": {"type": "str", "required": True, "no_log": True},
+    "ssh_key": {"type": "path", "no_log": False},
     "pool": {"type": "str", "default": "default"},
     "pool_path": {"type": "path", "default": "/var/lib/libvirt/images"},
     "base_pool": {"type": "str", "default": "base"},
@@ -38,6 +39,7 @@ class RestoreOptions(t.TypedDict):
     restore_as: str | None
     place: str
     passphrase: str
+    ssh_key: str | None
     pool: str
     pool_path: str
     base_pool: str

@@ -21,6 +21,7 @@ ARGUMENTS: Spec = {
     "archive": {"type": "str"},
     "place": {"type": "str", "required": True},
     "passphrase": {"type": "str", "required": True, "no_log": True},
+    "ssh_key": {"type": "path", "no_log": False},
     "pool": {"type": "str"},
 }
 
@@ -33,6 +34,7 @@ class RestoreDiskOptions(t.TypedDict):
     archive: str | None
     place: str
     passphrase: str
+    ssh_key: str | None
     pool: str | None
 
 

@@ -26,6 +26,7 @@ ARGUMENTS: Spec = {
     "archive": {"type": "str"},
     "place": {"type": "str", "required": True},
     "passphrase": {"type": "str", "required": True, "no_log": True},
+    "ssh_key": {"type": "path", "no_log": False},
     "max_mib": {"type": "int", "default": 16},
 }
 
@@ -39,6 +40,7 @@ class RestoreFileOptions(t.TypedDict):
     archive: str | None
     place: str
     passphrase: str
+    ssh_key: str | None
     max_mib: int
 
 
