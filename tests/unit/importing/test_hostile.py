@@ -97,6 +97,15 @@ def _backed(name: str) -> Callable[[bytes], bytes]:
     return change
 
 
+def _beyond(_sound: bytes) -> bytes:
+    """A VHDX whose table of regions says that its metadata are at the last byte of 64 bits."""
+    region = bytes.fromhex("06a27c8b90479a4bb8fe575f050f886e") + struct.pack(
+        "<QII", (1 << 64) - 1, 0, 1
+    )
+    table = b"regi" + bytes(4) + struct.pack("<II", 1, 0) + region
+    return b"vhdxfile".ljust(192 << 10, b"\0") + table.ljust(64 << 10, b"\0")
+
+
 def linked(folder: Path) -> Path:
     """An OVF whose disk is a link to another file."""
     (folder / "web.ovf").write_bytes(OVF)
@@ -154,6 +163,21 @@ HOSTILE: dict[str, tuple[Build, str, str]] = {
         archive(member("x", bytes(1 << 20), type=tarfile.XHDTYPE)),
         "extended header of 1048576 bytes",
         "export",
+    ),
+    "an extended header whose length is none": (
+        archive(member("x", b"x path=a\n", type=tarfile.XHDTYPE)),
+        "damaged extended header",
+        "copy it again",
+    ),
+    "an extended header of no length": (
+        archive(member("x", b"0 path=a\n", type=tarfile.XHDTYPE)),
+        "damaged extended header",
+        "copy it again",
+    ),
+    "a size in other digits than ASCII's": (
+        archive(member("x", "11 size=\u00b2\n".encode(), type=tarfile.XHDTYPE)),
+        "damaged extended header",
+        "copy it again",
     ),
     "a large descriptor": (
         archive(member("web.ovf", b"<?xml " + bytes(5 << 20))),
@@ -221,6 +245,11 @@ HOSTILE: dict[str, tuple[Build, str, str]] = {
         with_disk(_backed('json:{"driver":"file"}')),
         "has a backing file",
         "qemu-img convert",
+    ),
+    "a VHDX whose metadata are beyond any file": (
+        with_disk(_beyond),
+        "damaged or truncated VHDX",
+        "copy it again",
     ),
     "an archive in an archive": (with_disk(b"PK\3\4" + bytes(508)), "a ZIP archive", "unpack"),
     "a disk that is a link": (linked, "no link is followed", "copy all files"),

@@ -154,12 +154,13 @@ def _extended(
         digits, _space, _rest = data.partition(b" ")
         count = int(digits) if digits.isdigit() and len(digits) < 8 else 0
         key, equals, value = data[len(digits) + 1 : count - 1].partition(b"=")
-        if not equals or count > len(data):
+        if not equals or not len(digits) < count <= len(data):  # else this would never end
             raise PlanRefused("the archive has a damaged extended header; copy it again")
         values[key.decode("utf-8", "replace")] = value.decode("utf-8", "replace")
         data = data[count:]
     if any(key.startswith("GNU.sparse") for key in values):
         raise PlanRefused(f"the archive has a sparse file; {_REMEDY}")
-    if not values.get("size", "0").isdigit() or len(values.get("size", "0")) > 18:
+    size = values.get("size", "0")
+    if not (size.isascii() and size.isdigit()) or len(size) > 18:
         raise PlanRefused("the archive has a damaged extended header; copy it again")
     return values

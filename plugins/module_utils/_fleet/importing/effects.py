@@ -129,7 +129,8 @@ def _convert(disk: TransferredDisk, source: int, target: int, room: int) -> None
         )
 
     def read(place: int, count: int) -> bytes:
-        return os.pread(source, max(0, min(count, size - place)), offset + place)
+        count = min(count, size - place)  # a place in a file may be any number
+        return os.pread(source, count, offset + place) if count > 0 else b""
 
     inspected = disk_format.inspect(read, size)
     if inspected.problems or inspected.format != disk["format"]:

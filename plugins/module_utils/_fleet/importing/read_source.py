@@ -121,9 +121,8 @@ def _inside(whole: _Whole, file: SourceFile) -> Read:
     """Reads nothing but these bytes of the file."""
 
     def read(offset: int, count: int) -> bytes:
-        return os.pread(
-            whole.descriptor, max(0, min(count, file.size - offset)), file.offset + offset
-        )
+        count = min(count, file.size - offset)  # an offset in a file may be any number
+        return os.pread(whole.descriptor, count, file.offset + offset) if count > 0 else b""
 
     return read
 
