@@ -178,35 +178,37 @@ class _View:
             problems.append(f"then {report.loss_text(self.options['loss'], losses).strip()}")
         return self._shown(data, text, losses, "then ", problems, required=self.options["strict"])
 
-    def _losses(self, answers: Answers) -> list[Loss]:
+    def _losses(self, answers: Answers) -> list[Loss] | None:
+        """The losses that are not survived; None where none is tried, or nothing is there."""
         number = self.options["loss"]
-        if not number:
-            return []
+        if not number or not answers:
+            return None
         return capacity.losses(answers, self.hosts(answers), number, self.policy)
 
     def _shown(
         self,
         data: Answer,
         text: str,
-        losses: list[Loss],
+        losses: list[Loss] | None,
         then: str,
         problems: list[str],
         *,
         required: bool,
     ) -> Answer:
         options, number = self.options, self.options["loss"]
+        tried = number if losses is not None else 0
         data = {
             **data,
             "loss": number,
-            "survives": not losses if number else None,
-            "losses": report.plain(losses),
+            "survives": None if losses is None else not losses,
+            "losses": report.plain(losses or ()),
             "silent": {name: silence.why for name, silence in self.silent.items()},
         }
         unanswered = f"not all hypervisors answered: {proofs.named(self.silent)}"
 
         def shown() -> str:
             more = f"{unanswered}\n" if self.silent else ""
-            return text + report.loss_text(number, losses, then) + more
+            return text + report.loss_text(tried, losses or (), then) + more
 
         rows = t.cast("list[dict[str, object]]", data["hypervisors"])
         output = _output.render(options["output"], data, shown, lambda: report.records(rows))

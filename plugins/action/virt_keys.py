@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import as_list
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import proofs
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import outcomes, proofs
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys import decide as keys
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys import report as keys_report
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.facts import (
@@ -277,5 +277,5 @@ def _look(values: Values, host: str, variable: str | None) -> _keys.Look | None:
     answer = of_host(values, host, variable, KeysLook)
     look = None if answer.get("failed") else _keys.look_of(answer)
     if look is None and answer.get("msg"):
-        _output.warn(f"{host}: {answer['msg']}")
+        _output.warn(f"{host}: {outcomes.reason(answer)}")
     return look

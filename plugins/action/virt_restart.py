@@ -10,7 +10,7 @@ import typing as t
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import as_mapping
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.tables import clean
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import proofs
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import outcomes, proofs
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.fencing.facts import Fenced
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.fencing.plan import SWITCHED
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import decide as placement
@@ -68,8 +68,8 @@ class ActionModule(StagedAction[RestartWork]):
             )
         if work.stage == "act" and self.check:
             fenced = self.answers("virt_proven_off", Fenced, "act", verb="virt_fence")
-            outcomes = {answer.get("outcome") for answer in fenced.values()}
-            work = dataclasses.replace(work, unlocking=SWITCHED in outcomes)
+            ends = {answer.get("outcome") for answer in fenced.values()}
+            work = dataclasses.replace(work, unlocking=SWITCHED in ends)
         if work.stage == "note":
             work = dataclasses.replace(
                 work, claims=self._claims(str(task_vars["inventory_hostname"]))
@@ -140,8 +140,10 @@ class ActionModule(StagedAction[RestartWork]):
 
     def _starts(self, _options: VirtRestartOptions) -> Answer:
         for host, answer in self.answers("virt_restart_noted", Restarted, "note").items():
-            if host in texts(self.decision(_PLAN)["noting"]) and answer.get("failed"):
-                _output.warn(f"{host} did not note where the VMs go: {answer.get('msg')}")
+            ill = answer.get("failed") or answer.get("unreachable")
+            if host in texts(self.decision(_PLAN)["noting"]) and ill:
+                why = outcomes.reason(answer)
+                _output.warn(f"{host} did not note where the VMs go: {why}")
         starts = restart_report.starts(self._shares(), self._taken())
         return {"changed": False, **vars(starts)}
 

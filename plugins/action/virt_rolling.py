@@ -112,7 +112,7 @@ class ActionModule(StagedAction[RollingWork]):
             },
         )
         if result.get("failed") or result.get("unreachable"):
-            return {**result, "msg": f"it was to reboot ({why}): {result.get('msg')}"}
+            return {**result, "msg": f"it was to reboot ({why}): {outcomes.reason(result)}"}
         return {**answer, "changed": True, "rebooted": True}
 
     def _decide(self, _work: RollingWork) -> Answer:

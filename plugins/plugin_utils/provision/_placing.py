@@ -15,6 +15,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import Json
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards import leftover
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import proofs
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.facts import ImageFacts
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import decide as placement
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import unique
@@ -49,11 +50,13 @@ def hosts_of(
     lost: t.Collection[str] = (),
 ) -> list[placement.PlacementHost]:
     """The hypervisors as placement sees them; lost ones are silent."""
+    answered = [name for name, answer in answers.items() if answer.get("host") is not None]
+    silent = proofs.silences(answers, answered, None, lost)
     hosts = []
     for name, answer in answers.items():
         info = answer.get("host")
         if info is None:
-            reason = "declared lost" if name in lost else str(answer.get("msg") or "no answer")
+            reason = silent[name].why if name in silent else "declared lost"
             hosts.append(placement.silent_host(name, reason))
         else:
             hosts.append(placement.host_from_info(info, limits.get(name, {}), name=name))

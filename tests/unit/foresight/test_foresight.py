@@ -227,6 +227,28 @@ def test_loss_of_two_at_once_needs_room_for_both() -> None:
     assert all(len(one.problems) == 2 for one in lost)
 
 
+def test_loss_of_more_hypervisors_than_answered_is_the_loss_of_all() -> None:
+    answers = {f"hv{i}": answer(vm(f"vm{i}", 1024)) for i in range(3)}
+    (loss,) = capacity.losses(answers, hosts(answers), 4, POLICY)
+    assert loss.lost == ("hv0", "hv1", "hv2")
+    assert len(loss.problems) == 3
+    empty = {"hv1": answer(), "hv2": answer()}
+    assert capacity.losses(empty, hosts(empty), 4, POLICY) == []
+
+
+def test_silent_hypervisor_is_not_shown_as_empty() -> None:
+    silent = placement.silent_host("hv2", "connection refused")
+    seen = [*hosts({"hv1": answer(vm("a", 2048))}), silent]
+    text = report.rooms_text(capacity.rooms(seen, request(), POLICY), "1 vCPU")
+    assert "no answer: connection refused" in text
+    assert "answered:" not in text
+    known, unknown = report.hosts_rows(seen)
+    assert (known["vms"], known["memory_mib"], known["problem"]) == (1, 2048, None)
+    assert (unknown["name"], unknown["problem"]) == ("hv2", "connection refused")
+    assert {unknown[key] for key in known if key not in ("name", "problem")} == {None}
+    assert "0" not in report.steps_text([], [unknown])
+
+
 def test_too_many_losses_are_refused() -> None:
     answers = {f"hv{i:03}": answer() for i in range(100)}
     with pytest.raises(PlanRefused, match="161700 cases"):
@@ -284,3 +306,17 @@ def test_new_hosts_are_read_with_every_problem() -> None:
         report.new_hosts([{"memory": 1}, {"like": "hv1", "cpus": "many"}, {"like": "a", "x": 1}])
     paths = [problem.path for problem in error.value.problems]
     assert paths == [f"virt_add_hosts[{index}]" for index in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("size", "path"),
+    [
+        ({"cpus": 0}, "virt_add_hosts[0].cpus"),
+        ({"cpus": "-4"}, "virt_add_hosts[0].cpus"),
+        ({"memory": 0}, "virt_add_hosts[0].memory"),
+    ],
+)
+def test_new_host_without_memory_or_cpus_is_refused(size: dict[str, t.Any], path: str) -> None:
+    with pytest.raises(SpecError, match="is too few; give 1 or more") as error:
+        report.new_hosts([{"like": "hv1", **size}])
+    assert [problem.path for problem in error.value.problems] == [path]

@@ -90,6 +90,13 @@ def test_module_receives_complete_header() -> None:
             AnsibleConnectionFailure("no route"),
             {"unreachable": True, "msg": "no route"},
         ),
+        (
+            AnsibleConnectionFailure(
+                "Failed to connect to the host via ssh: ssh: connect to host hv1 port 22:"
+                " Connection refused"
+            ),
+            {"unreachable": True, "msg": "connection refused"},
+        ),
         (AnsibleError("no become"), {"failed": True, "msg": "no become"}),
         (
             PlanRefused("no"),
@@ -97,7 +104,7 @@ def test_module_receives_complete_header() -> None:
         ),
         (TaskTimeoutError(), {"failed": True, "msg": "Timed out after 60 second(s)."}),
     ],
-    ids=["failed", "unreachable", "ansible", "refused", "over time"],
+    ids=["failed", "unreachable", "refused by it", "ansible", "refused", "over time"],
 )
 def test_every_end_of_stage_on_hypervisor_is_answer(end: t.Any, opened: dict[str, t.Any]) -> None:
     action = _staged({"stage": "look"}, end)

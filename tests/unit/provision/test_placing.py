@@ -47,6 +47,25 @@ def _answers(*macs: str) -> dict[str, dict[str, Any]]:
     }
 
 
+def test_hypervisor_without_answer_is_named_as_elsewhere() -> None:
+    via = "Task failed: Failed to connect to the host via ssh: ssh: connect to host hv1 port 22: "
+    answers: dict[str, Any] = {
+        "hv1": {"unreachable": True, "msg": f"{via}Connection refused"},
+        "hv2": {},
+        "hv3": {"msg": "silent, and declared lost"},
+        "hv4": {"failed": True, "msg": "there is no libvirt"},
+        "hv5": {"failed": True, "rc": 137, "msg": "MODULE FAILURE", "module_stderr": "Killed"},
+    }
+    problems = {host.name: host.problem for host in _placing.hosts_of(answers, {}, ["hv3"])}
+    assert problems == {
+        "hv1": "connection refused",
+        "hv2": "it did not answer",
+        "hv3": "declared lost",
+        "hv4": "there is no libvirt",
+        "hv5": "its module returned no result: it was killed (SIGKILL)",
+    }
+
+
 @pytest.mark.parametrize("mac", [_MAC, _MAC.upper()])
 def test_a_mac_address_of_the_fleet(mac: str) -> None:
     placed = [Placement("new", "hv1", (), ())]

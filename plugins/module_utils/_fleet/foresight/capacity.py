@@ -85,8 +85,10 @@ def losses(
 ) -> list[Loss]:
     """The losses of ``number`` hypervisors at once that leave VMs without a place.
 
-    ``answers`` are of those that answered. Raises PlanRefused where there are too many cases.
+    ``answers`` are of those that answered; of fewer than ``number`` all are lost. Raises
+    PlanRefused where there are too many cases.
     """
+    number = min(number, len(answers))
     cases = math.comb(len(answers), number)
     if cases > MOST_LOSSES:
         raise PlanRefused(

@@ -12,7 +12,7 @@ import typing as t
 from ..._errors import Problem, SpecError
 from ..._units import parse_mib
 from ..base.json_values import as_mapping
-from ..base.options import to_integer
+from ..base.options import show, to_integer
 from ..base.tables import csv_text, table
 from ..placement import decide as placement
 from .capacity import Loss, Room
@@ -24,30 +24,42 @@ _SHOWN = 3
 
 
 def hosts_rows(hosts: t.Iterable[placement.PlacementHost]) -> list[dict[str, object]]:
-    """What is promised on each hypervisor, and the limits."""
-    return [
-        {
-            "name": host.name,
+    """What is promised on each hypervisor, and the limits; of a silent one neither is known."""
+    rows: list[dict[str, object]] = []
+    for host in hosts:
+        known: dict[str, object] = {
             "vms": len(host.vms),
             "memory_mib": host.memory_promised_mib,
             "memory_limit_mib": host.memory_limit_mib,
             "vcpus": host.vcpus_promised,
             "vcpus_limit": host.vcpus_limit,
-            "problem": host.problem,
-            "maintenance": host.maintenance,
         }
-        for host in hosts
-    ]
+        if host.problem_filter == placement.ANSWERED:
+            known = dict.fromkeys(known)
+        rows.append(
+            {
+                "name": host.name,
+                **known,
+                "problem": host.problem,
+                "maintenance": host.maintenance,
+            }
+        )
+    return rows
 
 
 def rooms_text(rooms: t.Sequence[Room], shape: str) -> str:
     """How many VMs fit where, and what keeps the next one away."""
-    rows = [[room.name, room.more, f"{room.filter}: {room.reason}"] for room in rooms]
+    rows = [[room.name, room.more, f"{_word(room.filter)}: {room.reason}"] for room in rooms]
     more, places = sum(room.more for room in rooms), sum(room.more > 0 for room in rooms)
     return (
         table(["HYPERVISOR", "MORE", "WHY NOT ANOTHER"], rows)
         + f"\n{more} more VMs of {shape} fit, on {places} of {len(rooms)} hypervisors\n"
     )
+
+
+def _word(kind: str) -> str:
+    """What a filter is called for people."""
+    return "no answer" if kind == placement.ANSWERED else kind
 
 
 def steps_text(steps: t.Sequence[PlannedStep], before: list[dict[str, object]]) -> str:
@@ -115,16 +127,21 @@ def new_hosts(given: t.Iterable[object]) -> list[NewHost]:
             continue
         try:
             memory, cpus = fields.get("memory"), fields.get("cpus")
-            hypervisors.append(
-                NewHost(
-                    str(fields.get("name") or f"new{number}"),
-                    str(fields["like"]).strip(),
-                    None if memory is None else parse_mib(memory),
-                    None if cpus is None else to_integer(cpus),
-                )
+            new = NewHost(
+                str(fields.get("name") or f"new{number}"),
+                str(fields["like"]).strip(),
+                None if memory is None else parse_mib(memory),
+                None if cpus is None else to_integer(cpus),
             )
         except ValueError as error:
             problems.append(Problem(path, str(error)))
+            continue
+        problems += [
+            Problem(f"{path}.{key}", f"{show(fields[key])} is too few; give 1 or more")
+            for key, size in (("memory", new.memory_mib), ("cpus", new.cpus))
+            if size is not None and size < 1
+        ]
+        hypervisors.append(new)
     if problems:
         raise SpecError(problems)
     return hypervisors

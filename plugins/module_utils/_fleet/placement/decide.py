@@ -55,6 +55,7 @@ from .filters import (
     wishes_of,
 )
 from .hosts import (
+    ANSWERED,
     HostSettings,
     PlacementHost,
     default_reserve_mib,
@@ -67,6 +68,7 @@ from .score import Scorer, size_of
 from .types import DiskNeed, Placement, Policy, Ranked, Rejection, Request, Weights
 
 __all__ = [
+    "ANSWERED",
     "DiskNeed",
     "FleetLoad",
     "HostSettings",

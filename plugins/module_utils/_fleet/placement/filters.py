@@ -18,7 +18,7 @@ import typing as t
 from ..base.machine_types import uses_uefi
 from ..base.names import playbook_command
 from . import offers
-from .hosts import PlacementHost
+from .hosts import ANSWERED, PlacementHost
 from .load import FleetLoad, HostLoad, PoolLoad, Space
 from .types import NAMES_ANOTHER, SOFT, Policy, Rejection, Request
 
@@ -49,7 +49,7 @@ def fixed_rejection(host: PlacementHost, request: Request) -> Rejection | None:
         reason = check(host, request)
         if reason is not None:
             # the hypervisor's own filter is more specific about what it failed to report
-            return Rejection(host.name, host.problem_filter if name == "answered" else name, reason)
+            return Rejection(host.name, host.problem_filter if name == ANSWERED else name, reason)
     return None
 
 
@@ -375,7 +375,7 @@ def _listed(names: t.Iterable[str]) -> str:
 
 
 _FIXED: tuple[tuple[str, t.Callable[[PlacementHost, Request], str | None]], ...] = (
-    ("answered", _answered),
+    (ANSWERED, _answered),
     ("host", _fixed_host),
     ("maintenance", _maintenance),
     ("zone", _zone),

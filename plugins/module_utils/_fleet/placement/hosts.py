@@ -24,6 +24,7 @@ from ..storage.base_name import BaseName
 from .offers import NOTHING_KNOWN, Offers, offers_from
 
 _DIGITS = re.compile(r"[0-9]{1,18}")
+ANSWERED = "answered"  # the filter that a hypervisor fails which gave no answer
 _MOST_RATIO = 1000  # anything above is a typing error
 # libvirt's "degraded" means running with less redundancy than configured
 _USABLE_STATES = frozenset({"running", "active", "degraded"})
@@ -177,7 +178,7 @@ def silent_host(name: str, reason: str, settings: HostSettings | None = None) ->
         name=name,
         settings=settings or HostSettings(),
         problem=reason,
-        problem_filter="answered",
+        problem_filter=ANSWERED,
     )
 
 
