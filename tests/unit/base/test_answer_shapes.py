@@ -219,6 +219,7 @@ METADATA = {
     "first_boot": None,
     "start_order": 1,
     "start_delay": None,
+    "ha": True,
     "problem": None,
 }
 DISK = {
@@ -421,6 +422,7 @@ CHECKUP = {
             "holder": None,
             "broken": None,
             "ha": True,
+            "disk_move": {"disk": "system", "pool": "fast"},
             "nics": [{"mac": "52:54:00:00:00:01", "type": "bridge", "source": "br0"}],
         }
     ],
@@ -434,6 +436,7 @@ CHECKUP = {
     "cell_vms": [
         {
             "uuid": "1111",
+            "name": "ha1",
             "resource": "fleet-1111",
             "managed": False,
             "held_by": "hv1",

@@ -15,13 +15,14 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.metadata im
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.disk_move.facts import (
     DiscardVolume,
     DiskMoveFacts,
+    DiskMoveRequest,
     EndCopy,
     MovedDisk,
     PoolPlaceFacts,
     RemoveLeft,
     SwitchDisk,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.disk_move.plan import plan
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.disk_move.plan import begun, plan
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.leases import Holder
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.steps import (
     interrupted,
@@ -99,6 +100,23 @@ def test_run_killed_anywhere_is_finished_by_the_next(facts: DiskMoveFacts) -> No
         assert not again.refusals, (moment, again.refusals)
         require_moved(predict(left, again.steps))
     assert seen == 2 * len(plan(facts).steps)
+
+
+@BOTH
+def test_metadata_say_where_an_interrupted_move_was_going(facts: DiskMoveFacts) -> None:
+    marked = []
+    for moment, left in interrupted(facts, plan(facts).steps):
+        assert left.stored is not None
+        wanted = DiskMoveRequest("system", "fast") if left.stored.phase is not None else None
+        assert begun(left.stored) == wanted, moment
+        marked.append(wanted)
+    assert None in marked
+    assert marked.count(None) < len(marked) / 2
+
+
+def test_change_of_another_kind_is_no_move_of_a_disk() -> None:
+    added = dataclasses.replace(DATA, role="new")
+    assert begun(Metadata(phase="changing", volumes=(SYSTEM, added, SEED))) is None
 
 
 def test_copy_of_killed_run_is_aborted_and_begun_again() -> None:

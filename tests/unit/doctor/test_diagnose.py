@@ -41,6 +41,7 @@ def vm(name: str, **changes: t.Any) -> Answer:
         "holder": None,
         "broken": None,
         "ha": False,
+        "disk_move": None,
         "nics": [{"mac": f"52:54:00:00:00:{len(name):02x}", "type": "bridge", "source": "br0"}],
         "addresses": [],
         "segments": ["br0"],
@@ -164,8 +165,8 @@ CELL = {
     **{"online": ["hv1", "hv2", "hv3"], "unclean": []},
 }
 CELL_VM = {
-    **{"uuid": "uuid of web1", "resource": "fleet-u", "managed": True, "held_by": None},
-    **{"failed": False, "reason": None},
+    **{"uuid": "uuid of web1", "name": None, "resource": "fleet-u", "managed": True},
+    **{"held_by": None, "failed": False, "reason": None},
 }
 
 
@@ -302,6 +303,12 @@ FOUND: list[tuple[str, tuple[Answer | None, Answer | None], str, str]] = [
         "does not manage 'web1', so it is not started elsewhere",
         "ansible-playbook fleet.virt.repair_vms -e vm_name=web1",
     ),
+    (  # its hypervisor is off, so it is defined nowhere
+        "cell_vm_unmanaged",
+        (None, member(HV2, cell_vm={**HELD, "held_by": "hv3", "name": "web1"})),
+        "does not manage 'web1', so it is not started elsewhere",
+        "ansible-playbook fleet.virt.repair_vms -e vm_name=web1",
+    ),
     (
         "cell_vm_unmanaged",
         (member(HV1, vm("web1"), cell_vm={"managed": False}), None),
@@ -324,6 +331,12 @@ FOUND: list[tuple[str, tuple[Answer | None, Answer | None], str, str]] = [
         "cell_vm_failed",
         (None, member(HV2, cell_vm={"failed": True, "reason": "start on hv2: no bridge"})),
         "to run: start on hv2: no bridge",
+        "ansible hv2 -b -a 'crm_resource --cleanup --resource fleet-u'",
+    ),
+    (
+        "cell_vm_failed",
+        (None, member(HV2, cell_vm={"failed": True, "name": "web1"})),
+        "the cell 'rack1' does not get 'web1' to run",
         "ansible hv2 -b -a 'crm_resource --cleanup --resource fleet-u'",
     ),
     (
@@ -576,6 +589,22 @@ def test_work_of_each_phase_has_the_command_that_finishes_it(phase: str, command
     (finding,) = look(fleet(answer(HV1, vm("web1", phase=phase)))).findings
     assert finding.id == "work_unfinished"
     assert finding.remedy.endswith(command)
+
+
+def test_remedy_of_a_vm_without_readable_card_names_no_uuid() -> None:
+    held = {**HELD, "held_by": "hv3"}
+    (finding,) = look(fleet(None, member(HV2, cell_vm=held))).findings
+    assert "'uuid of web1'" in finding.message
+    assert finding.remedy == "ansible-playbook fleet.virt.repair_vms"
+
+
+def test_interrupted_move_of_a_disk_is_finished_by_that_move() -> None:
+    moving = {"phase": "changing", "disk_move": {"disk": "system", "pool": "fast"}}
+    (finding,) = look(fleet(answer(HV1, vm("web1", **moving)))).findings
+    assert finding.remedy.endswith(
+        "ansible-playbook fleet.virt.move_disk -e vm_name=web1 -e virt_disk=system"
+        " -e virt_to_pool=fast"
+    )
 
 
 def test_command_has_no_template_that_ansible_would_read() -> None:

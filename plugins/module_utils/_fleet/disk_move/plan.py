@@ -16,7 +16,7 @@ import dataclasses
 import posixpath
 import shlex
 
-from ..base.metadata import BEGUN, OwnVolume, metadata_problems
+from ..base.metadata import BEGUN, Metadata, OwnVolume, metadata_problems
 from ..base.names import playbook_command
 from ..engine import leases
 from ..engine.steps import Effect, Plan, Step
@@ -27,6 +27,7 @@ from .facts import (
     CreateVolume,
     DiscardVolume,
     DiskMoveFacts,
+    DiskMoveRequest,
     EndCopy,
     EndMoving,
     MarkMoving,
@@ -75,6 +76,16 @@ def left_of(facts: DiskMoveFacts, now: OwnVolume) -> list[OwnVolume]:
         for volume in facts.volumes
         if volume.target == now.target and volume.path != now.path and volume.role != "seed"
     ]
+
+
+def begun(stored: Metadata) -> DiskMoveRequest | None:
+    """The move of a disk that a run has begun and not ended; None if the metadata tell of none. Of
+    the two volumes that the disk has meanwhile, the later one is where it goes."""
+    for new in stored.volumes if stored.phase == PHASE else ():
+        both = [one for one in stored.volumes if one.target == new.target and one.role != "seed"]
+        if new.role == "new" and len(both) > 1:
+            return DiskMoveRequest(new.target, both[-1].pool)
+    return None
 
 
 def _refusals(facts: DiskMoveFacts) -> list[str]:

@@ -76,7 +76,8 @@ def _unclean(by_host: t.Mapping[str, CellEntry]) -> t.Iterator[Finding]:
 def _vm(
     host: str, cell: str, vm: ExaminedCellVm, answers: t.Mapping[str, Examined]
 ) -> t.Iterator[Finding]:
-    name = _name(vm["uuid"], answers)
+    known = _name(vm["uuid"], answers)
+    name = known or vm["uuid"]
     if vm["failed"]:
         why = f": {vm['reason']}" if vm["reason"] else ""
         text = f"the cell {cell!r} does not get {name!r} to run{why}"
@@ -91,7 +92,9 @@ def _vm(
         )
         words = ("--meta", "--delete-parameter", "is-managed")
         by_hand = command_on(host, "crm_resource", "--resource", vm["resource"], *words)
-        repair = playbook_command("repair_vms", vm_name=name) if by else by_hand
+        # by the UUID no playbook knows it
+        which = {"vm_name": known} if known else {}
+        repair = playbook_command("repair_vms", **which) if by else by_hand
         yield Finding("cell_vm_unmanaged", (by or host,), text, repair)
 
 
@@ -111,15 +114,16 @@ def _unknown(host: str, vm: ExaminedVm, checkup: Checkup) -> t.Iterator[Finding]
         yield Finding("cell_vm_unknown", (host,), text, repair)
 
 
-def _name(uuid: str, answers: t.Mapping[str, Examined]) -> str:
+def _name(uuid: str, answers: t.Mapping[str, Examined]) -> str | None:
+    """The name of a VM, by its definition or, if it is defined nowhere, by its card."""
     names = (
         vm["name"]
         for answer in answers.values()
         if (checkup := answer.get("checkup"))
-        for vm in checkup["vms"]
-        if vm["uuid"] == uuid
+        for vm in (*checkup["vms"], *checkup["cell_vms"])
+        if vm["uuid"] == uuid and vm["name"]
     )
-    return next(names, uuid)
+    return next(names, None)
 
 
 def _is_at_work(vm: ExaminedCellVm, answers: t.Mapping[str, Examined]) -> bool:

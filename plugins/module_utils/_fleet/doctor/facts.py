@@ -22,6 +22,13 @@ class ExaminedNic(t.TypedDict):
     source: str | None
 
 
+class BegunDiskMove(t.TypedDict):
+    """The disk that a run which was interrupted was moving, and the pool to which."""
+
+    disk: str
+    pool: str
+
+
 class ExaminedVm(answers.VmIdentity):
     """A VM; ``holder`` is the living process that works on it, ``broken`` why its metadata cannot
     be used, ``ha`` whether it is to be one of a cell's."""
@@ -31,6 +38,7 @@ class ExaminedVm(answers.VmIdentity):
     holder: str | None
     broken: str | None
     ha: bool
+    disk_move: BegunDiskMove | None
     nics: list[ExaminedNic]
 
 
@@ -58,9 +66,10 @@ class Expiry(t.TypedDict):
 class ExaminedCellVm(t.TypedDict):
     """A VM of the hypervisor's cell, as Pacemaker says there: which ``resource`` it is, whether the
     cell manages it or a run on ``held_by`` holds it, and whether it ``failed``, for which
-    ``reason``."""
+    ``reason``. ``name`` is that of its card, of one that is defined nowhere."""
 
     uuid: str
+    name: str | None
     resource: str
     managed: bool
     held_by: str | None

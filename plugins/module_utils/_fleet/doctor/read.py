@@ -20,7 +20,9 @@ from ..base.effects_connection import Connection
 from ..base.metadata import Metadata
 from ..base.xml_values import attribute
 from ..cards import read_cards
+from ..cell import read_nowhere
 from ..cell.facts import VM_PREFIX
+from ..disk_move import plan as disk_move
 from ..engine import effects_lease_holder as lease
 from ..foresight.state import host_of
 from ..hosts import cells, read_cell
@@ -93,16 +95,23 @@ def examine(connection: Connection, base_pool: str, base_path: str) -> Examined:
         if host["maintenance"]
         else [],
         "cell": cells.entry(view),
-        "cell_vms": _cell_vms(view),
+        "cell_vms": _cell_vms(view, errors.read("cards", lambda: _off(connection, view), {})),
         "errors": errors,
     }
     return {**looked, "checkup": checkup, "clock": None}
 
 
-def _cell_vms(view: CellView | None) -> list[ExaminedCellVm]:
+def _off(connection: Connection, view: CellView | None) -> dict[str, str]:
+    """The names of the cell's VMs that are defined nowhere, by UUID."""
+    known = [] if view is None else read_nowhere.vms(connection, None, view)
+    return {card.uuid: card.name for _cell, card, _vm in known}
+
+
+def _cell_vms(view: CellView | None, names: t.Mapping[str, str]) -> list[ExaminedCellVm]:
     return [
         {
             "uuid": vm.uuid,
+            "name": names.get(vm.uuid),
             "resource": f"{VM_PREFIX}{vm.uuid}",
             "managed": vm.managed,
             "held_by": vm.by,
@@ -158,6 +167,7 @@ def _vms(connection: Connection) -> list[ExaminedVm]:
         root, stored = description.read(domain)
         known = stored or Metadata()
         holder = lease.holder(known.owner)
+        move = disk_move.begun(known)
         return {
             "name": str(domain.name()),
             "uuid": str(domain.UUIDString()),
@@ -167,6 +177,7 @@ def _vms(connection: Connection) -> list[ExaminedVm]:
             "holder": str(holder) if holder else None,
             "broken": known.broken,
             "ha": known.in_cell,
+            "disk_move": {"disk": move.disk, "pool": move.pool} if move else None,
             "nics": [
                 {
                     "mac": attribute(nic.find("mac"), "address"),

@@ -89,17 +89,21 @@ def _work(host: str, vm: ExaminedVm) -> list[Finding]:
     if phase == "migrating":
         repair = playbook_command("repair_vms", vm_name=name)
         return [Finding("move_unfinished", (host,), text, repair)]
-    return [Finding("work_unfinished", (host,), text, _again(host, name, phase))]
+    return [Finding("work_unfinished", (host,), text, _again(host, vm, phase))]
 
 
-def _again(host: str, name: str, phase: str) -> str:
+def _again(host: str, vm: ExaminedVm, phase: str) -> str:
     """What finishes the work of that phase, or undoes it."""
+    name, move = vm["name"], vm["disk_move"]
     if phase == "renaming":
         again = playbook_command("rename", vm_name=name, vm_new_name="NAME")
         return f"with the name it was to have: {again}"
     if phase == "seeding":
         again = module_on(host, "virt_seed", name=name)
         return f"with the options that it was seeded with: {again}"
+    if phase == "changing" and move is not None:
+        moving = {"virt_disk": move["disk"], "virt_to_pool": move["pool"]}
+        return playbook_command("move_disk", vm_name=name, **moving)
     if phase == "changing":
         return playbook_command("provision_vm", vm_name=name)
     purge = playbook_command("purge_vm", vm_name=name)
