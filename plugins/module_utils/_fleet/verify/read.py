@@ -12,7 +12,7 @@ import typing as t
 from pathlib import Path
 
 from ... import _lxml
-from ..._errors import FleetVirtError
+from ..._errors import FleetVirtError, PlanRefused
 from ..backup import archives
 from ..base import effects_programs as programs
 from ..base import effects_systemd as systemd
@@ -24,6 +24,7 @@ from ..placement.facts import seen_host
 from ..rename.plan import LOG_FOLDER
 from ..restore import definition as restored
 from ..restore import read as restoring
+from ..storage import read_file_systems as file_systems
 from . import definition
 from .definition import ProofPlaces
 from .facts import ProofEntry, ProofLook
@@ -54,14 +55,19 @@ def files_folder(folder: str, uuid: str) -> str:
 
 
 def left(connection: Connection, folder: str) -> list[str]:
-    """The UUIDs of VMs of proofs that are no longer at work and have left something here."""
+    """The UUIDs of VMs of proofs that are no longer at work and have left something here. In a
+    folder that others have too, only they know whether theirs are at work."""
     listed = connection.call("list domains", connection.conn.listAllDomains, 0)
     names = {str(dom.name()) for dom in listed}
-    for place in (RUN, FOLDER, folder):
+    for place in (RUN, FOLDER, *(() if _is_shared(folder) else (folder,))):
         if os.path.isdir(place):
             names.update(os.listdir(place))
     uuids = {name[len(definition.name_of("")) :] for name in names if is_proof(name)}
     return sorted(uuid for uuid in uuids if archives.is_uuid(uuid) and not _is_at_work(uuid))
+
+
+def _is_shared(folder: str) -> bool:
+    return folder != FOLDER and file_systems.is_shared(folder)
 
 
 def _is_at_work(uuid: str) -> bool:
@@ -76,6 +82,12 @@ def look(
     connection: Connection, options: VerifyOptions, vms: t.Sequence[SavedArchive]
 ) -> ProofLook:
     """What this hypervisor could prove of these backups. Changes nothing."""
+    if _is_shared(options["folder"]):
+        raise PlanRefused(
+            f"{options['folder']} (virt_proof_folder) is on storage that other hypervisors may have"
+            " too, and each would remove what proofs of the others use; give a folder of the"
+            " hypervisor's own"
+        )
     text = connection.call("read capabilities", connection.conn.getCapabilities)
     machine_types = host_info.capabilities(text)["machines"]
     host = placement_facts.read(connection, options["base_pool"], options["base_path"])
