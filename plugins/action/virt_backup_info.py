@@ -7,7 +7,10 @@ from __future__ import annotations
 from datetime import datetime, timezone
 
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import report
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.options import REPOSITORIES
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.options import (
+    REPOSITORIES,
+    require_hours,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.arguments import Spec
 from ansible_collections.fleet.virt.plugins.plugin_utils.backup import _repositories
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output
@@ -32,11 +35,13 @@ class VirtBackupInfoOptions(_repositories.RepositoryOptions):
 class ActionModule(_repositories.RepositoriesAction):
     def alone(self, _task_vars: Values) -> Answer:
         options = self.options(VirtBackupInfoOptions, ARGUMENTS)
+        hours = options["hours"]
+        if hours is not None:
+            require_hours("virt_backup_hours", hours)
         given = _repositories.parsed(options["places"])
         repositories, problems = _repositories.read_all(
             given, self.access(options), options["names"], sizes=options["sizes"]
         )
-        hours = options["hours"]
         wished = None if hours is None else (hours, datetime.now(timezone.utc))
         vms = report.data(repositories, wished)
         problems += [why for repository in repositories for why in repository.problems]

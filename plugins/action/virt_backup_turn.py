@@ -8,7 +8,10 @@ import socket
 from datetime import datetime, timezone
 
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import effects_turns
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.options import REPOSITORIES
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.options import (
+    REPOSITORIES,
+    require_hours,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.arguments import Spec
 from ansible_collections.fleet.virt.plugins.plugin_utils.backup import _repositories
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
@@ -28,6 +31,7 @@ class VirtBackupTurnOptions(_repositories.AccessOptions):
 class ActionModule(_repositories.RepositoriesAction):
     def alone(self, _task_vars: Values) -> Answer:
         options = self.options(VirtBackupTurnOptions, ARGUMENTS)
+        require_hours("virt_turn_hours", options["hours"])
         place = _repositories.parsed(options["places"])[0]
         now = datetime.now(timezone.utc)
         access, own = self.access(options), socket.gethostname()

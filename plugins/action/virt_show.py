@@ -285,9 +285,13 @@ class ActionModule(StagedAction[ShowWork]):
         backups could not be read."""
         # loaded only where somebody wishes to know
         from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import ages
+        from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.options import (
+            require_hours,
+        )
         from ansible_collections.fleet.virt.plugins.plugin_utils.backup import _ages, _place
 
         hours = options["backup_hours"] or 0.0
+        require_hours("virt_backup_hours", hours)
         vms = [
             (str(domain["name"]), str(domain["uuid"]))
             for entry in hypervisors

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime, timedelta, timezone
 
 import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._errors import SpecError
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import (
     ages,
     archives,
@@ -17,6 +19,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import (
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.listing import (
     Repository,
     SavedVm,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.options import (
+    require_hours,
 )
 
 _NOW = datetime(2026, 11, 28, 12, tzinfo=timezone.utc)
@@ -87,3 +92,14 @@ def test_table_names_what_is_overdue() -> None:
     listed = report.data([_repository("u1", 30), _repository("u2", 1)], (_HOURS, _NOW))
     assert f"no backup of the last 26 h: web1 ({_at(30)})\n" in report.text(listed, _HOURS)
     assert "no backup" not in report.text(report.data([_repository("u1", 30)]))
+
+
+@pytest.mark.parametrize("hours", [math.nan, math.inf, 0.0, -26.0, 1e9])
+def test_what_is_no_span_of_time_is_refused(hours: float) -> None:
+    with pytest.raises(SpecError, match=r"virt_backup_hours: .* is not a number of hours"):
+        require_hours("virt_backup_hours", hours)
+
+
+def test_spans_of_time() -> None:
+    for hours in (0.5, 26.0, 8784.0):
+        require_hours("virt_turn_hours", hours)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..._errors import Problem, SpecError
 from ..._records import dataclass
 from ..engine.envelope import Work
 
@@ -15,6 +16,7 @@ if t.TYPE_CHECKING:
     from ..base.arguments import Spec
 
 COLLECTION = "fleet.virt."
+_MOST_HOURS = 24 * 366
 
 # Of every action that uses repositories from the controller
 REPOSITORIES: Spec = {
@@ -42,6 +44,20 @@ TIMER: Spec = {
     "on_failure": {"type": "str"},
     "enabled": {"type": "bool", "default": True},
 }
+
+
+def hours_problems(name: str, hours: float) -> list[Problem]:
+    """Why the option ``name`` is no span of time; a float may be no number at all."""
+    if 0 < hours <= _MOST_HOURS:
+        return []
+    return [Problem(name, f"{hours:g} is not a number of hours; give 1 to {_MOST_HOURS}")]
+
+
+def require_hours(name: str, hours: float) -> None:
+    """Raise SpecError unless the option ``name`` is a span of time."""
+    problems = hours_problems(name, hours)
+    if problems:
+        raise SpecError(problems)
 
 
 @dataclass(frozen=True)

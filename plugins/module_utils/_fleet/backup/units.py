@@ -15,7 +15,7 @@ import shlex
 from ..._errors import Problem, SpecError
 from ..._records import dataclass
 from ..base.options import show
-from .options import COLLECTION
+from .options import COLLECTION, hours_problems
 
 NAME = "fleet-virt-backup"
 SERVICE, TIMER = f"{NAME}.service", f"{NAME}.timer"
@@ -73,9 +73,7 @@ def problems(settings: TimerSettings) -> list[Problem]:
             shlex.split(words)
         except ValueError as error:
             faults.append(Problem("playbooks", f"{show(words)}: {error}"))
-    if not 0 < settings.turn_hours <= 24 * 366:
-        faults.append(Problem("turn_hours", f"{settings.turn_hours:g} is not a number of hours"))
-    return faults
+    return faults + hours_problems("turn_hours", settings.turn_hours)
 
 
 def files(settings: TimerSettings) -> dict[str, str]:
