@@ -18,10 +18,13 @@ description:
     others noted them, see O(noted).
   - Anything from a guest or its definition (titles, metadata, responses of its agent) is data and
     never evaluated.
+  - A VM of a cell that is off and defined on no hypervisor is not listed, as libvirt does not know
+    it; the playbook C(fleet.virt.list) shows it.
   - A guest's variables are C(virt_hypervisor), C(virt_uuid), C(virt_state), C(virt_vcpus),
     C(virt_memory_mib), C(virt_title), C(virt_metadata) and C(virt_error), with the meaning of the
     return values of M(fleet.virt.virt_query); C(virt_managed), C(virt_groups), C(virt_tags) and
     C(virt_image) from the metadata; C(virt_zone), the hypervisor's or else the requested one;
+    C(virt_cell), the C(virt_ha_cell) of its hypervisor for a VM of that cell, else null;
     C(virt_hostname), reported by its agent; C(virt_addresses), all that are known; and
     C(virt_address_source), which is V(static), V(lease), V(agent), V(arp), V(neighbour) or
     V(console).
@@ -182,6 +185,8 @@ keyed_groups:
     prefix: "on"
   - key: virt_zone
     prefix: zone
+  - key: virt_cell
+    prefix: cell
   - key: virt_image
     prefix: image
   - key: virt_tags
@@ -256,7 +261,10 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _become, _ss
 
 _LOST = "virt_hypervisors_lost"
 # Variables of a hypervisor that are used here, in addition to those for connecting
-_WANTED = ("ansible_python_interpreter", "virt_migration_address", "virt_zone", _LOST)
+_WANTED = (
+    *("ansible_python_interpreter", "virt_migration_address", "virt_zone", "virt_ha_cell"),
+    _LOST,
+)
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
@@ -367,6 +375,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                     variables.get("virt_zone"),
                     tuple(str(address) for address in known if address),
                     lost=name in lost | _alive.named(variables.get(_LOST)),
+                    cell=variables.get("virt_ha_cell"),
                 )
             )
         return hypervisors
@@ -415,7 +424,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         use_cache = self._flag("cache")
         key = self.get_cache_key(path)
         # results read with other settings are of no use
-        request = {"settings": asdict(settings), "uri": self._text("uri"), "format": 2}
+        request = {"settings": asdict(settings), "uri": self._text("uri"), "format": 3}
         guests_by_host: dict[str, list[_guests.Guest]] = {}
         addresses: _machines.Kept = {}
         if use_cache and cache:
@@ -589,7 +598,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         values = {
             key: wrap_var(value)
             for key, value in _guests.variables(
-                hypervisor.name, hypervisor.zone, guest, address
+                hypervisor.name, hypervisor.zone, guest, address, hypervisor.cell
             ).items()
         }
         if not self._meets_filters(name, values):

@@ -394,6 +394,9 @@ domains:
         start_delay:
           description: Seconds to wait after its start before the next ones are started.
           type: int
+        ha:
+          description: Whether it is, or is to be, one of the VMs of its hypervisor's cell.
+          type: bool
         problem:
           description:
             - Why the metadata cannot be used, and what to do; null normally. Nothing changes such a

@@ -166,10 +166,12 @@ def variables(
     zone: object,
     guest: Guest,
     address: GuestAddress | None,
+    cell: object = None,
 ) -> dict[str, object]:
     """Variables of the guest; ``ansible_host`` only where there is an address.
 
-    ``zone`` is the hypervisor's; it overrides the one that was requested at creation.
+    ``zone`` is the hypervisor's; it overrides the one that was requested at creation. ``cell`` is
+    the hypervisor's as well, of which a VM is none unless that was requested.
     """
     metadata = guest["metadata"]
     image = metadata["image"]
@@ -187,6 +189,7 @@ def variables(
         "virt_tags": metadata["tags"],
         "virt_image": None if image is None else image["name"],
         "virt_zone": str(zone) if zone else metadata["zone"],
+        "virt_cell": str(cell) if cell and metadata["ha"] else None,
         "virt_addresses": [entry["address"] for entry in guest["addresses"]],
         "virt_address_source": address["source"] if address else None,
         "virt_error": guest["error"],

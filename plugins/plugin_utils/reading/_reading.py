@@ -61,7 +61,7 @@ if t.TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Hypervisor:
-    """A hypervisor: its name in the inventory, its connection, and its zone.
+    """A hypervisor: its name in the inventory, its connection, its zone, and its ``cell``.
 
     ``hosts``: its names and addresses in the inventory; ``lost``: it is not to be contacted.
     """
@@ -71,6 +71,7 @@ class Hypervisor:
     zone: object = None
     hosts: tuple[str, ...] = ()
     lost: bool = False
+    cell: object = None
 
 
 @dataclass(frozen=True)

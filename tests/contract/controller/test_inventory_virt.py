@@ -135,6 +135,14 @@ CASES = {
             "hv2": [domain("db1", zone="b")],
         },
     ),
+    "cells": Case(
+        plugin={"keyed_groups": [{"key": "virt_cell", "prefix": "cell"}]},
+        hosts={"hv1": {"virt_ha_cell": "{{ my_rack }}", "my_rack": "rack1"}, "hv2": {}},
+        nodes={
+            "hv1": [domain("ha1", ha="yes"), domain("plain1")],
+            "hv2": [domain("ha2", ha="yes")],
+        },
+    ),
     "unmanaged": Case(
         plugin={"unmanaged": True},
         hosts={"hv1": {}},
@@ -428,6 +436,13 @@ def test_groups_and_variables(inventories: dict[str, Read]) -> None:
     assert web1["ansible_host"] == "192.0.2.7"
     assert web1["virt_address_source"] == "static"
     assert web1["ansible_ssh_args"].endswith(" -4")
+
+
+def test_vms_of_a_cell_have_its_name_and_group(inventories: dict[str, Read]) -> None:
+    read = inventories["cells"]
+    cells = {name: read.hosts[name]["virt_cell"] for name in ("ha1", "plain1", "ha2")}
+    assert cells == {"ha1": "rack1", "plain1": None, "ha2": None}
+    assert read.groups["cell_rack1"] == ["ha1"]
 
 
 def test_only_ours_unless_asked(inventories: dict[str, Read]) -> None:

@@ -144,6 +144,7 @@ def test_running_domain_in_full() -> None:
             "first_boot": None,
             "start_order": None,
             "start_delay": None,
+            "ha": False,
             "problem": None,
         },
     }
@@ -238,6 +239,7 @@ def test_what_is_left_out_means_what_libvirt_documents() -> None:
         "first_boot": None,
         "start_order": None,
         "start_delay": None,
+        "ha": False,
         "problem": None,
     }
 
@@ -571,7 +573,7 @@ def test_our_metadata_is_json_with_every_key_but_those_for_our_own_use() -> None
     shown = domain_info.metadata_entry(full, "m")
     assert json.loads(json.dumps(shown)) == shown
     assert set(shown) == {"managed", "problem", *vars(full)} - {
-        *("adopted", "broken", "clone_of", "ha", "renamed_from", "request", "restored_from"),
+        *("adopted", "broken", "clone_of", "renamed_from", "request", "restored_from"),
         "seed",
     }
     assert set(shown) == set(domain_info.metadata_entry(None, "m"))

@@ -128,6 +128,17 @@ def test_variables() -> None:
     assert not {"ansible_host", "ansible_user"} & set(plain)
 
 
+@pytest.mark.parametrize(
+    ("ha", "cell", "shown"),
+    [("yes", "rack1", "rack1"), ("yes", 7, "7"), ("yes", None, None), (None, "rack1", None)],
+)
+def test_cell_is_that_of_the_hypervisor_for_vms_of_it(
+    ha: str | None, cell: object, shown: str | None
+) -> None:
+    given = guest(metadata=metadata(ha=ha))
+    assert _guests.variables("hv1", None, given, None, cell)["virt_cell"] == shown
+
+
 @pytest.mark.parametrize("user", ["-oProxyCommand=x", 'a" -o b', "{{ 1 }}", "", "a b"])
 def test_a_user_that_is_none(user: str) -> None:
     one = guest(metadata=metadata(user=user))

@@ -172,6 +172,7 @@ class MetadataEntry(t.TypedDict):
     first_boot: str | None
     start_order: int | None
     start_delay: int | None
+    ha: bool
     problem: str | None
 
 

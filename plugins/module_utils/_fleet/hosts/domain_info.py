@@ -160,6 +160,7 @@ def metadata_entry(stored: own_metadata.Metadata | None, name: str) -> MetadataE
         "first_boot": known.first_boot,
         "start_order": known.start_order,
         "start_delay": known.start_delay,
+        "ha": known.in_cell,
         "problem": own_metadata.remedy(name, known.broken) if known.broken else None,
     }
 
