@@ -90,3 +90,14 @@ def test_vm_is_restored_from_repository_key_and_passphrase(tmp_path: Path) -> No
 
     with pytest.raises(read_archives.PlanRefused, match="passphrase"):
         read_archives.find(Access("another", str(tmp_path / "third")), options, "run")
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [([], "no VM is named; give"), ([""], "name is empty")],
+    ids=["none", "empty"],
+)
+def test_restore_without_name_is_refused(names: list[str], said: str, tmp_path: Path) -> None:
+    options = {**_OPTIONS, "names": names, "place": str(tmp_path)}
+    with pytest.raises(read_archives.PlanRefused, match=said):
+        read_archives.find(Access(PASSPHRASE, str(tmp_path)), options, "run")

@@ -16,6 +16,7 @@ from ..backup.archives import ArchiveError, Backup
 from ..backup.effects_borg import Access
 from ..backup.listing import Repository
 from ..backup.places import BackupPlace
+from ..base.names import require_named
 from .effects_archive import Archive
 from .options import COPY, RESTORE, RestoreOptions, SavedVm
 
@@ -28,6 +29,9 @@ def find(access: Access, options: RestoreOptions, run: str) -> list[SavedVm]:
     Raises PlanRefused with the reason of each that cannot be found.
     """
     names = list(dict.fromkeys(options["names"]))
+    if not names:
+        raise PlanRefused("no VM is named; give -e vm_name=web1, or virt_names for several")
+    require_named(names)
     if len(names) != 1 and (options["new_name"] or options["archive"]):
         raise PlanRefused("vm_new_name and virt_archive are of one VM; name one")
     place, wanted = places.parse(options["place"]), options["archive"]
