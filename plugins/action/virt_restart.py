@@ -120,6 +120,8 @@ class ActionModule(StagedAction[RestartWork]):
         if answer is None or answer.get("failed") or not answer.get("outcome"):
             why = None if answer is None else answer.get("msg")
             host = " and ".join(options["host"])
+            if why and answer and answer.get("unreachable"):
+                why = f"{host} is not proven off: {agent}, which was to prove it, is gone ({why})"
             raise PlanRefused(
                 f"{why or f'{host} is not proven off: {agent} gave no answer'}; nothing was renamed"
             )

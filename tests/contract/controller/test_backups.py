@@ -345,6 +345,9 @@ def test_missing_passphrase_and_place_are_named(controller: Controller) -> None:
     status, text = controller.run("backups", "-e", "virt_backup_passphrase=")
     assert status == 2
     assert "virt_backup_passphrase is not set" in text
+    status, text = controller.run("prune_backups", "-e", '{"virt_keep": null}')
+    assert status == 2, text
+    assert "virt_keep: it would keep nothing; write for example" in text
     status, text = controller.run("backups", "-e", "virt_backup_read_from=backup")
     assert status == 2
     assert "'backup' is no place for backups" in text

@@ -51,6 +51,7 @@ RAISED = {
 TIMED_OUT = {"failed": True, "msg": "Task failed: Timed out after 60 second(s).", "timedout": {}}
 GONE = {"unreachable": True, "changed": False, "msg": "Failed to connect: no route to host"}
 REFUSED = {**QUIET, "msg": "the lock of the host is held", "error": "PlanRefused"}
+MISTYPED = {**QUIET, "msg": "value of quiesce must be one of: auto, always, never, got: maybe"}
 SKIPPED = {"skipped": True, "changed": False, "skip_reason": "Conditional result was False"}
 
 REASONS = [
@@ -160,8 +161,11 @@ def test_each_result_that_is_none_has_a_reason(answer: dict[str, t.Any], reason:
 
 @pytest.mark.parametrize(
     ("answer", "known"),
-    [(REFUSED, True), (KILLED_219, False), (RAISED, False), (TIMED_OUT, False), (GONE, False)],
-    ids=["refused", "killed", "raised", "timed out", "unreachable"],
+    [
+        *((REFUSED, True), (MISTYPED, True)),
+        *((KILLED_219, False), (RAISED, False), (TIMED_OUT, False), (GONE, False)),
+    ],
+    ids=["refused", "mistyped", "killed", "raised", "timed out", "unreachable"],
 )
 def test_what_a_module_refuses_is_to_be_mended(answer: dict[str, t.Any], known: bool) -> None:
     said = outcomes.error_message(answer)

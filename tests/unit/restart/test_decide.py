@@ -264,7 +264,10 @@ def test_hypervisor_that_is_not_silent_is_refused(
 
 
 def test_unknown_hypervisor_is_refused() -> None:
-    with pytest.raises(PlanRefused, match="'hv9' is no hypervisor of this play"):
+    said = (
+        "'hv9' is no hypervisor of this play; name the one that is off, for example -e virt_host="
+    )
+    with pytest.raises(PlanRefused, match=said):
         decide.require_silence(["hv9"], {"hv1": answer()}, _SILENT, _KNOWN)
 
 

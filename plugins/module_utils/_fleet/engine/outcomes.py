@@ -24,6 +24,11 @@ _UNKNOWN = f"what it had done by then is unknown, so {_AGAIN}"
 _MEND = f"fix that, and {_AGAIN}"
 # Names of errors of modules that did not do what was requested
 _REFUSALS = ("DependencyMissing", "HostUnreachable", "PlanRefused", "SpecError")
+# Ansible's messages about options, with which a module ends before it does anything
+_OPTIONS = re.compile(
+    r"value of \S+ must be|argument '\S+' is of type|missing required arguments: "
+    r"|Unsupported parameters for "
+)
 _NOT_ASKED = "fix what failed before, and run it again"
 _SHOWN = 400
 _BY_SIGNAL = 128  # a shell's exit status of a program that was killed, without the signal's number
@@ -152,7 +157,8 @@ def error_message(answer: Answer) -> str:
     """Why there is no result, and what to do."""
     remedy = _NOT_ASKED
     if _asked(answer):
-        remedy = _MEND if answer.get("error") in _REFUSALS else _UNKNOWN
+        refused = answer.get("error") in _REFUSALS or _OPTIONS.match(str(answer.get("msg") or ""))
+        remedy = _MEND if refused else _UNKNOWN
     return f"{reason(answer)}; {remedy}"
 
 

@@ -53,7 +53,10 @@ def require_silence(
     for host in hosts:
         if host not in known:
             there = ", ".join(known)
-            raise PlanRefused(f"{host!r} is no hypervisor of this play; there are: {there}")
+            raise PlanRefused(
+                f"virt_host: {host!r} is no hypervisor of this play; name the one that is off, for"
+                f" example -e virt_host=hv3; there are: {there}"
+            )
         silence = silent.get(host)
         if silence is not None and silence.reached:
             raise PlanRefused(fencing.alive([host], f"answers ({silence.why})", fenced=False))
