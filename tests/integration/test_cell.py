@@ -23,7 +23,10 @@ from ansible_collections.fleet.virt.plugins.module_utils import _lxml
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards import effects_cards
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards.card import Card, CardName
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell import cib
+from ansible_collections.fleet.virt.tests.integration.keys.conftest import LISTEN
+from ansible_collections.fleet.virt.tests.integration.migration.conftest import KILL
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
+from ansible_collections.fleet.virt.tests.integration.support.cell_moves import CellMoves
 from ansible_collections.fleet.virt.tests.integration.support.power_switch import (
     PASSWORD,
     PowerSwitch,
@@ -164,9 +167,9 @@ class Cell:
         assert [len(one) for one in pids.values()] == [1], pids
         return next(iter(pids))
 
-    def defined(self, host: str) -> bool:
+    def defined(self, host: str, vm: str = _UUID) -> bool:
         """Whether libvirt has a definition of it there."""
-        command = f"virsh -q dominfo {_UUID}"
+        command = f"virsh -q dominfo {vm}"
         return self.lab.ssh(host, command, check=False).returncode == 0
 
     def all_online(self, limit: float = 120) -> None:
@@ -564,9 +567,94 @@ def test_verbs_go_through_cell(cell: Cell) -> None:
         "the definition that was left is removed",
     )
     assert verbs.pids() == started
-    verbs.play("purge_vm", vm_name="hav2", vm_force=True)
+
+
+def _require_managed(moves: CellMoves, verbs: _Verbs, host: str) -> None:
+    """The VM runs on that hypervisor alone, and its cell restarts it."""
+    assert list(verbs.pids()) == [host]
+    seen = moves.seen(host)
+    assert (seen.nodes, seen.managed, seen.by, seen.failed) == ((host,), True, None, False)
+
+
+def _end_mover(cell: Cell, moves: CellMoves, verbs: _Verbs) -> None:
+    """The mover is killed on the way: the VM is shown as unmanaged, until that is repaired."""
+    boot = moves.boot(moves.there)
+    first = moves.begin(moves.there, moves.here)
+    cell.lab.ssh(moves.there, KILL.format(name=moves.name))
+    said = first.communicate(timeout=200)[0]
+    assert first.returncode == 2, said
+    assert f"cell a, unmanaged (by {moves.there})" in cell.run(LIST).succeeded().stdout
+    assert f"{moves.name}: its cell manages it again" in cell.run(REPAIR).succeeded().stdout
+    _require_managed(moves, verbs, moves.here)
+    assert moves.boot(moves.here) == boot
+
+
+def _break(cell: Cell, moves: CellMoves, verbs: _Verbs) -> None:
+    """The connection between both ends breaks on the way: the VM stays where it is, managed, and
+    the move is undone once both see each other."""
+    boot, pids = moves.boot(moves.here), verbs.pids()
+    first = moves.begin(moves.here, moves.there)
+    with moves.broken():
+        said = first.communicate(timeout=200)[0]
+        assert first.returncode == 2, said
+        assert f"Start nothing on {moves.there}; {moves.name!r} is on {moves.here}" in said
+        _require_managed(moves, verbs, moves.here)
+        assert (verbs.pids(), moves.boot(moves.here)) == (pids, boot)
+    assert "stays (its move was undone)" in cell.run(REPAIR).succeeded().stdout
+    _require_managed(moves, verbs, moves.here)
+    assert (verbs.pids(), moves.boot(moves.here)) == (pids, boot)
+    assert not cell.defined(moves.there, f"{moves.name}.migration")
+
+
+def _fail_source(cell: Cell, moves: CellMoves, verbs: _Verbs) -> None:
+    """The power of its hypervisor fails on the way: it is started once elsewhere, when a person
+    has that repaired, and what the hypervisor has of it when it returns is a leftover."""
+    gone = moves.here
+    first = moves.begin(gone, moves.there)
+    cell.lab.kill(gone)
+    said = first.communicate(timeout=300)[0]
+    assert first.returncode, said
+
+    def proven() -> bool:
+        seen = cell.seen(moves.there)
+        return seen is not None and gone not in {*seen.online, *seen.unclean}
+
+    wait_for(proven, 90, f"{gone} is proven off")
+    run = cell.run(REPAIR)
+    print(f"  {run.returncode}\n{run.stdout}")
+    (host,) = wait_for(verbs.pids, 90, "it runs elsewhere")
+    cell.start(gone)
+    cell.all_online()
+    cell.lab.ssh(gone, LISTEN)
+    run = cell.run(REPAIR).succeeded()
+    print(run.stdout)
+    wait_for(lambda: not cell.defined(gone, moves.uuid), 60, "the leftover is removed")
+    _require_managed(moves, verbs, host)
+    moves.here, moves.there = host, next(name for name in _HOSTS if name != host)
+
+
+def test_vm_of_cell_is_moved_or_stays_managed(cell: Cell) -> None:
+    """Of its own accord nobody moves it: the playbook does, and where that is hit on the way, the
+    VM runs on in the same boot."""
+    verbs = _Verbs(cell, "hav2")
+    if not verbs.pids():
+        verbs.provision()
+    (here,) = verbs.pids()
+    there = next(name for name in _HOSTS if name != here)
+    place = cell.folder.parent
+    moves = CellMoves(cell.lab, cell.ansible, place, verbs.name, (here, there))
+    boot = moves.boot(here)
+    verbs.play("migrate_vm", vm_name=verbs.name, vm_host=there)
+    _require_managed(moves, verbs, there)
+    assert moves.boot(there) == boot
+    assert not cell.defined(here, moves.uuid)
+    _end_mover(cell, moves, verbs)
+    _break(cell, moves, verbs)
+    if _TRIALS:
+        _fail_source(cell, moves, verbs)
+    verbs.play("purge_vm", vm_name=verbs.name, vm_force=True)
     assert not [*cell.folder.glob("hav2*")]
-    seen = cell.seen(other)
+    seen = cell.seen("hv1")
     assert seen is not None
     assert set(seen.vms) <= {_VM}
 
