@@ -90,6 +90,8 @@ class ActionModule(StagedAction[RollingWork]):
     def asked(self, work: RollingWork, task_vars: Values) -> Answer:
         if work.stage != "look":
             work = dataclasses.replace(work, digest=str(self.decision(_PLAN)["digest"]))
+        if work.stage == "begin":
+            work = dataclasses.replace(work, turn=texts(self._turns()[work.round]["work"]))
         if work.stage == "reboot":
             return self._reboot(self.options(VirtRollingOptions, ARGUMENTS), work, task_vars)
         return super().asked(work, task_vars)

@@ -21,6 +21,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_con
     Connection,
     connect,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell.facts import CellView
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes import effects as notes
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.rolling import effects
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.rolling.marks import RollingMark
@@ -83,3 +84,15 @@ def test_marks_of_a_turn_are_set_once_and_removed(connection: Connection) -> Non
     assert _stage(connection, "clear") == {"changed": True, "finished": True}
     assert _marks(connection) == []
     assert _stage(connection, "clear")["changed"] is False
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_member_that_its_cell_needs_by_now_keeps_the_tasks_away(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, check: bool
+) -> None:
+    members = tuple(f"hv{number}" for number in range(1, 6))
+    view = CellView("a", members, True, True, frozenset(members[:4]), frozenset(members[4:]))
+    monkeypatch.setattr(effects.read_cell, "view", lambda _connection: view)
+    work = RollingWork(stage="begin", digest=_OWN, turn=["hv1", "hv2"])
+    with pytest.raises(PlanRefused, match=r"^without hv1, hv2, 2 of the 5 .*\(hv5 not online\)"):
+        effects.stage(connection, work, check=check)

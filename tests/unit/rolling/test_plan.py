@@ -150,3 +150,50 @@ def test_return_with_silent_third_hypervisor_succeeds_in_rolling_work(partly: bo
         told, other = other, told
     assert other == []
     assert "VMs of hv1 on a hypervisor that did not respond are not returned now" in told[0]
+
+
+def _of_cell(number: int, *online: str, quorate: bool = True) -> Answers:
+    """So many members of a cell, as each of them that is ``online`` sees it."""
+    members = [f"hv{index}" for index in range(1, number + 1)]
+    cell = {"name": "a", "members": members, "running": True, "quorate": quorate, "unclean": []}
+    alone = {**cell, "quorate": False, "online": []}
+    return {
+        name: answer(cell={**cell, "online": [*online]} if name in online else alone)
+        for name in members
+    }
+
+
+def test_member_that_its_cell_needs_for_its_quorum_is_left_out() -> None:
+    answers = _of_cell(3, "hv1", "hv2")
+    rolling = _planned(answers)
+    assert _hosts(rolling) == [["hv3"]], "its cell does without that already"
+    assert list(rolling.left_out) == ["hv1", "hv2"]
+    assert rolling.left_out["hv1"] == (
+        "without hv1, 1 of the 3 members of the cell 'a' would be online (hv3 not online), which is"
+        " no majority, so it would stop all its VMs"
+    )
+    answers["hv1"]["host"]["maintenance"] = True
+    begun = _planned(answers, {"hv1": Progress(begun=True), "hv2": Progress(passed=5)})
+    assert _hosts(begun) == [["hv3"]]
+    assert list(begun.left_out) == ["hv1"]
+    returning = _planned(answers, {"hv1": Progress(True, 5)}, selected=["hv1"])
+    assert _hosts(returning) == [["hv1"]], "nothing is done there, its VMs return"
+
+
+@pytest.mark.parametrize(
+    ("number", "serial", "turns"),
+    [(3, 3, 3), (4, 2, 4), (5, 3, 3), (7, 3, 3)],
+)
+def test_cell_keeps_its_quorum_where_several_are_worked_on_at_once(
+    number: int, serial: int, turns: int
+) -> None:
+    members = [f"hv{index}" for index in range(1, number + 1)]
+    rolling = _planned(_of_cell(number, *members), serial=serial)
+    assert len(rolling.turns) == turns
+    assert all(2 * (number - len(turn.hosts)) > number for turn in rolling.turns)
+
+
+def test_pair_with_a_quorum_device_and_cell_without_quorum_are_worked_on() -> None:
+    assert _hosts(_planned(_of_cell(2, "hv1", "hv2"))) == [["hv1"], ["hv2"]]
+    lost = _of_cell(3, "hv1", quorate=False)
+    assert _hosts(_planned(lost)) == [["hv1"], ["hv2"], ["hv3"]]

@@ -12,6 +12,8 @@ import typing as t
 from ..._errors import FleetVirtError, PlanRefused
 from ..._libvirt import DOMAIN_RUNNING, DOMAIN_START_AUTODESTROY
 from ..base.effects_connection import Connection
+from ..cell import quorum
+from ..hosts import cells, read_cell
 from ..hosts.host_info import capabilities
 from ..notes import effects as notes
 from ..notes.read import now
@@ -30,11 +32,12 @@ def stage(connection: Connection, work: RollingWork, *, check: bool) -> t.Mappin
     """The result of one stage."""
     stages: dict[str, t.Callable[..., t.Mapping[str, object]]] = {
         "claim": _claim,
-        "begin": _begin,
         "check": _check,
         "finish": _finish,
         "clear": _clear,
     }
+    if work.stage == "begin":
+        return _begin(connection, work.turn, check=check)
     if work.stage not in stages:
         return read.look(connection)
     return stages[work.stage](connection, work.digest, check=check)
@@ -52,8 +55,13 @@ def _claim(connection: Connection, digest: str, *, check: bool) -> RollingAnswer
     return {"changed": lacking or bool(old), "claimed": True}
 
 
-def _begin(connection: Connection, _digest: str, *, check: bool) -> RollingAnswer:
-    """Require that no VM runs. In check mode the VMs are still there."""
+def _begin(connection: Connection, turn: t.Sequence[str], *, check: bool) -> RollingAnswer:
+    """Require that no VM runs, and that its cell can do without all of the ``turn`` now. In check
+    mode the VMs are still there."""
+    cell = cells.entry(read_cell.view(connection))
+    needed = None if cell is None else quorum.problem(turn, cell)
+    if needed is not None:
+        raise PlanRefused(f"{needed}; bring those back, then run this again")
     running = [] if check else read.running(connection)
     if running:
         raise PlanRefused(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._records import dataclass
+from ..._records import dataclass, field
 from ..engine.envelope import Work
 
 if t.TYPE_CHECKING:
@@ -29,7 +29,8 @@ ARGUMENTS: Spec = {
 
 @dataclass(frozen=True)
 class RollingWork(Work):
-    """A stage of rolling work; ``round`` is the number of the turn, ``digest`` that of the tasks.
+    """A stage of rolling work; ``round`` is the number of the turn, ``digest`` that of the tasks;
+    ``turn`` are the hypervisors that are worked on at the same time.
 
     ``look`` reads, ``claim`` marks as begun, ``begin`` requires that no VM runs, ``check`` is the
     health gate, ``finish`` ends a turn, ``clear`` the whole; ``note`` says which task failed.
@@ -52,3 +53,4 @@ class RollingWork(Work):
     )
 
     digest: str = ""
+    turn: list[str] = field(default_factory=list)

@@ -14,6 +14,7 @@ import typing as t
 from ..._errors import PlanRefused
 from ..._records import dataclass, field
 from ..base.names import playbook_command
+from ..cell import quorum
 from ..engine import proofs
 from ..foresight import state
 from ..foresight.state import Answers
@@ -85,12 +86,18 @@ def plan(
         elif seen.begun and (
             seen.passed is not None or state.host_of(answers[host])["maintenance"]
         ):
-            begun.append(Turn([host], work=seen.passed is None, resumed=True))
+            needed = _needed([host], answers) if seen.passed is None else ""
+            if needed:
+                rolling.left_out[host] = needed
+            else:
+                begun.append(Turn([host], work=seen.passed is None, resumed=True))
         elif seen.passed is not None:
             rolling.passed[host] = seen.passed
         elif state.host_of(answers[host])["maintenance"]:
             command = playbook_command("maintenance", virt_host=host, virt_maintenance="false")
             rolling.left_out[host] = f"it is in maintenance, and not for this; {command} ends that"
+        elif needed := _needed([host], answers):
+            rolling.left_out[host] = needed
         else:
             fresh.append(host)
     for turn in begun:
@@ -121,7 +128,7 @@ def _fresh(
             continue
         if last is not None and len(last.hosts) < serial:
             together = _lose([*last.hosts, host], answers, fleet)
-            if not together.problem:
+            if not together.problem and not _needed([*last.hosts, host], answers):
                 last.hosts.append(host)
                 last.moves, last.notes = together.moves, together.notes
                 continue
@@ -135,6 +142,14 @@ def _fresh(
             " Or leave these hypervisors out with -e virt_skip_unmovable=true"
         )
     rolling.skipped = refused
+
+
+def _needed(gone: t.Sequence[str], answers: Answers) -> str:
+    """Why a cell cannot do without these hypervisors, which may be rebooted; empty if all can. What
+    the others say counts: who is alone knows nothing of them."""
+    cells = [cell for answer in answers.values() if (cell := state.host_of(answer).get("cell"))]
+    problems = (quorum.problem(gone, cell) for cell in cells if {*gone} & {*cell["members"]})
+    return next((problem for problem in problems if problem), "")
 
 
 @dataclass(frozen=True)
