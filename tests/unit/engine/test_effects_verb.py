@@ -32,9 +32,18 @@ class _End(Action):
     pass
 
 
+class _Switch(Action):
+    moves_disks = True
+
+
 @dataclass
 class _Job(verb.ComparedJob[Facts]):
     did: list[str] = field(default_factory=list)
+    cards: list[list[str]] = field(default_factory=list)
+
+    def keep_card_now(self) -> None:
+        self.cards.append([*self.did])
+        raise PlanRefused("its storage is gone")
 
     def finish(self) -> None:
         self.after = tuple(self.did)
@@ -56,6 +65,7 @@ _ACTIONS = (
     verb.Actions[_Job]()
     .on(_Add, _do, lambda job, add: job.did.remove(add.word))
     .simply(_End, lambda job: job.did.append("end"))
+    .simply(_Switch, lambda job: job.did.append("switch"))
 )
 
 
@@ -64,8 +74,8 @@ def _effect(word: str) -> t.Callable[[Facts], Facts]:
 
 
 def _step(word: str) -> Step[Facts]:
-    if word == "end":
-        return Step(_End(), word, _effect(word))
+    if word in ("end", "switch"):
+        return Step(_End() if word == "end" else _Switch(), word, _effect(word))
     return Step(_Add(word), f"add {word}", _effect(word))
 
 
@@ -152,3 +162,12 @@ def test_card_that_could_not_be_kept_fails_its_vm(monkeypatch: pytest.MonkeyPatc
     assert broken.problem == "it is broken; moreover, no card of web2"
     with pytest.raises(PlanRefused, match="no card of web3"):
         _ACTIONS.do(_job("web3"), [_step("one")])
+
+
+def test_card_is_kept_as_soon_as_the_guest_writes_to_other_files() -> None:
+    job = _job("web1", "before", "switch", "end")
+    result = _run(job)
+    assert job.cards == [["before", "switch"]], "and not only at the end, which a kill may prevent"
+    assert (job.did, result.get("failed")) == (["before", "switch", "end"], None)
+    assert _run(checked := _job("web1", "switch"), check=True)["changed"]
+    assert checked.cards == []

@@ -126,6 +126,8 @@ class SwitchDisk(Action):
 class RecordVolumes(Action):
     """Record that the volume is the disk, and the one that it left is not."""
 
+    moves_disks = True
+
 
 @dataclass(frozen=True)
 class RemoveLeft(Action):

@@ -11,6 +11,7 @@ waited for, planned, carried out unless this is check mode, and reported.
 from __future__ import annotations
 
 import abc
+import contextlib
 import typing as t
 
 from ..._errors import FleetVirtError, PlanRefused, error_message
@@ -50,6 +51,10 @@ class Work:
         """Have the VM's card on shared storage be as the VM is now, and its cell manage it again.
         Called when any step was begun; that it must be there is why no verb can forget it."""
         raise NotImplementedError
+
+    def keep_card_now(self) -> None:
+        """As :meth:`keep_cards`, while its cell still leaves it alone. Called within the steps, so
+        that a run which is killed before its end has kept the card."""
 
     def stays(self, error: Exception) -> None:
         """The step could not be undone. Unless this raises, those before it are undone too."""
@@ -127,6 +132,10 @@ class Job(Work, abc.ABC, t.Generic[Snapshot]):
         if self.changes_vm:
             keep_cards(self.connection, self.names, self.uuid, sure=self.in_cell)
             cells.settle(self.connection, self.names[0], self.uuid, held=self.in_cell)
+
+    def keep_card_now(self) -> None:
+        if self.changes_vm:
+            keep_cards(self.connection, self.names, self.uuid, sure=self.in_cell)
 
     def predict(self) -> None:
         """What check mode tells: all is done, and has its effects."""
@@ -274,6 +283,9 @@ class _Steps(t.Generic[AnyWork]):
             self.work.error = error
             raise
         self.work.step_is_done()
+        if step.action.moves_disks:
+            with contextlib.suppress(FleetVirtError):  # the end of the run tries it again
+                self.work.keep_card_now()
 
     def undo(self, step: AnyStep) -> None:
         undo = self.actions.ways_back.get(type(step.action))

@@ -22,7 +22,13 @@ Effect = t.Callable[[Snapshot], Snapshot]
 
 @dataclass(frozen=True)
 class Action:
-    """What a step does: the class says what, its fields to what."""
+    """What a step does: the class says what, its fields to what.
+
+    ``moves_disks``: the guest writes to other files from then on, so the VM's card is written at
+    once. From an older card it would be started elsewhere without what it has written since.
+    """
+
+    moves_disks: t.ClassVar[bool] = False
 
 
 @dataclass(frozen=True)

@@ -125,6 +125,8 @@ class TakeFiles(Action):
     """Take a snapshot of the disks, after which the VM goes on in ``paths``, by target; ``freeze``
     the guest's file systems meanwhile."""
 
+    moves_disks = True
+
     name: str
     paths: t.Mapping[str, str]
     freeze: bool
@@ -146,12 +148,16 @@ class Mark(Action):
 class Revert(Action):
     """Revert to a snapshot."""
 
+    moves_disks = True
+
     name: str
 
 
 @dataclass(frozen=True)
 class Delete(Action):
     """Delete a snapshot."""
+
+    moves_disks = True
 
     name: str
 
