@@ -418,6 +418,38 @@ def test_leftover_of_a_move_that_died_is_removed_where_cell_has_restarted_the_vm
     assert host.cards() == ["web1@.fleet.xml"]
 
 
+@pytest.mark.parametrize(
+    ("phase", "run", "left"),
+    [
+        ("changing", "lives", False),
+        ("changing", "ended", True),
+        ("changing", "before the boot", True),
+        ("changing", "unknown", False),
+        ("purging", "ended", False),
+        ("purging", "before the boot", True),
+    ],
+)
+def test_definition_of_dead_run_is_leftover_where_cell_has_restarted_the_vm(
+    host: Host, phase: str, run: str, left: bool
+) -> None:
+    """A purge that was killed on a hypervisor that goes on is finished by the next."""
+    in_cell = "<fleet:ha>yes</fleet:ha>"
+    dom = host.define("web1", host.disk, metadata=in_cell)
+    dom.create()
+    host.of_cell()
+    dom.destroy()
+    boot, pid, started = _this_process()
+    owner = {
+        "lives": _owner((boot, pid, started)),
+        "ended": _owner((boot, pid, started + 1)),
+        "before the boot": _owner(("another boot", pid, started)),
+        "unknown": "",
+    }[run]
+    marks = f"<fleet:phase>{phase}</fleet:phase>"
+    host.define("web1", host.disk, metadata=in_cell + marks + owner, touch=False)
+    assert _marked(host)[0] == ("another member of its cell" if left else None)
+
+
 def test_leftover_on_a_hypervisor_that_returned_gets_no_card(host: Host) -> None:
     host.define("web1", host.disk)
     host.keep()

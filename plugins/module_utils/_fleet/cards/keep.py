@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
 
 MIGRATING = "migrating"
 # Of these there is nothing to restart: not complete yet, or no longer
-_NO_VM = ("creating", "purging")
+NO_VM = ("creating", "purging")
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def card_of(vm: ReadVm, host: str, counter: int = 0) -> Card | None:
     """
     root = _lxml.parse(vm.definition, f"domain {vm.name}")
     stored = metadata.parse(root)
-    if stored is not None and (stored.phase in _NO_VM or stored.broken):
+    if stored is not None and (stored.phase in NO_VM or stored.broken):
         return None
     hosts: tuple[str, ...] = (host,)
     running, autostart, kept_by = vm.active, vm.autostart, None

@@ -62,7 +62,7 @@ def card_of(
     That is certain only of one that is shut off, without saved memory and work begun on it, whose
     disks all have other names, or of one that a cell runs. A move is no such work if it died with
     this hypervisor: the VM has been restarted since, and could not have been before its two ends
-    were proven off; or its cell knows how to define it again.
+    were proven off; or its cell knows how to define it again, whatever the run was to change.
     """
     if vm.active:
         return None
@@ -102,10 +102,15 @@ def restarted(connection: Connection, name: str, ends: t.Collection[str]) -> Car
 
 
 def _is_at_work(stored: metadata.Metadata) -> bool:
-    """Whether work on the VM was begun that may go on; a dead move of it may not."""
+    """Whether work on the VM was begun that may go on. A dead move may not, nor may any dead run on
+    a VM of a cell; one that made or removed the VM only if its hypervisor was restarted since."""
+    owner = stored.owner
     if stored.phase is None:
         return False
-    owner = stored.owner
-    return stored.phase != keep.MIGRATING or (
-        owner is not None and processes.is_same(owner.boot_id, owner.pid, owner.start_time)
-    )
+    if owner is not None and processes.is_same(owner.boot_id, owner.pid, owner.start_time):
+        return True
+    if stored.phase == keep.MIGRATING:
+        return False
+    if owner is None or not stored.in_cell:
+        return True
+    return stored.phase in keep.NO_VM and owner.boot_id == processes.boot_id()

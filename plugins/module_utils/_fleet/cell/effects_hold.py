@@ -128,6 +128,15 @@ def _settle(connection: Connection, name: str, uuid: str, now: _Now | None, to: 
         raise PlanRefused(rules.left(name, str(error))) from None
 
 
+def follow_card(connection: Connection, name: str, uuid: str | None) -> None:
+    """Have the cell know where the card of a VM that this run holds is by now: a run that is killed
+    later leaves it where it would be looked for."""
+    now = None if uuid is None or uuid not in _working else _read(connection, uuid)
+    vm = None if now is None else _view(name).vms.get(str(uuid))
+    if uuid is not None and now is not None and vm is not None:
+        _set_folder(uuid, vm, _folder(connection, now.dom, name))
+
+
 def repair(connection: Connection, name: str, uuid: str, *, to: str | None = None) -> None:
     """Have the cell manage a VM again that a run, which is dead, has held on this hypervisor, or on
     one that is proven off. The caller has the lease of the VM; ``to`` as for :func:`settle`."""
@@ -272,9 +281,13 @@ def _settle_gone(
     if vm.cards not in cards.shared_folders(connection):
         raise PlanRefused(f"{vm.cards}, which has its card, is not mounted on {caller.host()}")
     file = _card(connection, [vm.cards], name, uuid)
+    if file is None:  # a run that moved its disks may have been killed before it said so
+        folders = sorted({*cards.shared_folders(connection).values()} - {vm.cards})
+        file = _card(connection, folders, name, uuid)
     if file is None or file.card is None:
         _remove(uuid, vm)
         return
+    _set_folder(uuid, vm, file.folder)
     _refresh(uuid)
     if to is not None:
         _await(uuid, to, running=file.card.running)
@@ -291,9 +304,7 @@ def _settle_here(uuid: str, folder: str, vm: CellVm | None, *, running: bool) ->
         if vm.managed:
             _set(uuid, HELD_BY, host)
             _set(uuid, rules.MANAGED, "false")
-        if vm.cards != folder:
-            name = rules.resource(uuid)
-            _call("crm_resource", "--resource", name, "--set-parameter", "cards", "-v", folder)
+        _set_folder(uuid, vm, folder)
         if vm.target_role != role:
             _set(uuid, rules.TARGET, role)
     _refresh(uuid)
@@ -345,6 +356,13 @@ def _remove(uuid: str, vm: CellVm | None) -> None:
     xml = f'<primitive id="{rules.resource(uuid)}"/>'
     _call("cibadmin", "--delete", "--scope", "resources", "--xml-pipe", text=xml)
     _refresh(uuid)
+
+
+def _set_folder(uuid: str, vm: CellVm, folder: str) -> None:
+    """Have the agent find the card there; as any parameter, while the VM is held."""
+    if vm.cards != folder:
+        name = rules.resource(uuid)
+        _call("crm_resource", "--resource", name, "--set-parameter", "cards", "-v", folder)
 
 
 def _set(uuid: str, key: str, value: str) -> None:

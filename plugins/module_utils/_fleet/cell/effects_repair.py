@@ -13,7 +13,7 @@ from ..base import read_caller as caller
 from ..base import read_processes as processes
 from ..base.effects_connection import Connection
 from ..base.effects_lookup import find_uuid, read_metadata
-from ..cards import read_cards
+from ..cards import read_cards, read_vms
 from . import effects_hold, read, repairs
 from .facts import UnmanagedVm
 
@@ -88,15 +88,19 @@ def _is_leased(stored: Metadata | None) -> bool:
 
 
 def _name_of_card(connection: Connection, vm: CellVm) -> str:
-    def look() -> list[str]:
-        files = read_cards.load_all(vm.cards, lambda at: not at.hosts)
+    def look(folder: str) -> list[str]:
+        files = read_cards.load_all(folder, lambda at: not at.hosts)
         return [file.at.name for file in files if file.card and file.card.uuid == vm.uuid]
 
     try:
-        names = connection.call("look for cards of the cell", look)
+        others = {*read_vms.shared_folders(connection).values()} - {vm.cards}
+        for folder in (vm.cards, *sorted(others)):  # it may have been moved by a killed run
+            names = connection.call("look for cards of the cell", look, folder)
+            if names:
+                return names[0]
     except (FleetVirtError, OSError):
-        return ""
-    return names[0] if names else ""
+        pass
+    return ""
 
 
 def repair(connection: Connection, vms: t.Iterable[str], *, check: bool) -> list[UnmanagedVm]:

@@ -136,6 +136,8 @@ class Job(Work, abc.ABC, t.Generic[Snapshot]):
     def keep_card_now(self) -> None:
         if self.changes_vm:
             keep_cards(self.connection, self.names, self.uuid, sure=self.in_cell)
+        if self.in_cell:
+            cells.follow_card(self.connection, self.names[0], self.uuid)
 
     def predict(self) -> None:
         """What check mode tells: all is done, and has its effects."""

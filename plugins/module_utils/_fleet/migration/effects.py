@@ -88,7 +88,10 @@ def run(
 
     moves = list(moves)
     cleared: list[CardEntry] = []
+    held = _held(connection, settings.cards)
     for name in settings.cards:
+        if name in held:
+            continue
         with contextlib.suppress(FleetVirtError):  # said below
             cleared += clear_leftovers(connection, [name], check=check)
     settings = dataclasses.replace(settings, cleared=[card["name"] for card in cleared])
@@ -123,10 +126,25 @@ def run(
         answer = {**answer, "unmanaged": vms, "changed": answer["changed"] or managed}
     if not settings.cards:
         return answer
-    others = [name for name in settings.cards if name not in settings.cleared]
+    kept = held if check else ()  # what is here is written by then
+    others = [name for name in settings.cards if name not in (*settings.cleared, *kept)]
     cards = [*cleared, *repair_cards(connection, others, check=check)]
+    cards += [{"name": name, "problem": None, "leftover": None} for name in kept]
     written = any(card["problem"] is None for card in cards)
     return {**answer, "cards": cards, "changed": answer["changed"] or written}
+
+
+def _held(connection: Connection, names: t.Iterable[str]) -> list[str]:
+    """Those that a run on this hypervisor holds, or did when it died: their cells have not started
+    them elsewhere, so what is here is no leftover, whatever their cards say."""
+    if not cell.is_member():
+        return []
+    doms = {name: find_domain(connection, name) for name in names}
+    return [
+        name
+        for name, dom in doms.items()
+        if dom is not None and cells.was_held(str(dom.UUIDString()))
+    ]
 
 
 class _Mover:
