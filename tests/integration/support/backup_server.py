@@ -27,13 +27,12 @@ SLOW = "/root/.ssh/slow"
 OWN = "/root/.ssh/controller"
 KEEPING = Path(__file__).parents[3] / "docs" / "docsite" / "rst" / "keeping_backups.rst"
 _SECONDS = 12
-_MIB = 512  # so much it holds
 _PORT = 2222
 _UNIT = "backup-sshd.service"
 _FOLDER = "/srv/backup-sshd"
 _BEGIN = f"""
 mkdir -p -m 700 {PLACE} {_FOLDER}
-mount -t tmpfs -o size={_MIB}m,mode=700 backup {PLACE}
+mount -t tmpfs -o size={{mib}}m,mode=700 backup {PLACE}
 cat > {_FOLDER}/config <<END
 Port {_PORT}
 HostKey /etc/ssh/ssh_host_ed25519_key
@@ -75,10 +74,13 @@ def _guide(pattern: str) -> str:
 
 
 class BackupServer:
-    """The place of backups, on hv2; ``hosts`` are the hypervisors that use it."""
+    """The place of backups, on hv2, which holds so many MiB; ``hosts`` are the hypervisors that use
+    it."""
 
-    def __init__(self, guests: Guests, ansible: Ansible, hosts: tuple[str, ...]) -> None:
-        self.guests, self.ansible, self.hosts = guests, ansible, hosts
+    def __init__(
+        self, guests: Guests, ansible: Ansible, hosts: tuple[str, ...], mib: int = 512
+    ) -> None:
+        self.guests, self.ansible, self.hosts, self.mib = guests, ansible, hosts, mib
         self.address = guests.script("hv2", "hostname -I").split()[0]
         near = f"/proc/{inside(guests.lab.host('hv2').leader)}/root{PLACE}"
         self.variables: dict[str, Any] = {
@@ -111,7 +113,9 @@ class BackupServer:
         for host in controllers:
             made = f"[ -f {OWN} ] || ssh-keygen -q -t ed25519 -N '' -f {OWN}; cat {OWN}.pub"
             keys += f"restrict {self.guests.script(host, f'mkdir -p -m 700 /root/.ssh; {made}')}"
-        self.guests.script("hv2", _BEGIN.format(settings=settings, root=root), input=keys)
+        self.guests.script(
+            "hv2", _BEGIN.format(mib=self.mib, settings=settings, root=root), input=keys
+        )
         for host in {*self.hosts, *controllers}:
             known = f"ssh-keyscan -p {_PORT} -t ed25519 {self.address} 2>/dev/null"
             wait_for(
