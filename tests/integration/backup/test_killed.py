@@ -72,7 +72,8 @@ def _module(name: str) -> tuple[str, str]:
 
 def _unit(name: str, who: str) -> tuple[str, str]:
     running = f"systemctl -q list-units --no-legend --state=running '{name}' | grep ."
-    kill = f"systemctl kill --kill-who={who} --signal=KILL '{name}'"
+    # packages that are upgraded meanwhile have systemd read its units again
+    kill = f"systemctl daemon-reload && systemctl kill --kill-who={who} --signal=KILL '{name}'"
     return running, f"{running} && {kill}"
 
 

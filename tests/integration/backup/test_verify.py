@@ -189,7 +189,7 @@ def test_proof_that_is_killed_leaves_nothing_and_no_vm_of_the_fleet(verified: Ve
         assert backups.PASSPHRASE not in shown
         for host in _HOSTS:
             kill = f"systemctl kill --kill-who=main --signal=KILL {unit[0]}.service || true"
-            guests.script(host, kill)
+            guests.script(host, f"systemctl daemon-reload\n{kill}")
         done = running.result()
     assert done.returncode == 2, done
     assert "its unit ended without a result" in done.stdout + done.stderr, done

@@ -11,10 +11,12 @@ tidies up.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
 import select
+import shlex
 import sys
 import typing as t
 
@@ -46,8 +48,10 @@ def answered(
     """What the unit of the feature in ``folder`` says on ``order``; empty if it ends without a
     word. ``end`` is its last command, ``stop`` makes sure that it has ended."""
     systemd.clear(unit)
-    last = " ".join(map(_quoted, end))
-    properties = (f"ExecStopPost={last}", "TimeoutStopSec=90", "KillMode=control-group", "Nice=10")
+    properties = (
+        *(f"ExecStopPost={lasting(end)}", "TimeoutStopSec=90"),
+        *("KillMode=control-group", "Nice=10"),
+    )
     words = [sys.executable, "-c", _START.format(folder=folder), json.dumps(sys.path)]
     words = systemd.own_unit(unit, words, properties=properties)
     words[1:1] = ["--pipe", "--wait", "--collect"]
@@ -65,10 +69,15 @@ def answered(
         stop()
 
 
-def _quoted(word: str) -> str:
-    """A word of a unit's command line: specifiers and variables are nothing to systemd."""
-    text = word.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return '"' + text.replace("%", "%%").replace("$", "$$") + '"'
+def lasting(words: t.Sequence[str]) -> str:
+    """The command, as a unit has it that systemd writes to a file and reads back.
+
+    That is what a daemon-reload does, for example while packages are upgraded. systemd 252 and 257
+    read back another command than they wrote if it has a semicolon, a dollar or a percent sign.
+    """
+    text = f"exec {shlex.join(words)} < /dev/null\n"
+    encoded = base64.b64encode(text.encode("utf-8", "surrogateescape")).decode("ascii")
+    return f'/bin/sh -c "echo {encoded} | base64 -d | sh"'
 
 
 def _answer(stream: t.IO[bytes]) -> t.Mapping[str, object]:
