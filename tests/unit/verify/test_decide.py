@@ -83,6 +83,9 @@ def test_answer_is_expected_of_what_was_frozen_or_proven() -> None:
         Repository("/srv", UUID, (_vm(1, verified=2), *lone.vms)), lone.vms[0]
     )
     assert decide.is_expected(lone, _vm(1)), "frozen"
+    for frozen, expected in ((4, True), (6, False)):
+        repository = Repository("/srv", UUID, (_vm(frozen), *lone.vms))
+        assert decide.is_expected(repository, lone.vms[0]) is expected, "an earlier one was"
 
 
 def _entry(name: str, *problems: str, memory: int = 1) -> t.Any:

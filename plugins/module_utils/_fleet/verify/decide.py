@@ -56,9 +56,11 @@ def _verified(pair: tuple[Repository, SavedVm]) -> tuple[str, str, str]:
 
 
 def is_expected(repository: Repository, backup: SavedVm) -> bool:
-    """Whether the VM is known to answer: its agent did when it was saved, or it was proven."""
+    """Whether the VM is known to answer: its agent did when this or an earlier backup was made, or
+    one was proven."""
     proofs = [proof.proof for vm in repository.vms for proof in vm.proofs]
-    return backup.backup.consistency == archives.FROZEN or archives.BOOTED in proofs
+    until = [vm.backup for vm in repository.vms if vm.archive < backup.archive] + [backup.backup]
+    return archives.FROZEN in (vm.consistency for vm in until) or archives.BOOTED in proofs
 
 
 @dataclass
