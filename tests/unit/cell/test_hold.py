@@ -293,6 +293,7 @@ def test_vm_with_local_disk_base_or_snapshots_is_refused(
         problem(cell.host.disk, bases=[str(base)])
     )
     assert "it has 2 snapshots" in str(problem(cell.host.disk, snapshots=2))
+    assert "it starts with its hypervisor" in str(problem(cell.host.disk, autostart=True))
     monkeypatch.setattr(read, "here", lambda: None)
     assert "hv1 is in no cell; the role fleet.virt.ha makes one" in str(problem(cell.host.disk))
     monkeypatch.setattr(read, "here", lambda: ALONE)
@@ -329,3 +330,22 @@ def test_resource_stays_where_the_folder_of_its_card_is_not_mounted(cell: Pacema
     with pytest.raises(PlanRefused, match="which has its card, is not mounted on hv1"):
         _settle(cell)
     assert cell.calls == []
+
+
+def test_card_in_another_folder_is_followed_and_its_resource_stays(
+    cell: Pacemaker, tmp_path: Path
+) -> None:
+    """A run that moved the VM's disks was killed, and its hypervisor has failed since."""
+    old = tmp_path / "shared-before"
+    old.mkdir()
+    xml = f"<pool type='dir'><name>before</name><target><path>{old}</path></target></pool>"
+    cell.host.connection.conn.storagePoolDefineXML(xml, 0).create(0)
+    write_card(cell.host)
+    cell.has(managed=False, cards=str(old))
+    _settle(cell)
+    follow = f"crm_resource --resource {NAME} --set-parameter cards -v {cell.host.shared}"
+    assert cell.calls == [follow, REFRESH, *MANAGE]
+    (cell.host.shared / "web1@.fleet.xml").unlink()
+    cell.calls.clear()
+    _settle(cell)
+    assert cell.calls == REMOVE, "without a card there is no VM any more"

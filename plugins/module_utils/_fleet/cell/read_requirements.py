@@ -26,6 +26,7 @@ def problem(
     *,
     bases: t.Collection[str] = (),
     snapshots: int = 0,
+    autostart: bool = False,
 ) -> str | None:
     """Why the VM with this definition can not be one of a cell; None if it can. ``bases`` are the
     images that its new disks will be based on."""
@@ -43,6 +44,7 @@ def problem(
     shared = cards.shared_folders(connection)
     problems = [
         *requirements.of_definition(root),
+        *requirements.of_autostart(autostart),
         *requirements.of_paths(root, shared),
         *requirements.of_disks(root, [*bases, *chains], shared),
         *requirements.of_snapshots(name, snapshots),

@@ -54,6 +54,12 @@ def of_definition(domain: Element) -> list[str]:
     return list(dict.fromkeys(ties))
 
 
+def of_autostart(autostart: bool) -> list[str]:
+    """What libvirt starts at boot may run elsewhere by then."""
+    text = "it starts with its hypervisor, and its cell decides where it starts; give autostart:"
+    return [f"{text} false"] if autostart else []
+
+
 def of_paths(domain: Element, shared: t.Collection[str]) -> list[str]:
     """Other files that it names: a kernel, a log, an emulator. The agent takes none that are not
     the distribution's, since any host that has the storage can write cards."""

@@ -71,7 +71,10 @@ def by_cell(
 
     snapshots = connection.call(f"count the snapshots of {facts.name}", dom.listAllSnapshots, 0)
     problem = read_requirements.problem(
-        connection, facts.name, after.inactive, bases=bases, snapshots=len(snapshots)
+        *(connection, facts.name, after.inactive),
+        bases=bases,
+        snapshots=len(snapshots),
+        autostart=after.autostart,
     )
     return plan if problem is None else Plan(refusals=(problem,))
 
