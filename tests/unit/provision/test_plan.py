@@ -321,3 +321,21 @@ def test_saved_memory_is_no_time_for_changes() -> None:
     facts = dataclasses.replace(_facts(live=False), saved=True)
     (refusal,) = _plan({"vcpus": 4}, facts).plan.refusals
     assert "start it first" in refusal
+
+
+def test_file_that_dead_run_left_on_shared_storage_stays_and_is_forgotten() -> None:
+    """Nothing is refused for it, unless a disk is to have its name."""
+    facts = _facts()
+    left = dataclasses.replace(_volume("more"), role="new")
+    stored = dataclasses.replace(facts.metadata, volumes=(*facts.metadata.volumes, left))
+    files = facts.files | {left.path}
+    why = f"{left.path} is on storage that other hypervisors can reach"
+    facts = dataclasses.replace(facts, metadata=stored, files=files, stays={left.path: why})
+    planned = _plan(_VM, facts).plan
+    assert f"forget {left.path}" in [step.text for step in planned.steps]
+    after = predict(facts, planned.steps)
+    assert left.path in after.files
+    assert left not in after.metadata.volumes
+    assert _plan(_VM, after).plan.steps == ()
+    disks = [*_VM["disks"], {"name": "more", "size": 8}]
+    assert why in _plan({**_VM, "disks": disks}, facts).plan.refusals

@@ -26,6 +26,13 @@ class Discard(Action):
 
 
 @dataclass(frozen=True)
+class ForgetLeft(Action):
+    """Remove the record of a volume that a dead run created or left, whose file has to stay."""
+
+    volume: OwnVolume
+
+
+@dataclass(frozen=True)
 class AddVolume(Action):
     """Create the volume of the disk ``target``."""
 

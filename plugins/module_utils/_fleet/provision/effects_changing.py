@@ -37,6 +37,7 @@ from . import definition, power
 from . import plan as change_plan
 from . import read_accepted as accepted
 from . import read_schema as schema
+from .actions import ForgetLeft
 from .definition import DefinitionRequest, Device
 from .effects_batch import DiskPlan, Draft, Host, ProvisionJob
 from .pending import pending
@@ -112,8 +113,13 @@ class ChangeJob(ProvisionJob[ChangeFacts]):
             "pending": self.waits,
             "state": None if self.problem else self.power.after,
             "started": self.altered and bool(self.power.steps),
-            "note": None if self.plan.refusals else self.power.note or None,
+            "note": None if self.plan.refusals else "; ".join(filter(None, self._notes())) or None,
         }
+
+    def _notes(self) -> list[str]:
+        left = [step.action for step in self.plan.steps]
+        stay = [self.facts.stays[one.volume.path] for one in left if isinstance(one, ForgetLeft)]
+        return [self.power.note, *stay]
 
     def shown(self) -> tuple[verb.Shown, verb.Shown]:
         before = {setting.path: setting.real for setting in self.changes}
@@ -407,11 +413,14 @@ def _rendered(
 
 
 def _stays(host: Host, dom: VirDomain, stored: Metadata, domain: Domain) -> dict[str, str]:
-    """Why volumes of disks that are to be absent may not be removed, by path."""
+    """Why volumes of disks that are to be absent, and what dead runs left, may not be removed, by
+    path."""
     going = [
         volume
         for volume in stored.volumes
-        if volume.target in domain.absent_disks and volume.role != "seed"
+        if volume.target in domain.absent_disks
+        or (volume.role == "new" and os.path.lexists(volume.path))
+        if volume.role != "seed"
     ]
     if not going:
         return {}
@@ -428,9 +437,10 @@ def _stays(host: Host, dom: VirDomain, stored: Metadata, domain: Domain) -> dict
         if users:
             reasons[own.path] = f"{own.path} is used by others: {'; '.join(users)}"
         elif pool is not None and pool.shared:
+            detach = "" if own.role == "new" else "detach it with virsh, and "
             reasons[own.path] = (
                 f"{own.path} is on storage that other hypervisors can reach, which are not checked"
-                " here; detach it with virsh, and remove it once no hypervisor uses it"
+                f" here; {detach}remove it once no hypervisor uses it"
             )
     return reasons
 

@@ -39,6 +39,7 @@ from .actions import (
     Detach,
     Discard,
     EndChange,
+    ForgetLeft,
     Growth,
     Limit,
     MarkChanging,
@@ -162,6 +163,13 @@ def _forget(job: ChangeJob) -> None:
 def _clear(job: ChangeJob, step: Discard) -> None:
     """Remove what a dead run created, and its record, which must not apply to a later file."""
     changing.remove(job, step.volume)
+    stored = job.step.effect(job.after).metadata
+    job.write(stored)
+    job.after = dataclasses.replace(job.after, metadata=stored)
+
+
+def _forget_left(job: ChangeJob, _step: ForgetLeft) -> None:
+    """Its name may become another file's, which this record must not apply to."""
     stored = job.step.effect(job.after).metadata
     job.write(stored)
     job.after = dataclasses.replace(job.after, metadata=stored)
@@ -420,6 +428,7 @@ _ACTIONS = (
     verb.Actions[ChangeJob](undo_failed=True)
     .simply(MarkChanging, _note, _forget)
     .on(Discard, _clear)
+    .on(ForgetLeft, _forget_left)
     .on(AddVolume, _volume, _unmade)
     .on(Vcpus, _vcpus, _vcpus_back)
     .on(Memory, _memory, _memory_back)

@@ -152,6 +152,8 @@ class _Planner:
         if self.stored and not refusals:
             refusals += self._conflicts()
         left = [one for one in self.facts.metadata.volumes if one.role == "new"]
+        stays = self.facts.stays
+        refusals += [stays[one.path] for one in self._new(changes) if one.path in stays]
         if changes and self.facts.saved:
             command = playbook_command("state", vm_name=self.facts.name, vm_state="running")
             refusals.append(
@@ -274,8 +276,12 @@ class _Planner:
         }
         for left in facts.metadata.volumes:
             if left.role == "new" and left.path not in attached:
-                effect = _emptied(left.path) if left.path in new else _gone(left.path)
-                yield Step(actions.Discard(left), f"remove {left.path}", effect)
+                again = _emptied(left.path) if left.path in new else _gone(left.path)
+                yield (
+                    Step(actions.ForgetLeft(left), f"forget {left.path}", _forgotten(left.path))
+                    if left.path in facts.stays
+                    else Step(actions.Discard(left), f"remove {left.path}", again)
+                )
         sizes = {disk.name: disk.size for disk in domain.disks}
         for own in new.values():
             effect = _made(own.path, sizes[own.target])
@@ -437,50 +443,44 @@ def _noted(new: tuple[OwnVolume, ...]) -> Effect[ChangeFacts]:
 
 def _made(path: str, size: int | None) -> Effect[ChangeFacts]:
     """``size`` in MiB; None for that of an image, which was not requested."""
-
-    def effect(before: ChangeFacts) -> ChangeFacts:
-        sizes = before.sizes if size is None else {**before.sizes, path: size * MIB}
-        return dataclasses.replace(before, files=before.files | {path}, sizes=sizes)
-
-    return effect
+    sizes = {} if size is None else {path: size * MIB}
+    return lambda before: dataclasses.replace(
+        before, files=before.files | {path}, sizes={**before.sizes, **sizes}
+    )
 
 
 def _emptied(path: str) -> Effect[ChangeFacts]:
     """The file is gone, and will be created again."""
-
-    def effect(before: ChangeFacts) -> ChangeFacts:
-        volumes = tuple(
-            dataclasses.replace(one, made=BEGUN) if one.path == path else one
-            for one in before.metadata.volumes
-        )
-        stored = dataclasses.replace(before.metadata, volumes=volumes)
-        return dataclasses.replace(before, files=before.files - {path}, metadata=stored)
-
-    return effect
+    return lambda before: dataclasses.replace(
+        before, files=before.files - {path}, metadata=_recorded(before, path, made=BEGUN)
+    )
 
 
 def _owned(path: str) -> Effect[ChangeFacts]:
     """The volume is one of the VM's disks: once its guest may write to it, no run removes it for
     having been left by a change that was not completed."""
-
-    def effect(before: ChangeFacts) -> ChangeFacts:
-        volumes = tuple(
-            dataclasses.replace(one, role="disk") if one.path == path else one
-            for one in before.metadata.volumes
-        )
-        stored = dataclasses.replace(before.metadata, volumes=volumes)
-        return dataclasses.replace(before, metadata=stored)
-
-    return effect
+    return lambda before: dataclasses.replace(before, metadata=_recorded(before, path, role="disk"))
 
 
 def _gone(path: str) -> Effect[ChangeFacts]:
-    def effect(before: ChangeFacts) -> ChangeFacts:
-        volumes = tuple(one for one in before.metadata.volumes if one.path != path)
-        stored = dataclasses.replace(before.metadata, volumes=volumes)
-        return dataclasses.replace(before, files=before.files - {path}, metadata=stored)
+    return lambda before: dataclasses.replace(
+        before, files=before.files - {path}, metadata=_recorded(before, path)
+    )
 
-    return effect
+
+def _forgotten(path: str) -> Effect[ChangeFacts]:
+    """The file stays, and is no longer recorded."""
+    return lambda before: dataclasses.replace(before, metadata=_recorded(before, path))
+
+
+def _recorded(before: ChangeFacts, path: str, **changes: str) -> Metadata:
+    """Our metadata with the volume changed, or without it."""
+    volumes = tuple(
+        dataclasses.replace(one, **changes) if one.path == path else one
+        for one in before.metadata.volumes
+        if changes or one.path != path
+    )
+    return dataclasses.replace(before.metadata, volumes=volumes)
 
 
 def _mended(wanted: DefinitionRequest, change: Changed) -> Effect[ChangeFacts]:
