@@ -445,3 +445,21 @@ def test_move_goes_where_its_network_filters_and_vsock_are() -> None:
         go({"hv1": answer(moving), "hv2": without_filter}, host="hv2")
     with pytest.raises(PlanRefused, match=r"hv3: needs vsock, .* \(modprobe vhost_vsock\)"):
         go({"hv1": answer(moving), "hv3": without_vsock}, host="hv3")
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_move_whose_source_was_proven_off_by_the_cell_is_known_to_go_on_elsewhere(
+    again: bool,
+) -> None:
+    held = {"name": "web1", "uuid": "u", "held_by": "hv1", "problem": None, "at_work": False}
+    claim = {"name": "web1", "source": "hv1", "destination": "hv2"}
+    answers = {"hv2": {**answer(), "claims": [claim], "unmanaged": [held]}, "hv3": answer()}
+    if again:
+        answers["hv2"]["unmanaged"] = []
+        answers["hv3"] = answer(vm(ha=True))
+    (move, _others) = repair([], answers, {"hv1": DOWN}).problems
+    assert "its cell has proven hv1 off, and has it run elsewhere. When hv1 is back" in move
+    assert "unknown which of them" not in move
+    answers["hv2"]["unmanaged"] = [{**held, "problem": "hv1 is not proven off"}]
+    answers["hv3"] = answer()
+    assert "unknown which of them has it" in repair([], answers, {"hv1": DOWN}).problems[0]

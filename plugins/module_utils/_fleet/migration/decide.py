@@ -110,6 +110,13 @@ def repair(
         if endpoints is not None:
             gone = endpoints[0] in lost and endpoints[0] not in answers
             problem = ends_silent(name, endpoints, answers, mute, gone=gone)
+            if problem and _is_started_by_cell(name, endpoints, answers):
+                problem = (
+                    f"the move of {name!r} from {endpoints[0]} to {endpoints[1]} is unfinished; its"
+                    f" cell has proven {endpoints[0]} off, and has it run elsewhere. When"
+                    f" {endpoints[0]} is back, run ansible-playbook fleet.virt.repair_vms again,"
+                    " which clears what is left of it"
+                )
             if gone and not problem:
                 problem = lost_source.elsewhere(name, endpoints, answers)
             if problem:
@@ -131,6 +138,21 @@ def repair(
             f" ({proofs.named(missing)}); {proofs.remedy(missing)}"
         )
     return decision
+
+
+def _is_started_by_cell(name: str, ends: tuple[str, str], answers: t.Mapping[str, Answer]) -> bool:
+    """Whether the source of its move is silent, and its cell has started it since, or will now."""
+    source, destination = ends
+    if source in answers or destination not in answers:
+        return False
+    vms = places_of(name, answers).values()
+    held = [
+        entry
+        for answer in answers.values()
+        for entry in answer.get("unmanaged") or ()
+        if (entry["name"], entry["held_by"], entry["problem"]) == (name, source, None)
+    ]
+    return bool(held) or any(vm.get("ha") and vm["active"] and not vm["phase"] for vm in vms)
 
 
 def _unclear(name: str, places: t.Mapping[str, Answer], mute: Mute) -> str | None:
