@@ -74,6 +74,7 @@ ASK_AGAIN = 20.0  # a guest that is booting does not hear the power button
 ANSWER, RETURN = 0.25, 0.5
 SILENT = 2.0  # seconds for an answer of a libvirt that gave none before
 KILL = 5.0  # seconds for a QEMU to end by SIGTERM
+UNANSWERED = "libvirt was told to start it, and does not say whether it has"
 
 META_DATA = """<?xml version="1.0"?>
 <!DOCTYPE resource-agent SYSTEM "ra-api-1.dtd">
@@ -348,13 +349,14 @@ class Vm:
         if connection is None:
             return None
         try:
-            domain = self.find(connection)
-            if domain is None:
-                return int(libvirt.VIR_DOMAIN_SHUTOFF)
-            return int(within(self.answer, lambda: domain.state(0))[0])
+            domain, state = self.find(connection), int(libvirt.VIR_DOMAIN_SHUTOFF)
+            if domain is not None:
+                state = int(within(self.answer, lambda: domain.state(0))[0])
         except (TimeoutError, libvirt.libvirtError) as error:
             self.note_silence(error)
             return None
+        self.mark().unlink(missing_ok=True)
+        return state
 
     def card(self) -> Card:
         """Its card."""
@@ -375,6 +377,8 @@ class Vm:
         # Not looked for before: that of another VM, whose storage hangs, may keep it waiting
         pids = processes(self.uuid)
         if state is None:  # a libvirt that is restarted ends no guest
+            if not pids and self.mark().exists():
+                raise Ended(ERR_GENERIC, UNANSWERED)
             return SUCCESS if pids else NOT_RUNNING
         if pids:
             raise Ended(ERR_GENERIC, f"process {pids[0]} runs it, and libvirt does not know it")
@@ -391,7 +395,9 @@ class Vm:
         if state not in (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_CRASHED):
             return SUCCESS
         if processes(self.uuid):
-            raise Ended(ERR_GENERIC, "a QEMU of it runs that libvirt does not know")
+            crashed = state == libvirt.VIR_DOMAIN_CRASHED
+            reason = "the guest has crashed" if crashed else "libvirt does not know a QEMU of it"
+            raise Ended(ERR_GENERIC, f"a process of it runs: {reason}")
         card = self.card()
         limit = self.end - self.seconds / 12 - time.monotonic()
         try:
@@ -399,13 +405,20 @@ class Vm:
         except libvirt.libvirtError as error:
             self.mark().unlink(missing_ok=True)
             # libvirt does not always wait for what QEMU says of the lock
-            locked = LOCKED.search(str(error)) or within(self.answer, card.locked)
+            locked = LOCKED.search(str(error)) or self.is_locked(card)
             status = ERR_GENERIC if locked else ERR_INSTALLED
             raise Ended(status, f"{card.name} does not start here: {error}") from None
         except TimeoutError:
-            reason = f"{card.name} did not start within {limit:.0f} seconds: libvirt hangs here"
+            reason = f"{card.name} did not start in time: libvirt hangs here"
             raise Ended(ERR_INSTALLED, reason) from None
         return SUCCESS
+
+    def is_locked(self, card: Card) -> bool:
+        """Whether another process writes to a disk of it; no, where the storage does not say."""
+        try:
+            return within(self.answer, card.locked) is not None
+        except TimeoutError:
+            return False
 
     def mark(self) -> Path:
         """The file that says that libvirt was told to start it, and has not answered. A libvirt
@@ -466,15 +479,13 @@ class Vm:
         while True:
             state, pids = self.state(), processes(self.uuid)
             known.update(pids)
-            if state is not None:
-                self.mark().unlink(missing_ok=True)
             # A process that ends has no command line any more, and may still write
             left = any(os.path.exists(f"{PROC}/{pid}") for pid in known)
             if not left and state in (None, libvirt.VIR_DOMAIN_SHUTOFF):
                 if not self.mark().exists():
                     self.remove_leftover()  # without libvirt a probe does that later
                     return SUCCESS
-                reason = "libvirt was told to start it, and does not say whether it has"
+                reason = UNANSWERED
             else:
                 reason = "it still runs"
             now = time.monotonic()
@@ -520,13 +531,19 @@ class Vm:
         memory, snapshots or NVRAM; it stays and is named."""
         try:
             domain = self.find(self.connection) if self.connection is not None else None
-            if domain is None or domain.isActive() or not domain.isPersistent():
+            if domain is None or not within(self.answer, lambda: self.is_off(domain)):
                 return
-            self.require_plain(domain)
             if self.card().kept_by != (setting("CRM_meta_on_node") or os.uname().nodename):
                 within(self.answer, domain.undefine)
         except (Ended, TimeoutError, libvirt.libvirtError) as error:
             note(f"its definition stays on this hypervisor: {error}")
+
+    def is_off(self, domain: Any) -> bool:
+        """Whether it is off and defined here, with nothing that would be lost."""
+        if domain.isActive() or not domain.isPersistent():
+            return False
+        self.require_plain(domain)
+        return True
 
 
 def setting(name: str) -> str:

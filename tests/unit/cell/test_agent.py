@@ -474,14 +474,72 @@ def test_start_that_libvirt_has_not_answered_keeps_stop_from_success(
 
     monkeypatch.setattr(agent.libvirt, "open", refuse)
     monkeypatch.setenv("OCF_RESKEY_CRM_meta_timeout", "1200")
-    assert cell.run("stop") == agent.ERR_GENERIC
-    assert "does not say whether it has" in cell.reason
+    for action in ("stop", "monitor"):
+        assert cell.run(action) == agent.ERR_GENERIC
+        assert "does not say whether it has" in cell.reason
     answers.set()
     monkeypatch.setattr(agent.libvirt, "open", opened)
     monkeypatch.setenv("OCF_RESKEY_CRM_meta_timeout", "60000")
     assert cell.run("stop") == agent.SUCCESS
     monkeypatch.setattr(agent.libvirt, "open", refuse)
     assert cell.run("stop") == agent.SUCCESS, "libvirt has answered"
+
+
+@pytest.mark.parametrize("action", ["monitor", "start", "stop"])
+def test_answer_of_libvirt_is_known_to_all_actions(cell: Cell, action: str) -> None:
+    """Once it has said that the VM is off, or runs, the start before is over."""
+    agent = cell.agent
+    cell.write()
+    mark = agent.Vm(UUID, str(cell.folder), 60.0).mark()
+    mark.parent.mkdir()
+    mark.touch()
+    cell.run(action)
+    assert not mark.exists()
+
+
+def test_hung_storage_is_no_lock(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start that failed asks for the lock, too, and that may hang."""
+    cell.write()
+    hangs = threading.Event()
+
+    def fail(_domain: object) -> None:
+        monkeypatch.setattr(cell.agent, "is_locked", lambda _path: hangs.wait(10))
+        raise libvirt.libvirtError("internal error: QEMU unexpectedly closed the monitor")
+
+    (cell.folder / "web1.qcow2").write_bytes(bytes(512))
+    monkeypatch.setattr(libvirt.virDomain, "create", fail)
+    monkeypatch.setattr(cell.agent, "ANSWER", 0.01)
+    assert cell.run("start") == cell.agent.ERR_INSTALLED
+    assert "closed the monitor" in cell.reason
+    hangs.set()
+
+
+def test_leftover_that_libvirt_says_nothing_of_fails_no_probe(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A probe that fails has the VM stopped where it runs."""
+    cell.write()
+    cell.connection.defineXML(cell.xml())
+    hangs = threading.Event()
+    monkeypatch.setattr(libvirt.virDomain, "isActive", lambda _domain: hangs.wait(10))
+    monkeypatch.setattr(cell.agent, "ANSWER", 0.01)
+    begin = time.monotonic()
+    assert cell.run("monitor") == cell.agent.NOT_RUNNING
+    assert time.monotonic() - begin < 5
+    hangs.set()
+    assert [*cell.domains()] == ["web1"], "it stays"
+
+
+def test_guest_that_has_crashed_is_named(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its QEMU stays where the definition says so."""
+    cell.write()
+    cell.connection.defineXML(cell.xml())
+    crashed = [libvirt.VIR_DOMAIN_CRASHED, 0]
+    monkeypatch.setattr(libvirt.virDomain, "state", lambda _domain, _flags: crashed)
+    _qemu(cell)
+    for action in ("monitor", "start"):
+        assert cell.run(action) == cell.agent.ERR_GENERIC
+        assert "the guest has crashed" in cell.reason
 
 
 def test_stop_does_not_claim_that_process_has_ended(
