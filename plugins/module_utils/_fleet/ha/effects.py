@@ -38,6 +38,7 @@ if t.TYPE_CHECKING:
     from ..._lxml import Element
 
 _ONLINE = 180.0
+_ANSWER = 60.0  # one that is being started says nothing yet
 _RESOURCE = 30
 _DEVICES = 150.0  # one that was slow at first is asked again after a minute
 _STOP = 330.0  # longer than systemd's own limit
@@ -118,6 +119,9 @@ def write(order: CellOrder, *, check: bool) -> CellDone:
     differing = [file for file in wanted if not file.is_there()]
     joins = present.cell != job.settings.cell
     active = [name for name in reversed(SERVICES) if joins and systemd.is_active(name)]
+    if active:  # of a member that has lost its file, as well as what a package has started
+        what, remedy = "Pacemaker has to be stopped on", f"copy {corosync.PATH} of a member to it"
+        _refuse_vms(job.host, what, read.monitored(), remedy)
     steps = [f"stop {name}" for name in active] + [f"write {file.path}" for file in differing]
     if not check:
         for name in active:
@@ -147,8 +151,8 @@ def _leave(job: CellJob, cell: str | None, *, check: bool) -> CellDone:
         return {"changed": False, "steps": []}
     steps = [f"stop {name}" for name in running] + [f"disable {name}" for name in enabled]
     steps += [f"remove {path}" for path in left]
+    _require_idle(job.host, "the cell is to lose")  # one may have come since it was decided
     if not check:
-        _require_idle(job.host, "the cell is to lose")  # one may have come since it was decided
         for name in running:
             _stop(name)
         for name in enabled:
@@ -223,11 +227,23 @@ def activate(order: CellOrder, *, check: bool) -> CellDone:
 
 
 def _require_idle(host: str, what: str) -> None:
-    seen = read.monitored()
+    """Refuse what would stop VMs, also where Pacemaker runs and does not say whether it has any."""
+    end = time.monotonic() + _ANSWER
+    while (seen := read.monitored()) is None and systemd.is_active(SERVICES[-1]):
+        if time.monotonic() > end:
+            raise PlanRefused(
+                f"{what} {host}, whose Pacemaker does not answer, so nobody knows which VMs run"
+                f" there; see journalctl -u pacemaker on {host}, and run this again"
+            )
+        time.sleep(_PAUSE)
+    _refuse_vms(host, what, seen, "evacuate it")
+
+
+def _refuse_vms(host: str, what: str, seen: cib.Monitored | None, remedy: str) -> None:
     here = sorted(vm for vm, nodes in seen.vms.items() if host in nodes) if seen else []
     if here:
         raise PlanRefused(
-            f"{what} {host}, which runs {', '.join(here)}; evacuate it, and run this again"
+            f"{what} {host}, which runs {', '.join(here)}; {remedy}, and run this again"
         )
 
 
@@ -236,16 +252,15 @@ def configure(order: CellOrder, *, check: bool) -> CellDone:
     names = {member.name for member in order.job.settings.members}
     root = read.configuration()
     if check:
-        steps = [change.text for change in cib.changes(_or_empty(root), order.devices)]
+        steps = [f"remove the node {name}" for name in _gone(root, names)]
+        steps += [change.text for change in cib.changes(_or_empty(root), order.devices)]
         return {"changed": bool(steps), "steps": steps}
     _await_online(names, quorum=True)
     steps = []
     root = read.configuration()
-    for node in _or_empty(root).iterfind("configuration/nodes/node"):
-        name = str(node.get("uname"))
-        if name not in names:
-            programs.run(["crm_node", "--force", "--remove", name])
-            steps.append(f"remove the node {name}")
+    for name in _gone(root, names):
+        programs.run(["crm_node", "--force", "--remove", name])
+        steps.append(f"remove the node {name}")
     for change in cib.changes(_or_empty(root), order.devices):
         if change.stop:
             _stop_resource(change.stop)
@@ -258,6 +273,12 @@ def configure(order: CellOrder, *, check: bool) -> CellDone:
         )
     _await_devices({device.id for device in order.devices})
     return {"changed": bool(steps), "steps": steps}
+
+
+def _gone(root: Element | None, members: t.Container[str]) -> list[str]:
+    """Nodes that Pacemaker knows and that are members no more."""
+    nodes = _or_empty(root).iterfind("configuration/nodes/node")
+    return [name for node in nodes if (name := str(node.get("uname"))) not in members]
 
 
 def _stop_resource(name: str) -> None:
