@@ -223,6 +223,12 @@ def test_vm_that_is_nowhere_is_started_by_cell(
         effects_hold.start(cell.host.connection, "web1", vm)
     write_card(cell.host)
     monkeypatch.setattr(effects_hold, "_STARTED", 0.1)
+    managed = cell.view
+    cell.has(target_role="Stopped", managed=False, by="hv3")
+    with pytest.raises(PlanRefused, match="a run on hv3 holds it"):
+        effects_hold.start(cell.host.connection, "web1", vm)
+    assert cell.calls == [], "held since it was looked at"
+    cell.view = managed
     with pytest.raises(PlanRefused, match="it goes on trying"):
         effects_hold.start(cell.host.connection, "web1", vm)
     assert cell.calls[0] == f"{META} --set-parameter target-role --parameter-value Started"

@@ -72,6 +72,37 @@ def test_vm_that_is_nowhere_is_off_already(host: Host, starts: list[str]) -> Non
     assert starts == []
 
 
+@pytest.mark.parametrize("role", ["Started", None])
+def test_vm_that_its_cell_is_about_to_start_is_not_reported_off(
+    host: Host, cell: Pacemaker, starts: list[str], role: str | None
+) -> None:
+    """Its hypervisor has just failed, or it does not start anywhere."""
+    cell.has(target_role=role)
+    for check in (True, False):
+        done = _run(host, "web1", wanted=StateRequest(state="shutoff"), check=check)
+        assert (done["failed"], done["changed"]) == (True, False)
+        assert "the cell 'a' starts it as soon as it can" in done["msg"]
+    assert not _run(host, "web1", check=True).get("failed"), "to have it started is no mistake"
+    assert starts == []
+
+
+@pytest.mark.parametrize(
+    ("by", "remedy"),
+    [("hv3", "fleet.virt.repair_vms"), (None, "--meta --delete-parameter is-managed")],
+)
+def test_vm_that_cell_does_not_manage_is_not_started(
+    host: Host, cell: Pacemaker, starts: list[str], by: str | None, remedy: str
+) -> None:
+    cell.has(target_role="Stopped", managed=False, by=by)
+    for check in (True, False):
+        done = _run(host, "web1", check=check)
+        assert (done["failed"], done["changed"]) == (True, False)
+        assert "does not manage 'web1'" in done["msg"]
+        assert remedy in done["msg"]
+    assert starts == []
+    assert not _run(host, "web1", wanted=StateRequest(state="shutoff")).get("failed")
+
+
 def test_vm_of_member_that_is_not_proven_off_is_not_changed(
     host: Host, cell: Pacemaker, starts: list[str]
 ) -> None:

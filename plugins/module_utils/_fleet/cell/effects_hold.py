@@ -157,6 +157,9 @@ def start(connection: Connection, name: str, vm: CellVm) -> None:
     """Have the cell start a VM that is off and defined nowhere, where it finds best; wait until it
     runs."""
     view = _view(name)
+    problem = rules.no_start(name, view.cell, view.vms.get(vm.uuid, vm))
+    if problem is not None:
+        raise PlanRefused(problem)
     with effects_cards.lock():
         file = _card(connection, [vm.cards], name, vm.uuid)
         if file is None or file.card is None:

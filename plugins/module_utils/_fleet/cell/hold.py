@@ -82,6 +82,32 @@ def is_as_wanted(vm: CellVm, host: str, *, running: bool) -> bool:
     return vm.pending is None and vm.nodes == ((host,) if running else ())
 
 
+def no_start(name: str, cell: str, vm: CellVm) -> str | None:
+    """Why the cell would not start the VM; None if it would."""
+    if vm.managed:
+        return None
+    if vm.by is None:
+        meta = f"crm_resource --resource {resource(vm.uuid)} --meta --delete-parameter {MANAGED}"
+        why = f"somebody has set that by hand; on a member of it, {meta} takes it back"
+    else:
+        mend = playbook_command("repair_vms", vm_name=name)
+        why = f"a run on {vm.by} holds it, or was killed while it did, and then {mend} mends that"
+    return f"the cell {cell!r} does not manage {name!r}, so it does not start it either: {why}"
+
+
+def no_rest(name: str, cell: str, vm: CellVm) -> str | None:
+    """Why a VM that runs nowhere does not stay off; None if it does."""
+    if vm.target_role == STOPPED:
+        return None
+    words = f"--meta --set-parameter {TARGET} --parameter-value {STOPPED}"
+    later = "" if vm.managed else " and manages it again"
+    return (
+        f"{name!r} runs nowhere now, but is to run, and the cell {cell!r} starts it as soon as it"
+        f" can{later}. Shut it off when it runs; if it cannot start, have the cell give up, on a"
+        f" member of it: crm_resource --resource {resource(vm.uuid)} {words}"
+    )
+
+
 def left(name: str, problem: str) -> str:
     """What is said of a VM that stays unmanaged."""
     return (

@@ -14,7 +14,7 @@ from ..base.results import json_diff
 from ..base.selected import Selected
 from ..cards import leftover
 from ..cell import effects_hold as cells
-from ..cell import read_nowhere
+from ..cell import hold, read_nowhere
 from .facts import BroughtVm
 from .plan import StateRequest
 
@@ -58,7 +58,9 @@ def _bring(
         problem = leftover.refusal(name, "", {"nowhere": cell, "error": doubt})
     elif not (starts or (only_state and wanted.state == _OFF)):
         problem = leftover.refusal(name, "", {"nowhere": cell})
-    elif starts and not check:
+    else:
+        problem = (hold.no_start if starts else hold.no_rest)(name, cell, vm)
+    if starts and problem is None and not check:
         try:
             cells.start(connection, name, vm)
         except FleetVirtError as error:
