@@ -27,10 +27,13 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell import (
     requirements,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell.facts import CellView, CellVm
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import effects
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.plan import StateRequest
 from ansible_collections.fleet.virt.tests.unit.cards.test_effects_keep import UUID, Host
 from ansible_collections.fleet.virt.tests.unit.cards.test_effects_keep import host as _host
 
 host = _host
+_RUN = StateRequest(state="running")
 HA = "<fleet:ha>yes</fleet:ha>"
 NAME = f"fleet-{UUID}"
 VIEW = CellView(
@@ -212,6 +215,67 @@ def test_member_without_quorum_does_nothing(cell: Pacemaker, view: CellView, why
     with pytest.raises(PlanRefused, match=why):
         effects_hold.hold(cell.host.connection, UUID)
     assert cell.calls == []
+
+
+@pytest.mark.parametrize(
+    ("pending", "what"), [("Starting", "is starting"), ("Stopping", "is stopping")]
+)
+def test_vm_that_its_cell_works_on_is_left_to_it(cell: Pacemaker, pending: str, what: str) -> None:
+    """What Pacemaker has begun goes on, whatever it is told then; and how the VM is meanwhile is
+    not what anybody wanted."""
+    cell.host.define("web1", cell.host.disk, metadata=HA)
+    cell.has(pending=pending)
+    for check in (True, False):
+        done = effects.run(cell.host.connection, ["web1"], _RUN, check=check)
+        assert (done["failed"], done["changed"]) == (True, False)
+        assert f"the cell 'a' {what} 'web1'" in str(done["msg"])
+    assert cell.calls == []
+    cell.has(pending=None, nodes=("hv1",))
+    run = cell.run
+
+    def begin(argv: t.Sequence[str], *, text: str | None = None, seconds: float) -> str:
+        if "is-managed" in argv:
+            cell.has(pending=pending)
+        return run(argv, text=text, seconds=seconds)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(programs, "run", begin)
+        with pytest.raises(PlanRefused, match=what):
+            effects_hold.hold(cell.host.connection, UUID)
+    assert cell.calls == [*HOLD, *MANAGE]
+
+
+def test_vm_that_another_run_holds_is_left_to_it(
+    cell: Pacemaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its cell is told nothing of it: the other run would lose its hold."""
+    cell.host.define("web1", cell.host.disk, metadata=HA)
+    cell.has(managed=False, by="hv1")
+    monkeypatch.setattr(effects_hold, "_SECONDS", 0.1)
+    with effects_hold.working(UUID):
+        done = effects.run(cell.host.connection, ["web1"], _RUN, check=False)
+    assert done["failed"]
+    assert cell.calls == []
+
+
+def test_vm_that_could_not_be_held_is_managed_as_before(cell: Pacemaker) -> None:
+    cell.host.define("web1", cell.host.disk, metadata=HA)
+    run = cell.run
+
+    def fail(argv: t.Sequence[str], *, text: str | None = None, seconds: float) -> str:
+        run(argv, text=text, seconds=seconds)
+        if "false" in argv:
+            raise PlanRefused("it timed out")
+        return ""
+
+    for managed in (True, False):
+        cell.has(managed=managed)
+        cell.calls.clear()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(programs, "run", fail)
+            with pytest.raises(PlanRefused, match="timed out"):
+                effects_hold.hold(cell.host.connection, UUID)
+        assert cell.calls == [*HOLD, *(MANAGE if managed else ())]
 
 
 def test_vm_that_is_nowhere_is_started_by_cell(

@@ -64,9 +64,29 @@ def hold(connection: Connection, uuid: str | None) -> bool:
             del _working[uuid]
             raise
     if uuid in view.vms:
+        _leave_alone(name, uuid, view)
+    return True
+
+
+def _leave_alone(name: str, uuid: str, view: CellView) -> None:
+    """Have the cell leave the VM alone. What it has begun goes on nevertheless, and may have the VM
+    elsewhere in a moment: then nothing is done."""
+    _require_rest(name, view, uuid)
+    try:
         _set(uuid, HELD_BY, caller.host())
         _set(uuid, rules.MANAGED, "false")
-    return True
+        _require_rest(name, _view(name), uuid)
+    except FleetVirtError:
+        if view.vms[uuid].managed:
+            with contextlib.suppress(FleetVirtError):
+                _manage(uuid)
+        raise
+
+
+def _require_rest(name: str, view: CellView, uuid: str) -> None:
+    problem = rules.refusal(name, caller.host(), view, uuid)
+    if problem is not None:
+        raise PlanRefused(problem)
 
 
 @contextlib.contextmanager
@@ -89,7 +109,7 @@ def refusal(connection: Connection, uuid: str | None) -> str | None:
     """Why nothing may be done with the VM now; None if it may, or is none of a cell."""
     name = _name_in_cell(connection, uuid)
     view = None if name is None else read.here()
-    return None if name is None or view is None else rules.refusal(name, caller.host(), view)
+    return None if name is None or view is None else rules.refusal(name, caller.host(), view, uuid)
 
 
 def settle(

@@ -31,10 +31,12 @@ _OPERATIONS = (
 )
 
 
-def refusal(name: str, host: str, view: CellView) -> str | None:
-    """Why nothing may be done with the VM on ``host``, a member of the cell; None if it may."""
+def refusal(name: str, host: str, view: CellView, uuid: str | None = None) -> str | None:
+    """Why nothing may be done with the VM on ``host``, a member of the cell; None if it may. With
+    its ``uuid``, also because the cell works on it."""
     if view.running and view.quorate:
-        return None
+        vm = None if uuid is None else view.vms.get(uuid)
+        return None if vm is None else at_work(name, view.cell, vm)
     if not view.running:
         why = f"Pacemaker does not run on {host}, or does not answer"
         remedy = f"see systemctl status pacemaker on {host}"
@@ -80,6 +82,14 @@ def primitive(uuid: str, folder: str, host: str, *, running: bool) -> str:
 def is_as_wanted(vm: CellVm, host: str, *, running: bool) -> bool:
     """Whether Pacemaker has seen the VM as it is: on ``host``, or nowhere."""
     return vm.pending is None and vm.nodes == ((host,) if running else ())
+
+
+def at_work(name: str, cell: str, vm: CellVm) -> str | None:
+    """Why nothing may be done with the VM while its cell does; None if it does nothing."""
+    if vm.pending is None:
+        return None
+    what = {"Starting": "is starting", "Stopping": "is stopping"}.get(vm.pending, "works on")
+    return f"the cell {cell!r} {what} {name!r}; run this again once that is over"
 
 
 def no_start(name: str, cell: str, vm: CellVm) -> str | None:

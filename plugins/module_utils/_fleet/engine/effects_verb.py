@@ -226,12 +226,14 @@ class Actions(t.Generic[AnyWork]):
             for job in jobs
         ]
         runs = [self._run(job, steps) for job, steps in zip(jobs, plans)]
-        executor.carry_out([run for job, run in zip(jobs, runs) if _hold(job, run)])
-        for job, run in zip(jobs, runs):
+        held = [_hold(job, run) for job, run in zip(jobs, runs)]
+        executor.carry_out([run for run, may in zip(runs, held) if may])
+        for job, run, may in zip(jobs, runs, held):
             job.irreversible, job.error = run.irreversible, run.problem
             if run.problem is not None:
                 job.problem = error_message(run.problem)
-            _keep_cards(job, run)
+            if may:  # else nothing was done, and what is there may be another run's, or its cell's
+                _keep_cards(job, run)
         return [job for job, run in zip(jobs, runs) if run.done and run.problem is None]
 
     def do(self, work: AnyWork, steps: t.Sequence[AnyStep]) -> None:

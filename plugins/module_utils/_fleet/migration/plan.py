@@ -272,9 +272,9 @@ def _cell(source: Source, target: Target) -> list[str]:
     view, where = source.cell, target.destination.name
     if view is None:
         return []
-    without_quorum = hold.refusal(source.name, source.host, view)
-    if without_quorum is not None:
-        return [without_quorum]
+    hindrance = hold.refusal(source.name, source.host, view, source.uuid)
+    if hindrance is not None:
+        return [hindrance]
     if where not in view.members:
         members = ", ".join(name for name in view.members if name != source.host)
         return [
