@@ -12,7 +12,6 @@ import os
 import random
 import shlex
 import shutil
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +24,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards.card impor
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell import cib
 from ansible_collections.fleet.virt.tests.integration.keys.conftest import LISTEN
 from ansible_collections.fleet.virt.tests.integration.migration.conftest import KILL
+from ansible_collections.fleet.virt.tests.integration.support import qemus
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
 from ansible_collections.fleet.virt.tests.integration.support.cell_moves import CellMoves
 from ansible_collections.fleet.virt.tests.integration.support.power_switch import (
@@ -34,7 +34,7 @@ from ansible_collections.fleet.virt.tests.integration.support.power_switch impor
 )
 from ansible_collections.fleet.virt.tests.integration.support.shared_folder import shared_folder
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
-from ansible_collections.fleet.virt.tests.lab import images, processes
+from ansible_collections.fleet.virt.tests.lab import images
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
 # Shown in the guide
@@ -93,6 +93,7 @@ class Cell:
     ) -> None:
         self.lab, self.ansible, self.folder = lab, ansible, folder
         self.switch, self.mounts = switch, mounts
+        self.figures = qemus.Figures()
         play = next(
             block.split("\n\n", 1)[0]
             for block in _GUIDE.read_text().split("code-block:: yaml\n\n")
@@ -148,14 +149,12 @@ class Cell:
         return None if done.returncode else cib.monitored(_lxml.parse(done.stdout, "crm_mon"))
 
     def running(self) -> dict[str, list[int]]:
-        """The QEMUs of the VM, seen from below, by hypervisor."""
-        mark, pids = f"\0-uuid\0{_UUID}\0".encode(), {}
-        for host in _HOSTS:
-            for pid in processes.find(Path(self.lab.record.directory), host):
-                with contextlib.suppress(OSError):
-                    if mark in Path(f"/proc/{pid}/cmdline").read_bytes():
-                        pids.setdefault(host, []).append(pid)
-        return pids
+        """The QEMUs of the VM by hypervisor."""
+        return qemus.running(self.lab, _UUID)
+
+    def sampler(self) -> qemus.Sampler:
+        """Looks for its QEMUs meanwhile."""
+        return qemus.Sampler(self.running)
 
     def where(self, limit: float = 90, *, without: str = "") -> str:
         """The only hypervisor that runs the VM, once there is one."""
@@ -185,31 +184,6 @@ class Cell:
 def _changed(run: Run) -> list[tuple[str, str]]:
     """The tasks that changed something, by hypervisor."""
     return sorted((event.host, event.task) for event in run.events if event.result.get("changed"))
-
-
-class _Sampler(threading.Thread):
-    """Counts the QEMUs of the VM from below, until it is left."""
-
-    def __init__(self, cell: Cell) -> None:
-        super().__init__()
-        self.cell = cell
-        self.most = self.samples = 0
-        self._over = threading.Event()
-
-    def run(self) -> None:
-        while not self._over.wait(0.05):
-            self.most = max(self.most, sum(map(len, self.cell.running().values())))
-            self.samples += 1
-
-    def __enter__(self) -> _Sampler:
-        self.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._over.set()
-        self.join()
-        assert self.most == 1, f"{self.most} QEMUs at once"
-        assert self.samples
 
 
 @pytest.fixture(scope="module")
@@ -298,39 +272,41 @@ def _maintain(cell: Cell) -> None:
     assert cell.running() == pids
 
 
-def _within(limit: float, begin: float, what: str) -> None:
-    """What has been waited for took no longer than promised."""
-    seconds = time.monotonic() - begin
-    print(f"  {what} after {seconds:.1f} s")
-    assert seconds <= limit or not _TRIALS, f"{what}: more than {limit:g} s"
+def _return(cell: Cell, host: str, new: str) -> None:
+    """A hypervisor that was off is a member again; its VM stays where it is by now."""
+    cell.start(host)
+    cell.all_online()
+    wait_for(lambda: not cell.defined(host), 60, "the leftover is removed")
+    assert cell.where() == new, "it stays where it is"
+    assert cell.defined(new)
+    view = cell.seen(new)
+    assert view is not None
+    assert view.vms[_VM] == [new]
 
 
 def _kill(cell: Cell) -> None:
     """The power of its hypervisor fails, which returns with a definition of it."""
     host = cell.where()
-    with _Sampler(cell):
+    with cell.sampler():
         begin = time.monotonic()
         cell.lab.kill(host)
         new = cell.where(without=host)
-        _within(_KILLED, begin, f"power of {host} cut: on {new}")
-        cell.start(host)
-        cell.all_online()
-        wait_for(lambda: not cell.defined(host), 60, "the leftover is removed")
-    assert cell.where() == new, "it stays where it is"
-    assert cell.defined(new)
+        seconds = time.monotonic() - begin
+        cell.figures.add("power cut", seconds, _KILLED, f"power of {host} cut: on {new}")
+        _return(cell, host, new)
 
 
 def _cut(cell: Cell) -> None:
     """The cable of its hypervisor is cut, which is then switched off."""
     host = cell.where()
-    with _Sampler(cell):
+    with cell.sampler():
         begin = time.monotonic()
         cell.lab.cut(host)
         new = cell.where(without=host)
-        _within(_CUT_OFF, begin, f"cable of {host} cut: on {new}")
-    assert cell.lab.host(host).leader is None, "it was switched off"
-    cell.start(host)
-    cell.all_online()
+        seconds = time.monotonic() - begin
+        cell.figures.add("cable cut", seconds, _CUT_OFF, f"cable of {host} cut: on {new}")
+        assert cell.lab.host(host).leader is None, "it was switched off"
+        _return(cell, host, new)
 
 
 def _fail(cell: Cell) -> None:
@@ -338,10 +314,11 @@ def _fail(cell: Cell) -> None:
     that the hypervisor is off."""
     host = cell.where()
     other = next(name for name in _HOSTS if name != host)
-    with _Sampler(cell):
-        hangs = bool(_TRIALS) and random.random() < 0.5  # noqa: S311
+    hangs = bool(_TRIALS) and random.random() < 0.5  # noqa: S311
+    what = "hangs" if hangs else "refuses"
+    with cell.sampler() as sampler:
         cell.switch.broken, cell.switch.hanging = not hangs, host if hangs else ""
-        print(f"  the switch {'hangs' if hangs else 'refuses'}")
+        print(f"  the switch {what}")
         begin = time.monotonic()
         cell.lab.cut(host)
         wait_for(lambda: not cell.running(), 90, "the minority stops its VM")
@@ -353,24 +330,26 @@ def _fail(cell: Cell) -> None:
         )
         tries = len(cell.switch.calls)
         wait_for(lambda: len(cell.switch.calls) > tries + 2, 120, "it is tried again")
-        assert not cell.running(), "and started nowhere"
         assert f"; {host} not proven off" in cell.run(LIST).succeeded().stdout
         cell.lab.kill(host)  # what the person has seen
+        assert {*sampler.first} == {host}, "it was started nowhere"
         begin = time.monotonic()
         cell.run(_STATED.format(other, host)).succeeded()
         new = cell.where()
+        seconds = time.monotonic() - begin
         limit = _TOLD + (_ATTEMPT if hangs else 0)
-        _within(limit, begin, f"{host} stated to be off: on {new}")
-    cell.switch.broken, cell.switch.hanging = False, ""
-    cell.start(host)
-    cell.all_online()
+        cell.figures.add(
+            f"statement, the switch {what}", seconds, limit, f"{host} stated to be off: on {new}"
+        )
+        cell.switch.broken, cell.switch.hanging = False, ""
+        _return(cell, host, new)
 
 
 def _silence(cell: Cell) -> None:
     """libvirt ends on its hypervisor: the VM goes on, and nobody is switched off."""
     host = cell.where()
     pids = cell.running()
-    with _Sampler(cell):
+    with cell.sampler():
         cell.lab.ssh(host, f"systemctl stop {_LIBVIRTD}")
         tries = len(cell.switch.calls)
         time.sleep(_MONITORS)
@@ -384,22 +363,22 @@ def _silence(cell: Cell) -> None:
     assert cell.running() == pids
 
 
-def _lock(cell: Cell) -> None:
+def _lock(cell: Cell, seconds: float) -> None:
     """The power of its hypervisor fails, and another process has the lock of its disk meanwhile."""
     host = cell.where()
     other = next(name for name in _HOSTS if name != host)
-    disk, seconds = f"{_AT}/ha1_system.qcow2", 100 if _TRIALS else 20
-    hold = f"qemu-io -f qcow2 -c 'sleep {seconds * 1000}' {disk}"
-    with _Sampler(cell):
+    disk = f"{_AT}/ha1_system.qcow2"
+    hold = f"qemu-io -f qcow2 -c 'sleep {seconds * 1000:.0f}' {disk}"
+    with cell.sampler() as sampler:
         cell.lab.kill(host)
         begin = time.monotonic()
         cell.lab.ssh(other, f"until {hold}; do :; done", timeout=seconds + 60)
-        assert time.monotonic() - begin >= seconds, "the lock was held that long"
-        begin = time.monotonic()
+        released = time.monotonic()
         new = cell.where(without=host)
-        _within(_RELEASED, begin, f"lock of its disk released: on {new}")
-    cell.start(host)
-    cell.all_online()
+        since = time.monotonic() - released
+        cell.figures.add("lock released", since, _RELEASED, f"lock of its disk released: on {new}")
+        _return(cell, host, new)
+    assert sampler.first[new] - begin >= seconds, "not while the lock was held"
 
 
 def _members(cell: Cell) -> None:
@@ -443,13 +422,15 @@ def test_vm_of_member_that_fails_runs_once(cell: Cell) -> None:
         _members(cell)
     _silence(cell)
     if _TRIALS:
-        _lock(cell)
+        _lock(cell, 100)
     for trial in range(max(1, _TRIALS)):
         failures = [_kill, _cut, _fail]
         random.shuffle(failures)
         print(f"trial {trial}:")
         for failure in failures:
             failure(cell)
+    cell.figures.show()
+    assert not (cell.figures.beyond and _TRIALS), cell.figures.beyond
 
 
 class _Verbs:
