@@ -216,8 +216,11 @@ def test_failure_of_fence_device_is_ignored() -> None:
     devices = [FenceResource("fence-hv1", "hv1", "fence_x", {"ip": "192.0.2.1"})]
     texts = [change.xml for change in cib.changes(_lxml.parse("<cib/>", "cib"), devices)]
     (primitive,) = [_lxml.parse(text, "xml") for text in texts if "<primitive" in text]
-    operations = {item.get("name"): item.get("on-fail") for item in primitive.iter("op")}
-    assert operations == {"start": "ignore", "monitor": "ignore"}
+    operations = {
+        item.get("name"): (item.get("on-fail"), item.get("timeout"))
+        for item in primitive.iter("op")
+    }
+    assert operations == {"start": ("ignore", "10s"), "monitor": ("ignore", "10s")}
 
 
 @pytest.mark.parametrize("agent", ["ocf:fleet:domain", "ocf::fleet:domain"])

@@ -37,12 +37,13 @@ MAINTENANCE = "fleet-maintenance"
 _KEEP_AWAY = "-500"
 # Fencing needs no started device. But each failure of a start ends what Pacemaker was about to do,
 # and it starts VMs after fence devices: devices that do not answer, tried on one member after the
-# other, would keep every VM from starting. So a failure is shown, and nothing more comes of it.
+# other, would keep every VM from starting. So a failure is shown, and nothing more comes of it. VMs
+# wait for a start that fails, and for the monitor that follows it at once: hence both are short.
 _ELSEWHERE = "-elsewhere"
 _OF_DEVICES = {"failure-timeout": "60s"}
 _OPERATIONS = (
     {"name": "start", "interval": "0", "timeout": "10s", "on-fail": "ignore"},
-    {"name": "monitor", "interval": "60s", "timeout": "20s", "on-fail": "ignore"},
+    {"name": "monitor", "interval": "60s", "timeout": "10s", "on-fail": "ignore"},
 )
 
 
