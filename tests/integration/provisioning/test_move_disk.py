@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Iterator
 
 import pytest
+from ansible_collections.fleet.virt.tests.integration.support import doctor
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
 from ansible_collections.fleet.virt.tests.integration.support.guests import IMAGES, Guests
 from ansible_collections.fleet.virt.tests.integration.support.killing import (
@@ -120,6 +121,11 @@ def test_disk_moves_while_the_guest_writes_and_back_when_off(
         assert defined == runs
         assert runs in files
         assert count(both, host) > after[host]
+    findings = doctor.look(ansible, complete=False)
+    again = _COMMAND.replace("fast", "default")  # what finishes it, and nothing else does
+    for host in HOSTS:
+        left = doctor.the_one(findings, "work_unfinished", f"no process on {host}")
+        assert left["remedy"] == again
     done = move(ansible, "default")
     for host in HOSTS:
         assert not done[host].get("failed"), done[host]
