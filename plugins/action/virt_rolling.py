@@ -183,6 +183,10 @@ class ActionModule(StagedAction[RollingWork]):
         if not pattern:
             return present
         matched = _peers.matching(pattern, self._loader, self._values)
+        manager = _peers.inventory(self._loader, self._values)
+        missing = _peers.unmatched(pattern, manager) if matched else []
+        if missing:
+            raise PlanRefused(f"virt_host: {_peers.unmatched_message(pattern, missing)}")
         selected = [name for name in present if name in matched]
         if not selected:
             raise PlanRefused(

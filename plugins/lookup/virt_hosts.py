@@ -13,6 +13,8 @@ description:
   - Ansible skips a play without hosts and exits successfully. A playbook for hypervisors has then
     done nothing and still looks successful. This lookup fails instead, and reports why no host
     matched.
+  - A part of a pattern that matches nothing is an error, too, also one that is to be left out
+    (C(!hv3)), unless that has a wildcard. Ansible only warns, and goes on without it.
   - For C(--syntax-check), C(--list-tasks) and the like, which need no inventory, the pattern is
     returned unchanged.
 author:
@@ -96,6 +98,9 @@ class LookupModule(LookupBase):
                 f"no hypervisor: {pattern!r} matches no host of the inventory; add the hypervisors"
                 " to a group of that name, or give another pattern with -e virt_hosts=PATTERN"
             )
+        missing = _peers.unmatched(pattern, manager)
+        if missing:
+            raise AnsibleError(_peers.unmatched_message(pattern, missing))
         limit = values.get("ansible_limit")
         if limit:
             manager.subset(str(limit))

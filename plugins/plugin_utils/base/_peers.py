@@ -6,10 +6,11 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible.errors import AnsibleError
-from ansible.inventory.manager import InventoryManager
+from ansible.inventory.manager import InventoryManager, split_host_pattern
 from ansible.parsing.dataloader import DataLoader
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import (
@@ -54,6 +55,31 @@ def matching(pattern: object, loader: DataLoader, task_vars: Values) -> list[str
             " the inventory, such as -e virt_hosts=hypervisors"
         ) from None
     return [str(host.name) for host in matched]
+
+
+_DEFAULT = "hypervisors"  # the playbooks' own word, which an inventory need not have
+_WILD = re.compile(r"[*?\[~]")
+
+
+def unmatched(pattern: str, manager: InventoryManager) -> list[str]:
+    """The parts of a pattern that match nothing in the inventory, which are typing errors: Ansible
+    would go on without the hypervisor that was meant, or with the one that was to be left out."""
+    parts = [part for part in split_host_pattern(pattern) if part.strip("!& ")]
+    return [
+        name
+        for part in parts
+        if not (part.startswith("!") and _WILD.search(part))
+        if (name := part.lstrip("!& ")) not in (_DEFAULT, *manager.groups)
+        if not manager.get_hosts(pattern=name)
+    ]
+
+
+def unmatched_message(pattern: str, names: t.Sequence[str]) -> str:
+    """What is said of these parts."""
+    return (
+        f"{', '.join(map(repr, names))} of {pattern!r} matches no host or group of the inventory;"
+        " correct it, or leave it out"
+    )
 
 
 def of_host(name: str, task_vars: Values) -> Values:

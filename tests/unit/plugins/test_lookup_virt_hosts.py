@@ -81,6 +81,41 @@ def test_none(terms: list[t.Any], limit: str | None, message: str) -> None:
         look_up(*terms, limit=limit)
 
 
+@pytest.mark.parametrize(
+    ("terms", "name"),
+    [
+        (["hv1,hv9"], "'hv9' of 'hv1,hv9'"),
+        (["hypervisors", "hv1,hv9"], "'hv9' of 'hypervisors,hv1,hv9'"),
+        ([["hv1", "rack[1:3]"]], "'rack\\[1:3\\]' of"),
+        (["hypervisors:!hv9"], "'hv9' of"),
+        (["hypervisors:hw*"], "'hw\\*' of"),
+        (["all:&hypervisors:!old"], "'old' of"),
+    ],
+)
+def test_part_that_matches_nothing_is_refused(terms: list[t.Any], name: str) -> None:
+    with pytest.raises(AnsibleError, match=rf"{name} .*matches no host or group"):
+        look_up(*terms)
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        ["hv1:empty"],  # a group that is there
+        ["hypervisors:!hw*"],
+        ["hypervisors[0]", "hv2"],
+        ["~hv[0-9]", "hv1"],
+        ["hypervisors", "hv1"],
+    ],
+)
+def test_part_that_matches_is_used(terms: list[t.Any]) -> None:
+    assert look_up(*terms)
+
+
+def test_default_group_need_not_be_in_the_inventory() -> None:
+    groups = {"all": ["hv1"], "rack": ["hv1"]}
+    assert look_up("hypervisors", "hv1", groups=groups) == ["hv1"]
+
+
 def test_no_inventory_at_all() -> None:
     with pytest.raises(AnsibleError, match="-e virt_hosts="):
         look_up("hypervisors", groups={"all": [], "ungrouped": []})
