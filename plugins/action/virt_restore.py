@@ -200,12 +200,13 @@ class ActionModule(StagedAction[RestoreWork]):
             check=self.check,
         )
         names = [name for those in decided.values() for name in those]
-        for remark in rule.remarks(standing, names):
-            _output.say(f"{remark}\n")
+        remarks = rule.remarks(standing, names)
         kept = {
             host: [one for one in those if one not in problems] for host, those in decided.items()
         }
         gone = {host: [one for one in those if one in problems] for host, those in decided.items()}
+        for remark in [*remarks, *restore_decision.remarks(kept, self._there(answers))]:
+            _output.say(f"{remark}\n")
         return {
             "changed": False,
             "shares": kept,

@@ -665,6 +665,7 @@ GOOD: dict[str, Answer] = {
                 "name": "web9",
                 "state": "new",
                 "problems": ["it has no such machine type"],
+                "reaches": ["/etc/x"],
                 "vcpus": 1,
                 "memory_mib": 64,
                 "domain_type": "qemu",

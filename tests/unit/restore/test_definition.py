@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+import typing as t
+
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils import _lxml
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore import definition
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore import decide, definition
 
 _UUID = "6f3a0d4c-0c57-4f3e-9f0e-0d6d5c1f2a3b"
 _OWN = "/var/log/libvirt/qemu/web1-console.log"
@@ -46,3 +48,50 @@ def test_restored_vm_is_in_no_cell_until_that_is_requested_again() -> None:
     who = definition.Identity("web1", _UUID, False)
     stored = definition.stored_of(root, who, (), "x::web1", None)
     assert (stored.in_cell, stored.zone) == (False, "a")
+
+
+_POOLS = ("/var/lib/libvirt/images",)
+_PLAIN = """
+<domain type='kvm'><name>web1</name><uuid>x</uuid><title>a/b</title><os>
+ <loader>/usr/share/OVMF/OVMF_CODE.fd</loader><nvram>/var/lib/libvirt/qemu/nvram/web1_VARS.fd</nvram>
+</os><devices><emulator>/usr/bin/qemu-system-x86_64</emulator>
+ <disk type='file'><source file='/elsewhere/web1.qcow2'/><target dev='vda'/></disk>
+ <serial type='pty'><log file='/var/log/libvirt/qemu/web1-console.log' append='off'/></serial>
+ <rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>{}
+</devices></domain>
+"""
+
+
+@pytest.mark.parametrize(
+    ("device", "reaches"),
+    [
+        ("", []),
+        ("<console><log file='/etc/cron.d/x'/></console>", ["/etc/cron.d/x"]),
+        ("<filesystem><source dir='/'/></filesystem>", ["/"]),
+        ("<emulator>/usr/../root/x</emulator>", ["/usr/../root/x"]),
+        ("<channel><source path='/var/lib/libvirt/images/s'/></channel>", []),
+        (
+            "<seclabel type='static'><label>+0:+0</label></seclabel>",
+            ["a label that QEMU runs with"],
+        ),
+    ],
+)
+def test_what_reaches_past_the_disks_is_known(device: str, reaches: list[str]) -> None:
+    root = _lxml.parse(_PLAIN.format(device), "domain web1")
+    assert definition.reaches(root, _POOLS) == reaches
+
+
+def test_arguments_of_qemu_reach_past_the_disks() -> None:
+    added = (
+        "</devices><q:commandline xmlns:q='http://libvirt.org/schemas/domain/qemu/1.0'/></domain>"
+    )
+    root = _lxml.parse(_PLAIN.format("").replace("</devices></domain>", added), "domain web1")
+    assert definition.reaches(root, _POOLS) == ["arguments of QEMU's own"]
+
+
+def test_remark_names_what_reaches_past_the_disks() -> None:
+    entries = [{"name": "web1", "reaches": ["/etc/x", "/"]}, {"name": "web2", "reaches": []}]
+    answers: t.Any = {"hv1": {"entries": entries}, "hv2": {"entries": entries}}
+    (remark,) = decide.remarks({"hv1": ["web1", "web2"], "hv2": []}, answers)
+    assert remark.startswith("web1: its definition in the backup has /etc/x, /, beside its disks;")
+    assert remark.endswith("before you start it: ansible hv1 -b -a 'virsh dumpxml web1'")

@@ -48,8 +48,7 @@ def of_definition(domain: Element) -> list[str]:
     ties = [text for path, text in _TIES if domain.find(path) is not None]
     if domain.get("firmware") == "efi" or domain.find("os[@firmware='efi']") is not None:
         ties.insert(0, _TIES[0][1])
-    labels = domain.iter("seclabel")
-    if any(label.get("type", "dynamic") != "dynamic" or len(label) for label in labels):
+    if has_label(domain):
         ties.append("it has a label of its own that QEMU runs with (seclabel)")
     return list(dict.fromkeys(ties))
 
@@ -60,9 +59,29 @@ def of_autostart(autostart: bool) -> list[str]:
     return [f"{text} false"] if autostart else []
 
 
+def has_label(domain: Element) -> bool:
+    """Whether it says what QEMU runs as."""
+    labels = domain.iter("seclabel")
+    return any(label.get("type", "dynamic") != "dynamic" or len(label) for label in labels)
+
+
+def has_arguments(domain: Element) -> bool:
+    """Whether it has arguments of QEMU's own."""
+    return domain.find(f"{{{_QEMU}}}*") is not None
+
+
 def of_paths(domain: Element, shared: t.Collection[str]) -> list[str]:
     """Other files that it names: a kernel, a log, an emulator. The agent takes none that are not
     the distribution's, since any host that has the storage can write cards."""
+    return [
+        f"it names {text}, which is neither in a pool that is shared nor the distribution's own"
+        for text in foreign_paths(domain, shared)
+    ]
+
+
+def foreign_paths(domain: Element, folders: t.Collection[str]) -> list[str]:
+    """The files that it names beside its disks, but for those in ``folders``, those of the
+    distribution and its own log."""
     own = _LOG.format(domain.findtext("name"))
     skipped = [*domain.iterfind("metadata")]
     for disk in domain.iterfind("devices/disk"):
@@ -76,9 +95,9 @@ def of_paths(domain: Element, shared: t.Collection[str]) -> list[str]:
         if (item.tag, key) not in _NO_PATH
     )
     return [
-        f"it names {text}, which is neither in a pool that is shared nor the distribution's own"
+        text
         for text in texts
-        if "/" in text and posixpath.dirname(text) not in shared and text != own
+        if "/" in text and posixpath.dirname(text) not in folders and text != own
         if posixpath.normpath(text) != text or not text.startswith(_SYSTEM)
     ]
 

@@ -12,6 +12,7 @@ import typing as t
 from ..._errors import PlanRefused
 from ..._records import dataclass, field
 from ..._units import MIB
+from ..base.names import command_on
 from ..cards import leftover
 from ..migration.decide import request_of
 from ..notes import rule
@@ -196,6 +197,19 @@ def entries_of(vm: SavedVm, answers: Answers) -> dict[str, RestoreEntry]:
         for entry in answer.get("entries") or ()
         if entry["name"] == vm.name
     }
+
+
+def remarks(shares: t.Mapping[str, t.Sequence[str]], answers: Answers) -> list[str]:
+    """What people are to look at before they start what is restored."""
+    return [
+        f"{name}: its definition in the backup has {', '.join(entry['reaches'])}, beside its disks;"
+        " whoever can write to the place of backups can have written that: look at it before you"
+        f" start it: {command_on(host, 'virsh', 'dumpxml', name)}"
+        for host, names in shares.items()
+        for name in names
+        for entry in answers[host].get("entries") or ()
+        if entry["name"] == name and entry["reaches"]
+    ]
 
 
 def confirm(

@@ -22,6 +22,7 @@ from ..._records import dataclass
 from ..backup.archives import SavedDisk
 from ..base import metadata, names
 from ..base.metadata import Metadata, OwnVolume
+from ..cell import requirements
 from ..rename.plan import LOG_FOLDER, NVRAM_FOLDER
 
 if t.TYPE_CHECKING:
@@ -109,6 +110,16 @@ def blockers(root: Element, machine_types: t.Collection[str]) -> list[str]:
             )
             break
     return problems
+
+
+def reaches(root: Element, folders: t.Collection[str]) -> list[str]:
+    """What the definition has beside its disks that is neither in the ``folders`` of pools nor the
+    distribution's own. Whoever can write to the place of backups can have put it there, such as a
+    log that libvirt's daemon writes as root."""
+    found = requirements.foreign_paths(root, {*folders, NVRAM_FOLDER})
+    found += ["arguments of QEMU's own"] if requirements.has_arguments(root) else []
+    found += ["a label that QEMU runs with"] if requirements.has_label(root) else []
+    return found
 
 
 @dataclass(frozen=True)

@@ -25,12 +25,14 @@ class RestoreEntry(t.TypedDict):
 
     ``state``: nothing is there (``new``), an interrupted run of this request has left something
     (``begun``), it was restored from this archive before (``there``), or another VM has its name
-    (``other``). ``problems``: why it cannot be restored here.
+    (``other``). ``problems``: why it cannot be restored here. ``reaches``: what its definition has
+    that people should look at before it is started.
     """
 
     name: answers.VmName
     state: str
     problems: list[str]
+    reaches: list[str]
     vcpus: int
     memory_mib: int
     domain_type: str | None

@@ -51,11 +51,13 @@ _SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Here:
-    """This hypervisor: its name in the inventory, its machine types and secrets."""
+    """This hypervisor: its name in the inventory, its machine types and secrets, and the folders
+    of its pools."""
 
     name: str
     machine_types: tuple[str, ...]
     secrets: tuple[str, ...] | None
+    folders: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -81,6 +83,11 @@ def read_here(connection: Connection) -> Here:
         caller.host() or "this hypervisor",
         tuple(host_info.capabilities(text)["machines"]),
         None if secrets is None else tuple(secrets),
+        frozenset(
+            pool.path
+            for pool in file_users.read_pools(connection, look=False).values()
+            if pool.path
+        ),
     )
 
 
@@ -112,6 +119,7 @@ def _entry(
         "name": vm.name,
         "state": _state(facts, wanted),
         "problems": [] if waits else [*restore_plan.plan(facts, wanted).refusals],
+        "reaches": definition.reaches(root, here.folders),
         "vcpus": int(info["vcpus_max"] or 1),
         "memory_mib": int(info["memory_max_mib"] or 0),
         "domain_type": info["domain_type"],
