@@ -261,9 +261,10 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _become, _ss
 
 _LOST = "virt_hypervisors_lost"
 # Variables of a hypervisor that are used here, in addition to those for connecting
+_CELL = "virt_ha_cell"
 _WANTED = (
-    *("ansible_python_interpreter", "virt_migration_address", "virt_zone", "virt_ha_cell"),
-    _LOST,
+    *("ansible_python_interpreter", "virt_migration_address", "virt_zone"),
+    *(_LOST, _CELL),
 )
 
 
@@ -375,7 +376,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                     variables.get("virt_zone"),
                     tuple(str(address) for address in known if address),
                     lost=name in lost | _alive.named(variables.get(_LOST)),
-                    cell=variables.get("virt_ha_cell"),
+                    cell=variables.get(_CELL),
                 )
             )
         return hypervisors
@@ -393,8 +394,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         templated = {}
         for key, value in raw.items():
             if _ssh.is_for_connecting(key) or key in _WANTED:
-                # one that cannot be templated here is left out: sudo may ask for no password
-                with contextlib.suppress(*((AnsibleError,) if key in _become.PASSWORDS else ())):
+                # one that cannot be templated here is left out: sudo may ask for no password, and
+                # without the cell all else is known of a VM
+                spared = key in (*_become.PASSWORDS, _CELL)
+                with contextlib.suppress(*((AnsibleError,) if spared else ())):
                     templated[key] = to_plain(self.templar.template(value))
         return templated
 

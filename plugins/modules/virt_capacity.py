@@ -135,7 +135,8 @@ more:
   returned: with O(view=capacity)
   type: int
 hypervisors:
-  description: One entry for each hypervisor, with O(view=what_if) as it would be.
+  description: One entry for each hypervisor, with O(view=what_if) as it would be. Of one that did
+    not respond, all but its name and the C(problem) are null there.
   returned: always
   type: list
   elements: dict

@@ -28,8 +28,9 @@ _DOMAIN = """\
 </domain>
 """
 _READER = """\
-import json, sys
+import contextlib, json, sys
 from pathlib import Path
+from ansible.errors import AnsibleUndefinedVariable
 from ansible.plugins.loader import init_plugin_loader
 init_plugin_loader()
 from ansible.inventory.manager import InventoryManager
@@ -55,11 +56,11 @@ for folder, files, extra in json.load(sys.stdin):
     for host in manager.get_hosts():
         values = variables.get_vars(host=host, include_hostvars=False)
         templar = Templar(loader=loader, variables=values)
-        hosts[host.name] = {
-            key: templar.template(value)
-            for key, value in values.items()
-            if key.startswith(("virt_", "ansible_", "my_"))
-        }
+        hosts[host.name] = {}
+        for key, value in values.items():
+            if key.startswith(("virt_", "ansible_", "my_")):
+                with contextlib.suppress(AnsibleUndefinedVariable):
+                    hosts[host.name][key] = templar.template(value)
     groups = {name: [host.name for host in one.get_hosts()] for name, one in manager.groups.items()}
     results.append({"hosts": hosts, "groups": groups, "said": list(said)})
 print("\\n" + json.dumps(results, default=str))
@@ -137,10 +138,15 @@ CASES = {
     ),
     "cells": Case(
         plugin={"keyed_groups": [{"key": "virt_cell", "prefix": "cell"}]},
-        hosts={"hv1": {"virt_ha_cell": "{{ my_rack }}", "my_rack": "rack1"}, "hv2": {}},
+        hosts={
+            "hv1": {"virt_ha_cell": "{{ my_rack }}", "my_rack": "rack1"},
+            "hv2": {},
+            "hv3": {"virt_ha_cell": "{{ known_to_a_play_alone }}"},
+        },
         nodes={
             "hv1": [domain("ha1", ha="yes"), domain("plain1")],
             "hv2": [domain("ha2", ha="yes")],
+            "hv3": [domain("ha3", ha="yes")],
         },
     ),
     "unmanaged": Case(
@@ -440,8 +446,8 @@ def test_groups_and_variables(inventories: dict[str, Read]) -> None:
 
 def test_vms_of_a_cell_have_its_name_and_group(inventories: dict[str, Read]) -> None:
     read = inventories["cells"]
-    cells = {name: read.hosts[name]["virt_cell"] for name in ("ha1", "plain1", "ha2")}
-    assert cells == {"ha1": "rack1", "plain1": None, "ha2": None}
+    cells = {name: read.hosts[name]["virt_cell"] for name in ("ha1", "plain1", "ha2", "ha3")}
+    assert cells == {"ha1": "rack1", "plain1": None, "ha2": None, "ha3": None}
     assert read.groups["cell_rack1"] == ["ha1"]
 
 
