@@ -34,6 +34,8 @@ _MAC = "52:54:00:d0:c7:01"
 _UUID = "d0c70000-0000-4000-8000-00000000000{}"
 _SMALL = "/srv/doctor"
 _NIC = f"<interface type='bridge'><mac address='{_MAC}'/><source bridge='br0'/></interface>"
+# What is not every NIC's: the remedy keeps it
+_E1000 = _NIC.replace("</interface>", "<model type='e1000'/></interface>")
 # A removal that was interrupted, and what somebody wrote that no version of ours reads
 _HALF = "<fleet xmlns='urn:fleet.virt:1'><phase>purging</phase><request>{}</request></fleet>"
 _BROKEN = _HALF.replace("{}", "Infinity").replace("purging", "changing")
@@ -93,7 +95,7 @@ def ill(fleet: Fleet) -> Iterator[Fleet]:
         "hv2": [
             _domain("twin"),
             _domain("copy", 1),
-            _domain("mac", devices=_NIC),
+            _domain("mac", devices=_E1000),
             _domain("bad", metadata=_BROKEN),
         ],
     }
@@ -120,6 +122,9 @@ def test_faults_are_reported_mended_by_their_remedies_and_gone(ill: Fleet, tmp_p
         named = doctor.the_one(told["findings"], kind, word, host)
         if host:
             doctor.follow(ill.ansible, named["remedy"])
+    shown = ill.host("hv2", "virsh dumpxml doctor-mac")
+    assert "<model type='e1000'/>" in shown, shown
+    assert "<source bridge='br0'/>" in shown, shown
 
     program, *words = shlex.split(_AGAIN)
     again = ill.ansible.run(program, [*words, "-e", _FREE]).succeeded()

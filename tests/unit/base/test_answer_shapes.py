@@ -423,7 +423,7 @@ CHECKUP = {
             "broken": None,
             "ha": True,
             "disk_move": {"disk": "system", "pool": "fast"},
-            "nics": [{"mac": "52:54:00:00:00:01", "type": "bridge", "source": "br0"}],
+            "nic_macs": ["52:54:00:00:00:01"],
         }
     ],
     "unused": [

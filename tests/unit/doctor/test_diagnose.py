@@ -42,7 +42,7 @@ def vm(name: str, **changes: t.Any) -> Answer:
         "broken": None,
         "ha": False,
         "disk_move": None,
-        "nics": [{"mac": f"52:54:00:00:00:{len(name):02x}", "type": "bridge", "source": "br0"}],
+        "nic_macs": [f"52:54:00:00:00:{len(name):02x}"],
         "addresses": [],
         "segments": ["br0"],
         "macs": [],
@@ -185,9 +185,10 @@ def member(
 HELD = {"managed": False, "held_by": "hv1"}
 VOLUME = {"pool": "p", "name": "old", "path": "/p/old", "mib": 3, "shared": False, "id": None}
 HV1, HV2 = "hv1", "hv2"
-TWIN = vm("web1", uuid="b", active=False, managed=False, nics=[])
-COPY = vm("copy", uuid="uuid of web1", active=False, nics=[])
-SAME_MAC = vm("db", active=False, nics=vm("web1")["nics"])
+TWIN = vm("web1", uuid="b", active=False, managed=False, nic_macs=[])
+COPY = vm("copy", uuid="uuid of web1", active=False, nic_macs=[])
+SAME_MAC = vm("db", nic_macs=vm("web1")["nic_macs"])
+OFF_MAC = {**SAME_MAC, "active": False}
 AT = {"addresses": ["192.0.2.7/24"]}
 GONE_NOTE = note.reading(GONE, 5, "x").volume
 POOL = answer(HV1)["host"]["pools"][0]
@@ -208,9 +209,17 @@ FOUND: list[tuple[str, tuple[Answer | None, Answer | None], str, str]] = [
     ),
     (
         "mac_twice",
+        (answer(HV1, vm("web1"), OFF_MAC), None),
+        "52:54:00:00:00:04",
+        "ansible hv1 -b -m shell -a 'virsh dumpxml --inactive --security-info db | sed"
+        " /mac.address=.52:54:00:00:00:04/Id | virsh define /dev/stdin'",
+    ),
+    (
+        "mac_twice",
         (answer(HV1, vm("web1"), SAME_MAC), None),
         "52:54:00:00:00:04",
-        "virsh detach-interface db bridge --mac 52:54:00:00:00:04 --persistent' && ansible hv1",
+        "virsh define /dev/stdin' && ansible-playbook fleet.virt.state -e vm_name=db -e vm_host=hv1"
+        " -e vm_state=running",
     ),
     (
         "address_twice",
@@ -509,7 +518,7 @@ def test_hypervisor_declared_lost_is_not_reported() -> None:
 def test_vm_without_notes_is_named() -> None:
     both = fleet(answer(HV1, vm("web1")))
     assert not look(both).findings
-    both[HV1]["checkup"]["vms"] = [vm("web1"), vm("by-hand", nics=[])]
+    both[HV1]["checkup"]["vms"] = [vm("web1"), vm("by-hand", nic_macs=[])]
     (finding,) = look(both).findings
     assert (finding.id, finding.hosts) == ("note_differs", (HV1,))
     assert "'by-hand' is on hv1, and what hv2 noted of it at 1970" in finding.message

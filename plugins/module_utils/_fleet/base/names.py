@@ -197,6 +197,12 @@ def command_on(host: str, *words: str) -> str:
     return shlex.join(["ansible", host, "-b", "-a", shlex.join(map(_shown_as_is, words))])
 
 
+def pipe_on(host: str, *commands: Iterable[str]) -> str:
+    """``ansible hv1 -b -m shell -a 'virsh dumpxml web1 | grep uuid'``, likewise."""
+    typed = " | ".join(shlex.join(map(_shown_as_is, words)) for words in commands)
+    return shlex.join(["ansible", host, "-b", "-m", "shell", "-a", typed])
+
+
 def module_on(host: str, module: str, **options: str) -> str:
     """``ansible hv1 -b -m fleet.virt.virt_seed -a name=web1``, likewise."""
     given = [f"{key}={shlex.quote(_shown_as_is(value))}" for key, value in options.items()]

@@ -14,14 +14,6 @@ from ..migration.facts import MigrateLook
 from ..preflight.facts import ClockOffset
 
 
-class ExaminedNic(t.TypedDict):
-    """A NIC as its definition has it."""
-
-    mac: str | None
-    type: str | None
-    source: str | None
-
-
 class BegunDiskMove(t.TypedDict):
     """The disk that a run which was interrupted was moving, and the pool to which."""
 
@@ -39,7 +31,7 @@ class ExaminedVm(answers.VmIdentity):
     broken: str | None
     ha: bool
     disk_move: BegunDiskMove | None
-    nics: list[ExaminedNic]
+    nic_macs: list[str]
 
 
 class UnusedVolume(t.TypedDict):

@@ -10,11 +10,11 @@ import typing as t
 
 from ..._records import dataclass
 from ..base.findings import Finding
-from ..base.names import CLAIM, command_on, module_on, playbook_command
+from ..base.names import CLAIM, command_on, module_on, pipe_on, playbook_command
 from ..placement.unique import normal_address
 
 if t.TYPE_CHECKING:
-    from .facts import Examined, ExaminedNic, ExaminedVm
+    from .facts import Examined, ExaminedVm
 
 _ARRIVING = ("creating", "migrating")
 
@@ -95,7 +95,7 @@ def _uuids(place: _Place) -> list[str]:
 
 
 def _macs(place: _Place) -> set[str]:
-    return {mac.lower() for nic in place.vm["nics"] if (mac := nic["mac"])}
+    return {mac.lower() for mac in place.vm["nic_macs"]}
 
 
 def _hosts(places: t.Iterable[_Place]) -> tuple[str, ...]:
@@ -132,18 +132,26 @@ def _uuid(uuid: str, places: list[_Place]) -> Finding:
 
 
 def _mac(mac: str, places: list[_Place]) -> Finding:
-    other = places[-1]
-    nic = next(nic for nic in other.vm["nics"] if (nic["mac"] or "").lower() == mac)
     text = f"one MAC address, {mac}: {_said(places)}"
-    return Finding("mac_twice", _hosts(places), text, _other_nic(other, nic))
+    return Finding("mac_twice", _hosts(places), text, _other_mac(places[-1], mac))
 
 
-def _other_nic(place: _Place, nic: ExaminedNic) -> str:
-    """The commands that replace a NIC by one with an address of libvirt's choice."""
-    kind, source, name = str(nic["type"]), str(nic["source"]), place.vm["name"]
-    old = ("virsh", "detach-interface", name, kind, "--mac", str(nic["mac"]), "--persistent")
-    new = ("virsh", "attach-interface", name, kind, source, "--model", "virtio", "--persistent")
-    return f"{command_on(place.host, *old)} && {command_on(place.host, *new)}"
+def _other_mac(place: _Place, mac: str) -> str:
+    """The commands that leave the address to libvirt; all else of the NIC, as its VLAN, stays."""
+    name = place.vm["name"]
+    change = pipe_on(
+        place.host,
+        ("virsh", "dumpxml", "--inactive", "--security-info", name),
+        ("sed", f"/mac.address=.{mac}/Id"),
+        ("virsh", "define", "/dev/stdin"),
+    )
+    if not place.vm["active"]:
+        return change
+    shut, start = (
+        playbook_command("state", vm_name=name, vm_host=place.host, vm_state=state)
+        for state in ("shutoff", "running")
+    )
+    return f"{shut} && {change} && {start}"
 
 
 def _meet(places: t.Sequence[_Place]) -> bool:

@@ -38,7 +38,6 @@ from ..storage.read_shared_pools import POOL_ID_FILE
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
-    from ..._lxml import Element
     from ..base.snapshot import PlacementEntry
     from ..cell.facts import CellView
     from ..storage.read_file_users import PoolPlace, References
@@ -178,19 +177,12 @@ def _vms(connection: Connection) -> list[ExaminedVm]:
             "broken": known.broken,
             "ha": known.in_cell,
             "disk_move": {"disk": move.disk, "pool": move.pool} if move else None,
-            "nics": [
-                {
-                    "mac": attribute(nic.find("mac"), "address"),
-                    "type": attribute(nic, "type"),
-                    "source": next(iter(_sources(nic.find("source"))), None),
-                }
-                for nic in root.iterfind("devices/interface")
+            "nic_macs": [
+                address
+                for mac in root.iterfind("devices/interface/mac")
+                if (address := attribute(mac, "address"))
             ],
         }
-
-    def _sources(source: Element | None) -> list[str]:
-        named = (attribute(source, key) for key in ("network", "bridge", "dev"))
-        return [*filter(None, named)]
 
     domains = connection.call("list domains", connection.conn.listAllDomains, 0)
     read_all = connection.each_there(
