@@ -39,6 +39,7 @@ from ..base import effects_programs as programs
 from ..base.effects_connection import Connection, connect
 from ..base.effects_lookup import read_metadata
 from ..base.json_values import as_mapping
+from ..base.xml_values import nvram_file
 from ..engine import effects_backups as backups
 from ..engine import leases
 from ..snapshots import effects_quiesce as quiesce_guest
@@ -342,8 +343,7 @@ class _Backup:
 
         text = self._patiently(connection, dom, ask)
         root = _lxml.parse(text, f"domain {self.order.name}")
-        nvram = root.find("os/nvram")
-        path = nvram.text if nvram is not None else None
+        path = nvram_file(root.find("os/nvram"))
         if path and os.path.exists(path):  # none before its first start
             shutil.copyfile(path, self.folder / archives.NVRAM)
         tpm = Path(_TPM, self.order.uuid)

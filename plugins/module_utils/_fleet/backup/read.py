@@ -56,6 +56,7 @@ def facts(connection: Connection, dom: VirDomain, wanted: BackupRequest) -> Back
     root = _lxml.parse(now, f"domain {name}")
     kept = metadata.parse(_lxml.parse(stored, f"domain {name}"))
     disks, blockers = _disks(connection, dom, name, root)
+    blockers += _firmware(root, name)
     blockers += _missing(wanted, name, active=active, number=root.get("id"))
     unit = units.is_at_work(uuid)
     own_job = has_own_job(connection, dom)
@@ -128,6 +129,14 @@ def _job(connection: Connection, dom: VirDomain) -> str | None:
     except LibvirtFailure:
         return None  # it is shut off
     return None if kind == _NO_JOB else "see virsh domjobinfo"
+
+
+def _firmware(root: Element, name: str) -> list[str]:
+    nvram = root.find("os/nvram")
+    kind = "file" if nvram is None else nvram.get("type", "file")
+    if kind == "file":
+        return []
+    return [f"the UEFI variables of {name!r} are of type {kind}; those in files can be saved"]
 
 
 def _disks(

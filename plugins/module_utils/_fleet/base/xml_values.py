@@ -49,6 +49,15 @@ def text_of(element: Element | None) -> str | None:
     return element.text or None
 
 
+def nvram_file(element: Element | None) -> str | None:
+    """The file of UEFI variables in an ``<nvram>``: the text, or since libvirt 8.5 a ``<source>``;
+    None if it is no file, or not chosen yet."""
+    if element is None:
+        return None
+    text = (element.text or "").strip() or None
+    return text or attribute(first_children(element).get("source"), "file")
+
+
 def attribute(element: Element | None, name: str) -> str | None:
     """The attribute, None if it is absent or empty."""
     if element is None:

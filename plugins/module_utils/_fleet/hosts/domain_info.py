@@ -20,6 +20,7 @@ from ..base.xml_values import (
     first_children,
     mib_up,
     number,
+    nvram_file,
     pci_address,
     read_root,
     text_of,
@@ -223,9 +224,9 @@ def _nvram(element: Element | None) -> str | None:
     if element is None:
         return None
     kind = element.get("type")
-    if kind is None:
-        return (element.text or "").strip() or None
-    return _disk_source(kind, first_children(element).get("source"))[0]
+    if kind in (None, "file"):
+        return nvram_file(element)
+    return _disk_source(str(kind), first_children(element).get("source"))[0]
 
 
 def _by_tag(devices: Element | None) -> dict[str, list[Element]]:

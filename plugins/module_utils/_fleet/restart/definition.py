@@ -12,6 +12,7 @@ import posixpath
 import typing as t
 
 from ..base import metadata
+from ..base.xml_values import nvram_file
 from ..cards.card import Card
 from ..migration.records import remove_unknown
 from ..state import start_needs
@@ -105,7 +106,7 @@ def blockers(card: Card, folders: t.Collection[str]) -> list[str]:
             " that can end it"
         )
     nvram = root.find("os/nvram")
-    path = "" if nvram is None else (nvram.text or "").strip()
+    path = nvram_file(nvram) or ""
     uses_efi = root.get("firmware") == "efi" or root.find("os[@firmware='efi']") is not None
     if (nvram is not None or uses_efi) and posixpath.dirname(path) not in folders:
         problems.append(f"its UEFI variables ({path or 'NVRAM'}) are not on shared storage")

@@ -22,6 +22,7 @@ from ..._records import dataclass
 from ..backup.archives import SavedDisk
 from ..base import metadata, names
 from ..base.metadata import Metadata, OwnVolume
+from ..base.xml_values import nvram_file
 from ..cell import requirements
 from ..rename.plan import LOG_FOLDER, NVRAM_FOLDER
 
@@ -81,9 +82,7 @@ def nvram_of(root: Element, name: str) -> str | None:
     element = root.find("os/nvram")
     if element is None:
         return None
-    source = element.find("source")
-    old = (element.text or "").strip() or ("" if source is None else source.get("file") or "")
-    suffix = posixpath.splitext(old)[1] or ".fd"
+    suffix = posixpath.splitext(nvram_file(element) or "")[1] or ".fd"
     return f"{NVRAM_FOLDER}/{name}_VARS{suffix}"
 
 
