@@ -10,16 +10,21 @@ import contextlib
 import errno
 import hashlib
 import os
+import shutil
 import tarfile
 import time
 import typing as t
 from pathlib import Path
 
 from ..base import read_sparse
+from ..base.xml_values import nvram_file
 from . import archives
 
 if t.TYPE_CHECKING:
+    from ..._lxml import Element
     from .facts import BackupDisk
+
+_TPM = "/var/lib/libvirt/swtpm"
 
 
 def identity(disk: BackupDisk) -> tuple[int, int, int] | None:
@@ -53,6 +58,17 @@ def opened(pipe: Path) -> int:
         time.sleep(0.02)
 
 
-def without_lock(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+def copy_state(domain: Element, uuid: str, folder: Path) -> None:
+    """Copy the state of the VM's firmware and of its TPM to the folder of its backup."""
+    path = nvram_file(domain.find("os/nvram"))
+    if path and os.path.exists(path):  # none before its first start
+        shutil.copyfile(path, folder / archives.NVRAM)
+    tpm = Path(_TPM, uuid)
+    if domain.find("devices/tpm/backend[@type='emulator']") is not None and tpm.is_dir():
+        with tarfile.open(folder / archives.TPM, "w") as archive:
+            archive.add(tpm, arcname=".", filter=_without_lock)
+
+
+def _without_lock(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     """The member, unless it is the lock of a TPM's state."""
     return None if os.path.basename(member.name) == ".lock" else member

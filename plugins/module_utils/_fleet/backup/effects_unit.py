@@ -21,15 +21,12 @@ import contextlib
 import json
 import os
 import select
-import shutil
 import signal
 import sys
-import tarfile
 import threading
 import time
 import typing as t
 from datetime import datetime, timezone
-from pathlib import Path
 
 from ... import _lxml
 from ..._errors import FleetVirtError, PlanRefused
@@ -39,7 +36,6 @@ from ..base import effects_programs as programs
 from ..base.effects_connection import Connection, connect
 from ..base.effects_lookup import read_metadata
 from ..base.json_values import as_mapping
-from ..base.xml_values import nvram_file
 from ..engine import effects_backups as backups
 from ..engine import leases
 from ..snapshots import effects_quiesce as quiesce_guest
@@ -60,7 +56,6 @@ _RESTART_SECONDS = 30.0  # in which libvirt answers again
 _FULL = 0.8  # of the scratch's room; then the guest comes first
 _MIB = 1024**2
 _CACHE = "/var/cache/fleet-virt/borg"
-_TPM = "/var/lib/libvirt/swtpm"
 _CREATE = (
     *("create", "--json", "--sparse", "--numeric-ids", "--paths-from-command"),
     *("--chunker-params", "fixed,262144", "--files-cache=disabled", "--compression", "lz4"),
@@ -343,13 +338,7 @@ class _Backup:
 
         text = self._patiently(connection, dom, ask)
         root = _lxml.parse(text, f"domain {self.order.name}")
-        path = nvram_file(root.find("os/nvram"))
-        if path and os.path.exists(path):  # none before its first start
-            shutil.copyfile(path, self.folder / archives.NVRAM)
-        tpm = Path(_TPM, self.order.uuid)
-        if root.find("devices/tpm/backend[@type='emulator']") is not None and tpm.is_dir():
-            with tarfile.open(self.folder / archives.TPM, "w") as archive:
-                archive.add(tpm, arcname=".", filter=files.without_lock)
+        files.copy_state(root, self.order.uuid, self.folder)
 
     def _show_disks(self, socket: str | None) -> None:
         """Have each disk shown as a raw file (FUSE)."""
