@@ -141,6 +141,13 @@ def test_claim_of_vm_in_groups_says_which_and_goes_with_its_reading() -> None:
     assert note.vm_of(claim(kind="vm", value="x.y")) is None
 
 
+def test_claims_of_several_vms_say_which_uuid_is_whose() -> None:
+    own = [vm("web.9", run=RUN), vm("web8", uuid=A, run=RUN)]
+    told = [made for made in note.claims_of(A, 10, RUN, own) if made.kind == "vm"]
+    assert [note.vm_of(made) for made in told] == [(VM_UUID, "web.9", []), (A, "web8", [])]
+    assert [note.parse(made.volume) for made in told] == told
+
+
 def test_claims_in_volumes_leave_out_those_of_the_run() -> None:
     own, other = claim(), claim(run=OTHER_RUN)
     volumes = [other.volume, own.volume, reading(1).volume, "x"]

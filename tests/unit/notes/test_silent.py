@@ -99,6 +99,22 @@ def test_claimed_vm_has_the_groups_that_were_claimed() -> None:
     assert names(known(hv1=told(notes, 1, notes.of(3), *run, here=[OTHER]))) == []
 
 
+def test_vms_of_batch_are_shown_but_for_those_that_answer_elsewhere() -> None:
+    """Claimed together, and some have moved on: also those that are in no group."""
+    notes, third = Notes(), IDS[7]
+    batch = [
+        {**vm("a", groups=["web"]), "run": RUN},
+        {**vm("b", uuid=OTHER), "run": RUN},
+        {**vm("c", uuid=third), "run": RUN},
+    ]
+    run = [made.volume for made in note.claims_of(IDS[3], 11_000, RUN, batch)]
+    for here, shown in (((), ["a", "b", "c"]), ([VM_UUID], ["b", "c"]), ([VM_UUID, third], ["b"])):
+        found = known(hv1=told(notes, 1, notes.of(3), *run, here=here))
+        assert [(own.name, own.uuid is None) for own in found["hv3"].vms] == [
+            (name, False) for name in shown
+        ]
+
+
 def test_hypervisors_are_given_what_is_known_of_them() -> None:
     notes = Notes()
     down: dict[str, t.Any] = {"name": "hv3", "answered": False, "domains": []}

@@ -229,7 +229,12 @@ def claims_of(
         for value in (those if isinstance(those, list) else [])
     ]
     claims = [Claim(machine, at, run, kind, value) for kind, value in values]
-    told = [Claim(machine, at, run, _VM, value) for vm in own if (value := _in_groups(vm))]
+    # of several VMs each has to say which of the UUIDs is its own, should some of them move on
+    told = [
+        Claim(machine, at, run, _VM, _in_groups(vm))
+        for vm in own
+        if vm.get("groups") or len(own) > 1
+    ]
     return [*claims, *(claim for claim in told if len(claim.volume) <= _LONGEST)]
 
 
@@ -248,12 +253,12 @@ def claims_of_macs(
 
 
 def _in_groups(vm: t.Mapping[str, object]) -> str:
-    """The UUID, the number of groups, these and the name; empty without groups."""
+    """The UUID, the number of groups, these and the name."""
     given = vm.get("groups")
     groups = (
         [str(group) for group in given if "." not in str(group)] if isinstance(given, list) else []
     )
-    return ".".join([str(vm["uuid"]), str(len(groups)), *groups, str(vm["name"])]) if groups else ""
+    return ".".join([str(vm["uuid"]), str(len(groups)), *groups, str(vm["name"])])
 
 
 def vm_of(claim: Claim) -> tuple[str, str, list[str]] | None:

@@ -162,16 +162,24 @@ def _vms(
     for _name, claim in claims:
         if claim.kind == "uuid":
             uuids.setdefault(claim.run, set()).add(claim.value)
+    settled: set[tuple[str, str]] = set()  # names whose UUID is known, by their runs
     for name, claim in claims:
         about = vm_of(claim)
         when = time_text(claim.at)
+        if about is not None:
+            settled.add((claim.run, about[1]))
         if about is not None and about[0] not in known_uuids:
             shown[about[1]] = SilentVm(
                 about[1], about[0], when, name, tuple(about[2]), claimed=True
             )
     for name, claim in claims:
         own = uuids.get(claim.run, set())
-        if claim.kind == "name" and claim.value not in shown and not (own and own <= known_uuids):
+        if (
+            claim.kind == "name"
+            and claim.value not in shown
+            and (claim.run, claim.value) not in settled
+            and not (own and own <= known_uuids)
+        ):
             uuid = next(iter(own)) if len(own) == 1 else None
             shown[claim.value] = SilentVm(
                 claim.value, uuid, time_text(claim.at), name, claimed=True
