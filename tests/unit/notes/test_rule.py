@@ -242,12 +242,29 @@ def test_noted_vm_that_moved_to_host_that_answers_is_free() -> None:
 
 def test_claims_on_silent_host_are_reported_by_name_first() -> None:
     notes = Notes()
-    mac = claimed(3, kind="mac", value=MAC.replace(":", "-"))
+    mac = claimed(3, RUN, kind="mac", value=MAC.replace(":", "-"))
     standing = judged(up(hv1=[notes.of(3), mac, claimed(3)], hv2=[]), notes)
     where = f"was claimed on hv3, which does not answer, at {WHEN}"
     assert rule.conflicts(Wanted("web9", [MAC]), standing) == [
         f"name web9 {where}",
         f"MAC address {MAC} {where}",
+    ]
+
+
+def test_claims_of_vm_that_came_again_are_reported_as_its_last() -> None:
+    """It was created there, left, and came back: each time its name and its address were noted."""
+    notes, values = Notes(), (("name", "web9"), ("mac", MAC.replace(":", "-")))
+    held = [
+        claimed(3, run, at, kind, value)
+        for run, at in ((OTHER_RUN, 10_000), (RUN, 20_000))
+        for kind, value in values
+    ]
+    standing = judged(up(hv1=[notes.of(3), *held], hv2=held), notes)
+    assert rule.conflicts(Wanted("web9", [MAC]), standing) == [
+        "name web9 was claimed on hv3, which does not answer, at 1970-01-01 00:00:20 UTC"
+    ]
+    assert rule.conflicts(Wanted("new", [MAC]), standing) == [
+        f"MAC address {MAC} was claimed on hv3, which does not answer, at 1970-01-01 00:00:20 UTC"
     ]
 
 

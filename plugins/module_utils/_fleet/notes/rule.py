@@ -166,7 +166,7 @@ def _foreign(foreign: t.Mapping[str, Noted], answering: t.Mapping[str, Answering
         )
         told.append(f"{noted.host}, machine {machine}, as {noted.by} noted at {noted.when} ({why})")
     return (
-        f"the fleet also has {'; '.join(told)}: add it to the inventory, or, only if it is"
+        f"the fleet also has {'; '.join(told)}: add {_it(foreign)} to the inventory, or, only if"
         f" permanently gone, -e virt_hypervisors_lost={','.join(foreign)}"
     )
 
@@ -174,9 +174,13 @@ def _foreign(foreign: t.Mapping[str, Noted], answering: t.Mapping[str, Answering
 def _unread(machines: t.Sequence[str]) -> str:
     return (
         f"the fleet also has machine {', '.join(machines)}, of which no note could be read: run"
-        " this again; or add it to the inventory; or, only if it is permanently gone,"
+        f" this again; or add {_it(machines)} to the inventory; or, only if permanently gone,"
         f" -e virt_hypervisors_lost={','.join(machines)}"
     )
+
+
+def _it(those: t.Collection[str]) -> str:
+    return "it" if len(those) == 1 else "them"
 
 
 def _united(machine: str, answering: t.Mapping[str, Answering], texts: Texts) -> Noted | None:
@@ -234,11 +238,23 @@ def conflicts(
         problems += [
             f"{_said(claim)} was claimed on {place}, which does not answer, at"
             f" {time_text(claim.at)}"
-            for claim in sorted(noted.claims, key=_said_first)
-            if claim.run != run and claim.run not in moved
-            if any(claim.is_of(*value) for value in wanted.values())
+            for claim in _telling(
+                claim
+                for claim in noted.claims
+                if claim.run != run and claim.run not in moved
+                if any(claim.is_of(*value) for value in wanted.values())
+            )
         ]
     return list(dict.fromkeys(problems))
+
+
+def _telling(claims: t.Iterable[Claim]) -> list[Claim]:
+    """Those of one VM that people are told of: each value once, as claimed last, and of a run that
+    claimed the name nothing but that."""
+    last = {(claim.kind, claim.value): claim for claim in sorted(claims, key=lambda one: one.at)}
+    named_by = {claim.run for claim in last.values() if claim.kind == "name"}
+    told = [one for one in last.values() if one.kind == "name" or one.run not in named_by]
+    return sorted(told, key=_said_first)
 
 
 def not_free(
