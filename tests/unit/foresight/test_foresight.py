@@ -218,6 +218,19 @@ def test_loss_that_leaves_a_vm_without_a_place_is_named() -> None:
     assert "hv1" in text
 
 
+def test_vms_with_the_same_reason_are_listed_together() -> None:
+    why = "hv1: it is lost; hv2: needs 1 vCPUs, none are left; others take 1 vCPUs"
+    many = [f"{name} fits nowhere. {why}" for name in "abcde"]
+    loss = capacity.Loss(("hv1",), (*many, "'x' is being moved to hv1, which is lost too"))
+    line = report.loss_text(1, [loss]).splitlines()[-1]
+    assert " ".join(line.split()) == (
+        "hv1 6 a, b, c, 2 more fit nowhere. hv2: needs 1 vCPUs, none are left; others take 1 vCPUs;"
+        " 'x' is being moved to hv1, which is lost too"
+    )
+    alone = capacity.Loss(("hv1", "hv3"), ("a fits nowhere. hv1: it is lost; hv2: it is full",))
+    assert "a fits nowhere. hv2: it is full" in report.loss_text(2, [alone])
+
+
 def test_loss_of_two_at_once_needs_room_for_both() -> None:
     answers = {f"hv{i}": answer(vm(f"vm{i}", 4096)) for i in range(4)}
     assert capacity.losses(answers, hosts(answers), 1, POLICY) == []

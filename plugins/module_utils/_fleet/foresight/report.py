@@ -14,13 +14,15 @@ from ..._units import parse_mib
 from ..base.json_values import as_mapping
 from ..base.options import show, to_integer
 from ..base.tables import csv_text, table
+from ..migration.evacuation import LOST
 from ..placement import decide as placement
 from .capacity import Loss, Room
 from .state import NewHost
 from .what_if import PlannedStep
 
-# Reasons that are shown of one loss
+# Reasons that are shown of one loss, and names of VMs with one reason
 _SHOWN = 3
+_NOWHERE = " fits nowhere. "
 
 
 def hosts_rows(hosts: t.Iterable[placement.PlacementHost]) -> list[dict[str, object]]:
@@ -83,15 +85,32 @@ def loss_text(number: int, losses: t.Sequence[Loss], then: str = "") -> str:
         return f"{then}the fleet survives the loss of {any_of}\n"
     rows = []
     for loss in losses:
-        shown = [*loss.problems[:_SHOWN]]
-        if len(loss.problems) > _SHOWN:
-            shown.append(f"and {len(loss.problems) - _SHOWN} more")
+        shown = _together(loss)
+        if len(shown) > _SHOWN:
+            shown = [*shown[:_SHOWN], "and others"]
         rows.append([", ".join(loss.lost), len(loss.problems), "; ".join(shown)])
     return (
         f"{then}the fleet does not survive the loss of {any_of}:\n"
         + table(["LOST", "VMS", "WITHOUT A PLACE"], rows)
         + "\n"
     )
+
+
+def _together(loss: Loss) -> list[str]:
+    """The reasons, each with all VMs that it keeps from others; that a hypervisor is lost which
+    the row is about is none."""
+    names_by_reason: dict[str, list[str]] = {}
+    for problem in loss.problems:
+        name, nowhere, why = problem.partition(_NOWHERE)
+        for host in loss.lost:
+            why = "; ".join(one for one in why.split("; ") if one != f"{host}: {LOST}")
+        names_by_reason.setdefault(nowhere + why, []).append(name)
+    told = []
+    for reason, names in names_by_reason.items():
+        verb = reason.replace("fits", "fit", 1) if len(names) > 1 else reason
+        more = [f"{len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
+        told.append(f"{', '.join([*names[:_SHOWN], *more])}{verb}")
+    return told
 
 
 def records(rows: t.Sequence[t.Mapping[str, object]]) -> str:

@@ -23,6 +23,8 @@ from . import decide as migration_decision
 from .decide import MigrationDecision, Mute
 from .lost_source import Answer
 
+LOST = "it is lost"  # of a hypervisor, as a reason against placing a VM there
+
 
 def leave(
     source: str,
@@ -75,7 +77,7 @@ def lose(
     """Where the VMs of all ``sources`` go if none of these is there any more, planned as an
     evacuation is. One that goes nowhere is a problem."""
     gone = [
-        dataclasses.replace(host, problem="it is lost", problem_filter="lost")
+        dataclasses.replace(host, problem=LOST, problem_filter="lost")
         if host.name in sources
         else host
         for host in hosts
