@@ -88,9 +88,7 @@ class RepositoriesAction(StagedAction[RepositoriesWork]):
 def parsed(given: t.Sequence[str]) -> list[BackupPlace]:
     """The places, each once; raises FleetVirtError."""
     if not given:
-        raise PlaceError(
-            "no place of backups is known; set virt_backup_to, for example in group_vars/all.yml"
-        )
+        raise PlaceError(places.NO_PLACE)
     return [*{str(place): place for place in map(places.parse, given)}.values()]
 
 

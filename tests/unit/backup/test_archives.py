@@ -202,6 +202,8 @@ def test_other_place_is_refused(text: str | None) -> None:
     with pytest.raises(places.PlaceError) as error:
         places.parse(text)
     assert "ssh://backup@server/srv/backup" in str(error.value)
+    unset = "no place of backups is known; set virt_backup_to" in str(error.value)
+    assert unset is (not text), "a setting that is missing is told from one that is wrong"
 
 
 def test_repository_of_no_uuid_is_refused() -> None:

@@ -64,9 +64,17 @@ class BackupPlace:
         return f"{self}/{uuid}"
 
 
+NO_PLACE = (
+    "no place of backups is known; set virt_backup_to, for example in"
+    f" inventory/group_vars/all.yml: {_RULE}"
+)
+
+
 def parse(value: object) -> BackupPlace:
     """The place that an option says; raises PlaceError."""
     text = value.strip() if isinstance(value, str) else ""
+    if not text and (value is None or isinstance(value, str)):
+        raise PlaceError(NO_PLACE)
     server = None
     folder = text.rstrip("/")
     if text.startswith(_SSH):
