@@ -382,11 +382,12 @@ def _table(
     *,
     check: bool,
 ) -> str:
+    none = tables.NONE_NAMED if options["names"] else tables.NONE
     if options["view"] == "list":
         domains = selection.flat(hypervisors, options["sort"])
-        return tables.listing(hypervisors, domains, count, more)
+        return tables.listing(hypervisors, domains, count, more, none)
     if options["view"] == "query":
-        return tables.query(hypervisors, count, more)
+        return tables.query(hypervisors, count, more, none)
     return tables.render(options["view"], hypervisors, predicted=check)
 
 

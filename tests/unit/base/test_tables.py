@@ -120,6 +120,8 @@ def test_listing() -> None:
         "1 of 2 hypervisors answered; VMs on hv9 are not shown"
     )
     assert tables.listing([hypervisor()]) == "hv1: no domains\n"
+    named = tables.listing([hypervisor()], none=tables.NONE_NAMED)
+    assert named == "hv1: none of the named domains\n"
 
 
 @pytest.mark.parametrize(

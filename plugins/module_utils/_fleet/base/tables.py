@@ -267,16 +267,22 @@ def _sum(numbers: t.Sequence[object]) -> int | None:
     return sum(known) if known and len(known) == len(numbers) else None
 
 
+# Said of a hypervisor of which no domain is shown: of all, or of those that were named
+NONE, NONE_NAMED = "no domains", "none of the named domains"
+
+
 def listing(
     hypervisors: t.Sequence[Entry],
     domains: t.Sequence[tuple[str, Entry]] | None = None,
     count: str = "",
     columns: t.Sequence[Column] = (),
+    none: str = NONE,
 ) -> str:
     """Hypervisor, state, names and the requested ``columns``: one line a domain.
 
     ``domains`` are those of ``hypervisors``, each with its hypervisor's name, if they have their
-    own order; ``count`` tells how many are shown if there are more.
+    own order; ``count`` tells how many are shown if there are more. ``none`` is said of a
+    hypervisor without any.
     """
     if domains is None:
         domains = [(entry["name"], domain) for entry in hypervisors for domain in entry["domains"]]
@@ -290,7 +296,7 @@ def listing(
         for host, domain in domains
     ]
     empty = [
-        f"{clean(entry['name'])}: no domains"
+        f"{clean(entry['name'])}: {none}"
         for entry in hypervisors
         if entry["answered"] and not entry["domains"] and not count
     ]
@@ -299,11 +305,17 @@ def listing(
     return "\n".join([*lines, *_answered(hypervisors)]) + "\n"
 
 
-def query(hypervisors: t.Sequence[Entry], count: str = "", columns: t.Sequence[Column] = ()) -> str:
+def query(
+    hypervisors: t.Sequence[Entry],
+    count: str = "",
+    columns: t.Sequence[Column] = (),
+    none: str = NONE,
+) -> str:
     """Every domain, with the fields administrators know from the predecessor's query, and the
     requested ``columns``.
 
-    ``count`` tells how many are shown if there are more.
+    ``count`` tells how many are shown if there are more, ``none`` is said of a hypervisor without
+    any.
     """
     lines: list[str] = []
     for entry in hypervisors:
@@ -312,7 +324,7 @@ def query(hypervisors: t.Sequence[Entry], count: str = "", columns: t.Sequence[C
             continue
         lines.append(f"{clean(entry['name'])}:")
         if not here:
-            lines.append("  no domains")
+            lines.append(f"  {none}")
         for domain in here:
             lines += _domain(str(entry["name"]), domain, columns)
     off = [one for entry in hypervisors for one in entry["domains"] if not is_defined(one)]
