@@ -36,6 +36,8 @@ if t.TYPE_CHECKING:
 SOCKET = "fleet-virt-backup.sock"
 JOB_ENDED = "job-ended"  # a file in the folder of a backup whose job has ended as it should
 _PRIVATE = "/var/lib/libvirt/qemu/domain-{number}-*"
+_MONITOR = "monitor.sock"
+_LISTENING = "/proc/net/unix"
 _MIB = 1024**2
 _NO_JOB = 0
 _PROGRAMS = {"borg": "borgbackup", "qemu-storage-daemon": "qemu-system-common or qemu-utils"}
@@ -108,8 +110,15 @@ def scratch_mib(wanted: BackupRequest) -> int:
 
 
 def private_folder(number: str | None) -> str | None:
-    """The folder of a running domain that its QEMU and root alone may enter."""
+    """The folder of a running domain that its QEMU and root alone may enter.
+
+    After a loss of power there are still those of VMs that had the number before: theirs have no
+    monitor that listens.
+    """
     matches = glob.glob(_PRIVATE.format(number=number)) if number else []
+    if len(matches) > 1:
+        sockets = Path(_LISTENING).read_text(encoding="utf-8", errors="replace").split()
+        matches = [folder for folder in matches if f"{folder}/{_MONITOR}" in sockets]
     return matches[0] if len(matches) == 1 else None
 
 
