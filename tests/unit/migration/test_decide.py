@@ -463,3 +463,19 @@ def test_move_whose_source_was_proven_off_by_the_cell_is_known_to_go_on_elsewher
     answers["hv2"]["unmanaged"] = [{**held, "problem": "hv1 is not proven off"}]
     answers["hv3"] = answer()
     assert "unknown which of them has it" in repair([], answers, {"hv1": DOWN}).problems[0]
+
+
+@pytest.mark.parametrize(
+    ("unclean", "why"),
+    [
+        ([], "is off, and defined on no hypervisor: the cell 'a' knows it by its card"),
+        (["hv3"], "of the cell 'a', and it may run on hv3, which is not proven off"),
+    ],
+)
+def test_vm_of_cell_that_is_defined_nowhere_is_not_moved_and_not_denied(
+    unclean: list[str], why: str
+) -> None:
+    member = answer()
+    member["host"].update(cell={"name": "a", "unclean": unclean}, cell_vms=["web1"])
+    with pytest.raises(PlanRefused, match=why):
+        decide(["web1"], None, {"hv1": answer(), "hv2": member}, [], {}, placement.Policy())

@@ -174,6 +174,17 @@ def _unclear(name: str, places: t.Mapping[str, Answer], mute: Mute) -> str | Non
     return None
 
 
+def _known_by_card(name: str, answers: t.Mapping[str, Answer]) -> str | None:
+    """Why a VM of a cell that is defined nowhere is not moved; None if no member knows of one."""
+    for answer in answers.values():
+        cell = answer["host"].get("cell")
+        if cell and name in (answer["host"].get("cell_vms") or ()):
+            gone = ", ".join(cell["unclean"])
+            doubt = f"it may run on {gone}, which is not proven off" if gone else None
+            return leftover.refusal(name, "", {"nowhere": cell["name"], "error": doubt})
+    return None
+
+
 def _nowhere(name: str, mute: Mute) -> str | None:
     missing = proofs.missing("absent", mute)
     if not missing:
@@ -247,6 +258,9 @@ def place_one(
             str(vm["name"]) for answer in answers.values() for vm in answer["host"]["vms"]
         )
         existing = ", ".join(known[:20]) or "none"
+        by_card = _known_by_card(name, answers)
+        if by_card:
+            return by_card
         return _nowhere(name, mute) or f"no hypervisor has a VM {name!r}; there are: {existing}"
     if len(places) > 1:
         return twice.duplicate_vm_message(

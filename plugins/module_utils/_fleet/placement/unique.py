@@ -74,8 +74,8 @@ class Taken:
         if domain.name.lower() in self._cells and domain.name.lower() not in self._names:
             member, known = self._cells[domain.name.lower()]
             findings.problems.append(
-                f"{domain.name}: {known!r} is a VM of the cell of {member}, which is off and known"
-                f" by its card; choose another name, or start it:"
+                f"{domain.name}: {known!r} is a VM of the cell of {member}, defined nowhere and"
+                f" known by its card; choose another name, or start it:"
                 f" {playbook_command('state', vm_name=known, vm_state='running')}"
             )
         findings.problems += self.mac_problems(domain, host, [str(nic.mac) for nic in domain.nics])
