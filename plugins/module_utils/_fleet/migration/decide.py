@@ -254,14 +254,7 @@ def place_one(
             )
         return None
     if not places:
-        known = sorted(
-            str(vm["name"]) for answer in answers.values() for vm in answer["host"]["vms"]
-        )
-        existing = ", ".join(known[:20]) or "none"
-        by_card = _known_by_card(name, answers)
-        if by_card:
-            return by_card
-        return _nowhere(name, mute) or f"no hypervisor has a VM {name!r}; there are: {existing}"
+        return _absent(name, answers, mute)
     if len(places) > 1:
         return twice.duplicate_vm_message(
             name, {where: vm["phase"] for where, vm in places.items()}
@@ -310,6 +303,15 @@ def place_one(
         decision.notes.append(f"{name} to {placed.host}: {broken}")
     decision.shares.setdefault(source, []).append((name, placed.host))
     return None
+
+
+def _absent(name: str, answers: t.Mapping[str, Answer], mute: Mute) -> str:
+    """Why a VM that no hypervisor has defined is not moved."""
+    said = _known_by_card(name, answers) or _nowhere(name, mute)
+    if said:
+        return said
+    known = sorted(str(vm["name"]) for answer in answers.values() for vm in answer["host"]["vms"])
+    return f"no hypervisor has a VM {name!r}; there are: {', '.join(known[:20]) or 'none'}"
 
 
 def _others(placed: Placement, source: str) -> tuple[Ranked, ...]:

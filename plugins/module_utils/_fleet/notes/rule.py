@@ -251,7 +251,9 @@ def conflicts(
 def _telling(claims: t.Iterable[Claim]) -> list[Claim]:
     """Those of one VM that people are told of: each value once, as claimed last, and of a run that
     claimed the name nothing but that."""
-    last = {(claim.kind, claim.value): claim for claim in sorted(claims, key=lambda one: one.at)}
+    last = {
+        (claim.kind, claim.value): claim for claim in sorted(claims, key=lambda claim: claim.at)
+    }
     named_by = {claim.run for claim in last.values() if claim.kind == "name"}
     told = [one for one in last.values() if one.kind == "name" or one.run not in named_by]
     return sorted(told, key=_said_first)

@@ -115,10 +115,10 @@ def reaches(root: Element, folders: t.Collection[str]) -> list[str]:
     """What the definition has beside its disks that is neither in the ``folders`` of pools nor the
     distribution's own. Whoever can write to the place of backups can have put it there, such as a
     log that libvirt's daemon writes as root."""
-    found = requirements.foreign_paths(root, {*folders, NVRAM_FOLDER})
-    found += ["arguments of QEMU's own"] if requirements.has_arguments(root) else []
-    found += ["a label that QEMU runs with"] if requirements.has_label(root) else []
-    return found
+    reached = requirements.foreign_paths(root, {*folders, NVRAM_FOLDER})
+    reached += ["arguments of QEMU's own"] if requirements.has_arguments(root) else []
+    reached += ["a label that QEMU runs with"] if requirements.has_label(root) else []
+    return reached
 
 
 @dataclass(frozen=True)
