@@ -240,12 +240,35 @@ def test_cell_is_made_by_role(cell: Cell) -> None:
     assert '"quorate": true' in looked.stdout, str(looked)
 
 
-def _make_vm(cell: Cell) -> None:
-    shutil.copy(images.image("tiny"), cell.folder / "ha1_system.qcow2")
-    (cell.folder / "ha1_system.qcow2").chmod(0o666)
-    card = Card(CardName("ha1", ("hv1",)), _UUID, _DEFINITION, True)
+def _write_vm(cell: Cell, name: str, uuid: str) -> None:
+    """The disk of a VM and its card, without a hypervisor in its name."""
+    disk = cell.folder / f"{name}_system.qcow2"
+    shutil.copy(images.image("tiny"), disk)
+    disk.chmod(0o666)
+    xml = _DEFINITION.replace(_UUID, uuid).replace("ha1", name)
+    card = Card(CardName(name, ("hv1",)), uuid, xml, True)
     effects_cards.write(str(cell.folder), card)
-    (cell.folder / card.at.file).rename(cell.folder / "ha1@.fleet.xml")
+    (cell.folder / card.at.file).rename(cell.folder / f"{name}@.fleet.xml")
+
+
+def test_agent_passes_ocf_tester(cell: Cell) -> None:
+    """The test of resource-agents' own, on a VM that is no resource."""
+    if cell.lab.ssh("hv1", "command -v xmllint", check=False).returncode:
+        pytest.skip("it needs xmllint, which Debian 12 does not bring along")
+    uuid = _UUID.replace("5f0c", "5f0d")
+    _write_vm(cell, "ha0", uuid)
+    agent = "/usr/lib/ocf/resource.d/fleet/domain"
+    command = f"ocf-tester -n ha0 -o uuid={uuid} -o cards={_AT} {agent} 2>&1"
+    done = cell.lab.ssh("hv1", command, check=False, timeout=300)
+    for file in cell.folder.glob("ha0*"):
+        file.unlink()
+    assert done.returncode == 0, done.stdout
+    assert f"{agent} passed all tests" in done.stdout
+    assert "* rc=" not in done.stdout
+
+
+def _make_vm(cell: Cell) -> None:
+    _write_vm(cell, "ha1", _UUID)
     cell.lab.ssh("hv1", "cibadmin --create --scope resources --xml-pipe", input=_PRIMITIVE)
 
 
