@@ -1,7 +1,8 @@
 # Copyright (c) 2026 Fleet Virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A file of a guest comes to the controller, read by the real libguestfs, slow without KVM.
+"""A file of a guest comes to the controller, read by the real libguestfs of Debian 12 (hv1) and of
+Debian 13 (hv2), slow without KVM.
 
 Its VM needs a kernel and its modules, which hypervisors of the laboratory do not have: Debian's are
 fetched first.
@@ -25,7 +26,7 @@ from .test_restore import FILE
 
 pytestmark = pytest.mark.trials
 
-_HOST, _NAME = "hv2", "filed1"
+_NAME = "filed1"
 _AT = "2026-11-28T06:51:18Z"
 _CONTENT = "# marker-of-the-guest"
 _INSTALL = """
@@ -56,26 +57,31 @@ _LEFT = (
 )
 
 
+@pytest.fixture(params=["hv1", "hv2"])
+def host(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
-def place(fleet: Fleet, tmp_path: Path) -> Iterator[Path]:
+def place(fleet: Fleet, host: str, tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "backup"
     folder.mkdir()
-    fleet.lab.ssh(_HOST, f"sudo sh -c {shlex.quote(_INSTALL)}", timeout=900)
-    fleet.host(_HOST, _DISK.format(name=_NAME, content=_CONTENT))
-    with shared_folder(fleet.lab, folder, backups.AT, [_HOST]):
+    fleet.lab.ssh(host, _INSTALL, timeout=900)
+    fleet.host(host, _DISK.format(name=_NAME, content=_CONTENT))
+    with shared_folder(fleet.lab, folder, backups.AT, [host]):
         define = f"cat > /run/d.xml <<'END'\n{_DOMAIN.format(name=_NAME)}END\n"
-        fleet.host(_HOST, f"{define}virsh -q define /run/d.xml")
+        fleet.host(host, f"{define}virsh -q define /run/d.xml")
         try:
-            backups.save(fleet.lab, _HOST, _NAME, _AT)
+            backups.save(fleet.lab, host, _NAME, _AT)
         finally:
-            fleet.host(_HOST, f"virsh -q undefine {_NAME}; rm /var/lib/libvirt/images/{_NAME}.raw")
+            fleet.host(host, f"virsh -q undefine {_NAME}; rm /var/lib/libvirt/images/{_NAME}.raw")
         yield folder
 
 
 def test_file_of_a_guest_that_is_gone_is_read_and_written_on_the_controller(
-    fleet: Fleet, place: Path, tmp_path: Path
+    fleet: Fleet, host: str, place: Path, tmp_path: Path
 ) -> None:
-    alone = fleet.alone(_HOST)
+    alone = fleet.alone(host)
     variables = {
         "virt_backup_to": backups.AT,
         "virt_backup_read_from": str(place),
@@ -110,6 +116,6 @@ def test_file_of_a_guest_that_is_gone_is_read_and_written_on_the_controller(
     options = {"name": _NAME, "dest": str(tmp_path / "example")}
     task["fleet.virt.virt_restore_file"].update(options)
     given = {"virt_backup_passphrase": backups.PASSPHRASE}
-    alone.ansible.play([task], _HOST, become=True, vars=given).succeeded()
+    alone.ansible.play([task], host, become=True, vars=given).succeeded()
     assert (tmp_path / "example").read_text() == f"{_CONTENT}\n"
-    assert alone.host(_HOST, _LEFT) == ""
+    assert alone.host(host, _LEFT) == ""
