@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -208,3 +209,18 @@ def test_missing_borg_names_the_package(access: Access, monkeypatch: pytest.Monk
     monkeypatch.setattr(programs, "find", lambda _name: None)
     with pytest.raises(DependencyMissing, match="borgbackup"):
         effects_borg.run(access, ["list", "/nowhere"])
+
+
+def test_error_of_a_traceback_is_shown_without_its_frames() -> None:
+    text = (
+        "Remote: Error:\n\nTraceback (most recent call last):\n"
+        '  File "/usr/lib/python3/dist-packages/borg/remote.py", line 240, in serve\n'
+        "    res = f(**args)\n          ^^^^^^^^^\n"
+        "OSError: [Errno 28] No space left on device\n\nPlatform: Linux hv3\nBorg: 1.2.4\n"
+    )
+    line = json.dumps({"type": "log_message", "levelname": "ERROR", "message": text})
+    error = effects_borg.failure(line)
+    assert isinstance(error, effects_borg.Full)
+    said = str(error)
+    assert said.startswith("borg: Remote: Error: OSError: [Errno 28] No space left on device;")
+    assert "remote.py" not in said

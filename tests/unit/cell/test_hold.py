@@ -402,14 +402,23 @@ def test_resource_stays_where_the_folder_of_its_card_is_not_mounted(cell: Pacema
     assert cell.calls == []
 
 
+@pytest.fixture
+def old(cell: Pacemaker, tmp_path: Path) -> Iterator[Path]:
+    """The folder of another pool that is shared."""
+    folder = tmp_path / "shared-before"
+    folder.mkdir()
+    xml = f"<pool type='dir'><name>before</name><target><path>{folder}</path></target></pool>"
+    pool = cell.host.connection.conn.storagePoolDefineXML(xml, 0)
+    pool.create(0)
+    yield folder
+    pool.destroy()
+    pool.undefine()
+
+
 def test_card_in_another_folder_is_followed_and_its_resource_stays(
-    cell: Pacemaker, tmp_path: Path
+    cell: Pacemaker, old: Path
 ) -> None:
     """A run that moved the VM's disks was killed, and its hypervisor has failed since."""
-    old = tmp_path / "shared-before"
-    old.mkdir()
-    xml = f"<pool type='dir'><name>before</name><target><path>{old}</path></target></pool>"
-    cell.host.connection.conn.storagePoolDefineXML(xml, 0).create(0)
     write_card(cell.host)
     cell.has(managed=False, cards=str(old))
     _settle(cell)

@@ -316,5 +316,13 @@ def _messages(stderr: str) -> list[tuple[str, str]]:
             entry = {}
         text = as_text(entry.get("message")) if entry else line
         if text is not None and text.strip() and entry.get("levelname") not in ("INFO", "DEBUG"):
-            messages.append((as_text(entry.get("msgid")) or "", " ".join(text.split())))
+            said = " ".join(_without_frames(text).split())
+            messages.append((as_text(entry.get("msgid")) or "", said))
     return messages
+
+
+def _without_frames(text: str) -> str:
+    """The text; of a traceback in it the error, which begins at the margin, and not the frames."""
+    head, mark, rest = text.partition("Traceback (most recent call last):")
+    lines = [line for line in rest.splitlines() if line and not line[0].isspace()]
+    return f"{head} {' '.join(lines)}" if mark and lines else text

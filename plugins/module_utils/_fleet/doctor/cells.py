@@ -93,8 +93,9 @@ def _vm(
         words = ("--meta", "--delete-parameter", "is-managed")
         by_hand = command_on(host, "crm_resource", "--resource", vm["resource"], *words)
         # by the UUID no playbook knows it
-        which = {"vm_name": known} if known else {}
-        repair = playbook_command("repair_vms", **which) if by else by_hand
+        all_of_them = playbook_command("repair_vms")
+        repair = playbook_command("repair_vms", vm_name=known) if known else all_of_them
+        repair = repair if by else by_hand
         yield Finding("cell_vm_unmanaged", (by or host,), text, repair)
 
 

@@ -102,8 +102,8 @@ def _again(host: str, vm: ExaminedVm, phase: str) -> str:
         again = module_on(host, "virt_seed", name=name)
         return f"with the options that it was seeded with: {again}"
     if phase == "changing" and move is not None:
-        moving = {"virt_disk": move["disk"], "virt_to_pool": move["pool"]}
-        return playbook_command("move_disk", vm_name=name, **moving)
+        disk, pool = move["disk"], move["pool"]
+        return playbook_command("move_disk", vm_name=name, virt_disk=disk, virt_to_pool=pool)
     if phase == "changing":
         return playbook_command("provision_vm", vm_name=name)
     purge = playbook_command("purge_vm", vm_name=name)
