@@ -44,10 +44,11 @@ def _figure(text: str, label: str) -> float:
 @pytest.fixture
 def promised(movers: Movers) -> Movers:
     """Two VMs on hv1 that have 60 % each of its memory and its pool, and as many vCPUs as it."""
-    node = movers.fleet.host("hv1", "virsh nodeinfo")
+    # nodeinfo has the memory of NUMA nodes, which may be less
+    node = movers.fleet.host("hv1", "virsh nodeinfo; virsh nodememstats")
     pool = movers.fleet.host("hv1", "virsh pool-info default --bytes")
     shape = {
-        "memory": int(_figure(node, "Memory size") / 1024 * 0.6),
+        "memory": int(_figure(node, "total *") / 1024 * 0.6),
         "vcpus": int(_figure(node, r"CPU\(s\)")),
         "disks": [{"name": "system", "size": int(_figure(pool, "Available") * 0.6) >> 20}],
     }

@@ -40,8 +40,8 @@ def _vms(count: int) -> list[dict[str, Any]]:
 
 
 def test_as_many_fit_as_capacity_says(movers: Movers) -> None:
-    info = movers.fleet.host("hv1", "virsh nodeinfo")
-    (total,) = re.findall(r"Memory size: +(\d+) KiB", info)
+    info = movers.fleet.host("hv1", "virsh nodememstats")
+    (total,) = re.findall(r"total *: +(\d+) KiB", info)
     room = {"virt_memory_reserve": int(total) // 1024 - _ROOM, "virt_vcpu_ratio": 100}
     shape = {f"vm_{key}": value for key, value in _SHAPE.items()}
 
