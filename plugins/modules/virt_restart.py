@@ -130,6 +130,10 @@ unread:
   returned: in playbooks of this collection
   type: list
   elements: str
+noted:
+  description: What this hypervisor has noted of the one that is off.
+  returned: in playbooks of this collection
+  type: dict
 in_cells:
   description: VMs that a cell restarts, whose cards name no hypervisor.
   returned: in playbooks of this collection

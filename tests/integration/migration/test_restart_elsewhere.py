@@ -60,6 +60,11 @@ _LOST = (
     r"sees no card of 'web3'",
     r"no card of 'web3' names",
 )
+# Its disk is hv3's own
+_LOCAL = {
+    **{"name": "local1", "host": "hv3", "memory": 64, "start": False, "seed": False},
+    "disks": [{"name": "system", "size": 8}],
+}
 _SHORT = ("-e", "virt_fenced_lease=1")
 
 
@@ -198,6 +203,7 @@ def survivors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Survivors]:
 def test_vms_of_dead_hypervisor_are_restarted_once(survivors: Survivors) -> None:
     """All of it in one test: a fleet is made once, and its guest boots twice."""
     lab, movers, folder = survivors.fleet.lab, survivors.movers, survivors.folder
+    survivors.fleet.provision(virt_vms=[_LOCAL]).succeeded()
     survivors.make("web1", autostart=True)
     survivors.make("db1", start=False)
     movers.count("web1", "hv3")
@@ -226,6 +232,8 @@ def test_vms_of_dead_hypervisor_are_restarted_once(survivors: Survivors) -> None
     assert plan.returncode == 0, str(plan)
     assert "would be restarted" in str(plan)
     assert "would be defined" in str(plan)
+    stays = r"on hv3 stays, as hv\d noted at [^:]+:\d\d:\d\d UTC: local1; no card names them"
+    assert re.search(stays, str(plan)), str(plan)
     assert survivors.state() == before
 
     done = survivors.run(RESTART).succeeded()

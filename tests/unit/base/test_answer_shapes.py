@@ -615,6 +615,7 @@ GOOD: dict[str, Answer] = {
     "restart_look": {
         "host": {**HOST, "cell_vms": ["ha1"]},
         "in_cells": [{"name": "ha1", "cell": "rack1", "quorate": True, "unclean": ["hv3"]}],
+        "noted": {"machine": "2222", "held": [], "texts": {"a": "b"}, "here": ["1111"]},
         "cards": [
             {
                 "name": "moved1",

@@ -25,7 +25,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.restart.facts im
     CardEntry,
     RestartLook,
 )
+from ansible_collections.fleet.virt.tests.unit.notes.test_rule import VM_UUID, WHEN, Notes, vm
+from ansible_collections.fleet.virt.tests.unit.notes.test_silent import told
 
+_NOTED = ("web1", "db1", "db2", "moved1", "ha1")
 _SILENT = {"hv3": Silence("no route to host")}
 _KNOWN = ["hv1", "hv2", "hv3"]
 
@@ -103,6 +106,21 @@ def test_vm_goes_to_hypervisor_that_can_run_it() -> None:
         "hv2",
     )
     assert "memory that was saved to a file on hv3 is lost" in decision.notes[0]
+
+
+def test_vms_without_a_card_are_noted_to_stay() -> None:
+    notes = Notes()
+    cell = {"name": "ha1", "cell": "a", "quorate": True, "unclean": []}
+    vms = [vm(name, uuid=f"{number}{VM_UUID[1:]}") for number, name in enumerate(_NOTED)]
+    noted = told(notes, 1, notes.of(3, *vms))
+    here = told(notes, 2, here=[vms[3]["uuid"]])
+    answers = {"hv1": answer(entry(), in_cells=[cell], noted=noted), "hv2": answer(noted=here)}
+    decision = _decide(answers)
+    assert decision.shares == {"hv1": ["web1"]}
+    said = f"on hv3 stays, as hv1 noted at {WHEN}: db1, db2; no card names them: only a VM has one"
+    assert [note for note in decision.notes if note.startswith(said)]
+    assert not decision.failures
+    assert not [note for note in _decide(answers, "web1").notes if "noted at" in note]
 
 
 def test_vm_that_was_off_is_not_started() -> None:

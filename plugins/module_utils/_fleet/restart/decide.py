@@ -16,12 +16,16 @@ from ..engine import proofs
 from ..fencing import plan as fencing
 from ..migration.decide import request_of
 from ..notes import note
+from ..notes import silent as silent_notes
 from ..placement import decide as placement
 from ..placement.types import Policy
 from .facts import CardEntry, RestartLook
 
 Answers = t.Mapping[str, RestartLook]
 Silent = t.Mapping[str, proofs.Silence]
+_WITH_CARD = (
+    "only a VM has one whose disks are all on storage that others share, in pools with an id"
+)
 # What else is lost with the hypervisor, whatever state a VM was in
 SAVED = "memory that was saved to a file on {host} is lost, if there was any"
 
@@ -118,7 +122,26 @@ def decide(
         decision.agent = next(iter(decision.shares))
         decision.noting = list(answers)
         decision.notes.append(SAVED.format(host=host))
+    if not names:
+        decision.notes += _staying(off, [*seen, *decision.failures], answers)
     return decision
+
+
+def _staying(off: t.Collection[str], known: t.Collection[str], answers: Answers) -> list[str]:
+    """Which other VMs the hypervisors ``off`` had, as far as anybody noted: they stay there."""
+    told = {place: noted for place, answer in answers.items() if (noted := answer.get("noted"))}
+    moving = {*known}
+    for answer in answers.values():
+        moving |= {card["name"] for card in answer.get("in_cells") or ()}
+    notes = []
+    for host, last in silent_notes.known(told, off).items():
+        names = sorted({vm.name for vm in last.vms} - moving)
+        if names:
+            notes.append(
+                f"on {host} stays, as {last.by} noted at {last.at}: {', '.join(names)}; no card"
+                f" names them: {_WITH_CARD}"
+            )
+    return notes
 
 
 def claims(shares: t.Mapping[str, t.Sequence[str]], answers: Answers, run: str) -> list[str]:
@@ -152,10 +175,7 @@ def _without_card(name: str, host: str, answers: Answers) -> str:
     for place, answer in answers.items():
         if any(vm["name"] == name for vm in _vms(answer)):
             return f"{name!r} is on {place}, not on {host}"
-    return (
-        f"no card of {name!r} names {host}; only a VM has one whose disks are all on storage that"
-        " others share, in pools with an id"
-    )
+    return f"no card of {name!r} names {host}; {_WITH_CARD}"
 
 
 def _of_cell(name: str, answers: Answers) -> str:

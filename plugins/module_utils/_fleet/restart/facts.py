@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ..base import answers
+from ..notes.silent import Told
 from ..placement.facts import Placing
 
 
@@ -63,12 +64,13 @@ class CellCard(t.TypedDict):
 class RestartLook(Placing, total=False):
     """The cards that a hypervisor sees; ``sign`` is how the one that should be off answers it,
     ``unread`` are cards that cannot be read, with the reasons, ``in_cells`` VMs of cells, whose
-    cards name no hypervisor."""
+    cards name no hypervisor, ``noted`` what it noted of the one that should be off."""
 
     cards: list[CardEntry] | None
     sign: str | None
     unread: list[str] | None
     in_cells: list[CellCard] | None
+    noted: Told | None
 
 
 class RestartedVm(answers.VmResult):

@@ -20,7 +20,7 @@ from ..base.effects_lookup import find_domain, read_metadata
 from ..cards import read_cards, read_vms
 from ..cards.card import Card, CardFile, CardName, disk_files
 from ..fencing.read_silence import sign_of_life
-from ..hosts import domain_info, host_info, read_cell, read_secrets
+from ..hosts import domain_info, host_info, read_cell, read_noted, read_secrets
 from ..hosts import read_placement_facts as placement_facts
 from ..state import read_start_blockers, start_needs
 from ..storage import read_file_users as file_users
@@ -97,6 +97,7 @@ def look(connection: Connection, options: RestartOptions) -> RestartLook:
         ],
         "unread": [file.problem for file in wanted if file.card is None],
         "in_cells": _in_cells(connection, here.files, names),
+        "noted": read_noted.of_silent(connection, old),
         "sign": sign_of_life(options["addresses"] or old, options["ports"]),
     }
 
