@@ -128,6 +128,26 @@ def test_copy_of_killed_run_is_aborted_and_begun_again() -> None:
     assert kinds.index(EndCopy) < kinds.index(DiscardVolume) < kinds.index(SwitchDisk)
 
 
+@BOTH
+def test_copy_on_shared_storage_is_refused_until_it_is_removed(facts: DiskMoveFacts) -> None:
+    """No other hypervisor is asked whether it uses what a killed run has left."""
+    shared = "on storage that others reach"
+    copies = set()
+    for moment, left in interrupted(facts, plan(facts).steps):
+        if NEW not in left.files or left.disk is None or left.disk.path != OLD:
+            continue
+        copies.add(left.disk.copied)
+        (said,) = plan(dataclasses.replace(left, blocks_new=shared)).refusals
+        job = "end the copy (virsh blockjob web1 vda --abort), and " if left.disk.copied else ""
+        assert said == (
+            f"{NEW}, which a run that died has left, is not removed: {shared}; {job}once no"
+            " hypervisor uses it, remove it by hand, and run this again"
+        ), moment
+        removed = disk(dataclasses.replace(left, files=left.files - {NEW}), copied=None)
+        require_moved(predict(removed, plan(removed).steps))
+    assert copies == ({None, NEW} if facts.active else {None})
+
+
 def test_copy_of_killed_run_is_begun_again_after_shutdown() -> None:
     steps = plan(RUNNING).steps
     (left,) = [

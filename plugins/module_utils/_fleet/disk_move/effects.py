@@ -228,14 +228,16 @@ def _note(job: _DiskJob, volume: OwnVolume, **changes: str) -> None:
 
 
 def _uncreate(job: _DiskJob, step: CreateVolume) -> None:
-    _remove(job, step.volume)
+    _remove(job, step.volume, made_now=True)
 
 
-def _remove(job: _DiskJob, volume: OwnVolume) -> None:
-    """Remove a volume that this VM was made, and never ran on; raises PlanRefused if it stays."""
+def _remove(job: _DiskJob, volume: OwnVolume, *, made_now: bool = False) -> None:
+    """Remove a volume that this VM was made, and never ran on; raises PlanRefused if it stays. No
+    other hypervisor knows one that was ``made_now``, by this run."""
     volumes = job.stored.volumes if job.stored is not None else ()
     own = next((one for one in volumes if one.path == volume.path), volume)
-    stays = owned.remove(job.connection, own, str(job.uuid), ownership.read(job.connection))
+    references = ownership.read(job.connection)
+    stays = owned.remove(job.connection, own, str(job.uuid), references, asked=made_now)
     if stays is not None:
         raise PlanRefused(f"{stays.path} stays: {stays.reason}")
 

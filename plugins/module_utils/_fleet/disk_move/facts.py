@@ -75,6 +75,7 @@ class DiskMoveFacts:
     problem: str = ""
     files: frozenset[str] = frozenset()
     blocks: str = ""  # why the file that it leaves stays
+    blocks_new: str = ""  # why a file that has its name in the pool stays
 
     @property
     def volumes(self) -> tuple[OwnVolume, ...]:

@@ -176,6 +176,13 @@ def _blockers(
         problems.append(
             f"{new.path} already exists and does not belong to {name!r}; remove or rename it"
         )
+    elif new.path in facts.files and facts.blocks_new:
+        job = f"virsh blockjob {shlex.quote(name)} {disk.target} --abort"
+        first = f"end the copy ({job}), and " if disk.copied is not None else ""
+        problems.append(
+            f"{new.path}, which a run that died has left, is not removed: {facts.blocks_new};"
+            f" {first}once no hypervisor uses it, remove it by hand, and run this again"
+        )
     if disk.allocation + _FLOOR > pool.free and new.path not in facts.files:
         problems.append(
             f"{what} occupies {-(-disk.allocation // _MIB)} MiB, and pool {pool.name} has"

@@ -83,6 +83,7 @@ def facts(
         pool=pool,
         files=deadline.call(files, seconds=connection.timeout, what=f"look at the files of {name}"),
         blocks=_blocks(disk.path, basics.uuid, references),
+        blocks_new=_blocks(there, basics.uuid, references),
     )
 
 
