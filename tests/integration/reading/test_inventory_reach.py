@@ -48,7 +48,7 @@ _DEVICE = "ci-info: | eth0 | True | {address} | 255.255.255.0 | global | {mac} |
 # A lease for whoever has had one by this name and this number of a client
 _LEASE = """
 kill $(cat /run/udhcpc.eth1); ip link set eth1 up
-udhcpc -n -q -i eth1 -s /etc/udhcpc.sh -x hostname:{name} -x 0x3d:01{mac} -t 5 -T 1
+udhcpc -n -q -i eth1 -s /etc/udhcpc.sh -x hostname:{name} -x 0x3d:01{mac} -t 15 -T 1
 """
 # QEMU looks once a second whether somebody is at the console
 _TYPE = "exec 3<>$(virsh -q ttyconsole {name}); stty raw -echo <&3; sleep 1.2; cat >&3; sleep 0.5"
