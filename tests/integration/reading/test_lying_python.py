@@ -214,7 +214,7 @@ def test_a_sound_answer_is_shown_and_no_more(liar: Liar) -> None:
         **dict.fromkeys(answers.keys(MetadataEntry)),
         **{key: [] for key in ("groups", "affinity", "anti_affinity", "tags", "volumes")},
         "addresses": [],
-        **{"managed": False, "evacuated_from": []},
+        **{"managed": False, "ha": False, "evacuated_from": []},
     }
     assert answers.problem({"domains": [domain]}, Domains) is None
     liar.answers(domains=[domain])
