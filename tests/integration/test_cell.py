@@ -673,7 +673,7 @@ def test_cell_is_removed_once_it_has_no_vms(cell: Cell) -> None:
     )
     wait_for(lambda: not cell.running(), 90, "the VM is shut off")
     gone = f"<primitive id='{_VM}'/>"
-    # Pacemaker has to know that it is off: one that is deleted while it stops is an orphan that runs
+    # Pacemaker has to know that it is off: one deleted while it stops is an orphan that runs
     cell.lab.ssh("hv1", "crm_resource --wait --timeout 60")
     cell.lab.ssh("hv1", "cibadmin --delete --scope resources --xml-pipe", input=gone)
     before = sorted(path.name for path in cell.folder.iterdir())

@@ -139,11 +139,21 @@ def test_a_reading_whose_reason_was_lost_is_done_once_more() -> None:
 
     names = ["there", "fails once", "fails", "gone"]
     with connect("test:///default", 10.0) as connection:
+        assert connection.ask("read", read, connection, "fails once") == "fails once"
+        with pytest.raises(LibvirtFailure) as raised:
+            connection.ask("read", read, connection, "fails")
+        assert raised.value.code == NO_CODE
+        assert seen == ["fails once", "fails once", "fails", "fails"]
+        seen.clear()
         found = connection.each(lambda name: read(connection, name), names, str)
     assert seen == ["there", "fails once", "fails once", "fails", "fails", "gone"]
     codes = [one.error.code for one in found if isinstance(one, Failed)]
     assert codes == [NO_CODE, ERR_NO_DOMAIN]
     assert [one.value for one in found if not isinstance(one, Failed)] == names[:2]
+    seen.clear()
+    with connect("test:///default", 10.0) as connection, pytest.raises(LibvirtFailure) as raised:
+        connection.ask("read", read, connection, "gone")
+    assert (raised.value.code, seen) == (ERR_NO_DOMAIN, ["gone"])
 
 
 def test_why_a_call_failed_is_known_though_another_object_was_freed_meanwhile() -> None:

@@ -87,6 +87,20 @@ class Connection:
             self.hanging += 1
             raise
 
+    def ask(
+        self,
+        action: str,
+        function: t.Callable[[Unpack[Given]], Value],
+        *args: Unpack[Given],
+    ) -> Value:
+        """As :meth:`call`, of what only reads: asked once more where libvirt's error was lost."""
+        try:
+            return self.call(action, function, *args)
+        except LibvirtFailure as error:
+            if error.code != NO_CODE:
+                raise
+        return self.call(action, function, *args)
+
     def each(
         self,
         function: t.Callable[[Item], Value],

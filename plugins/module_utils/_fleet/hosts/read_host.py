@@ -220,7 +220,7 @@ def is_marked(connection: Connection, pool_name: str) -> bool | None:
         return True
 
     try:
-        return bool(connection.call("read the maintenance mark", read))
+        return bool(connection.ask("read the maintenance mark", read))
     except LibvirtFailure as error:
         if error.code in (ERR_NO_STORAGE_POOL, ERR_NO_STORAGE_VOL, ERR_NO_SUPPORT):
             return False
