@@ -97,7 +97,7 @@ def look(connection: Connection, options: RestartOptions) -> RestartLook:
         ],
         "unread": [file.problem for file in wanted if file.card is None],
         "in_cells": _in_cells(connection, here.files, names),
-        "noted": read_noted.of_silent(connection, old),
+        "noted": None if names else read_noted.of_silent(connection, old),
         "sign": sign_of_life(options["addresses"] or old, options["ports"]),
     }
 
