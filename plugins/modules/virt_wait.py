@@ -70,7 +70,8 @@ options:
   slice:
     description:
       - Maximum time of a single call to the hypervisor, in seconds; progress is shown at this
-        interval.
+        interval. A call goes on for up to half a minute more where the console of a VM is at a
+        login prompt and has shown nothing of cloud-init.
     type: float
     default: 10
   until:

@@ -167,7 +167,7 @@ def test_the_playbook_goes_on_when_its_module_is_killed_in_mid_creation(fleet: F
         killing_one.stdin.close()
         run = fleet.provision(**variables)
         assert killing_one.stdout is not None
-        assert killing_one.stdout.read().strip() == "killed"
+        assert killing_one.stdout.read().strip() == "killed", str(run)
     assert run.returncode == 2, str(run)
     assert f"{_NAME} on hv1: its module returned no result: it was killed (SIGKILL)" in run.stdout
     assert fleet.domains()["hv1"] == [_NAME]

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import typing as t
 from collections.abc import Iterator
@@ -211,17 +210,59 @@ def test_a_login_prompt_without_cloud_init_ends_the_wait(
     log = tmp_path / "console.log"
     log.write_text("debian login: ")
     one.guest._log = str(log)
-    for text, age, ended in (
+    for text, seconds, ended in (
         ("[ 9.1] cloud-init[3]: modules\ndebian login: ", 600.0, False),
-        ("debian login: ", 5.0, False),
-        ("debian login: ", 600.0, True),
+        ("debian login: ", 0.0, False),
+        ("debian login: ", 29.0, False),
+        ("debian login: ", 31.0, True),
     ):
-        os.utime(log, (time.time() - age, time.time() - age))
+        one.guest._measure_idle(text)
+        one.guest._idle_since -= seconds
         one.guest._measure_idle(text)
         waiting._give_up(one)
         assert (one.guest.ended is not None) is ended
+        one.guest._idle_since += seconds
     assert "has been at a login prompt for 30 s" in str(one.guest.ended)
     assert "192.0.2.5: no" in str(one.guest.ended)
+
+
+@pytest.mark.parametrize("moved", [-3600.0, 3600.0])
+def test_clock_that_is_set_adds_nothing_to_time_at_a_login_prompt(
+    connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: float
+) -> None:
+    _waiting, one = watched(connection)
+    log = tmp_path / "console.log"
+    log.write_text("debian login: ")
+    one.guest._log = str(log)
+    one.guest._measure_idle("debian login: ")
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + moved)
+    one.guest._measure_idle("debian login: ")
+    assert one.guest.idle is not None
+    assert 0 <= one.guest.idle < 20
+
+
+def test_output_at_a_login_prompt_begins_its_time_again(
+    connection: Connection, tmp_path: Path
+) -> None:
+    _waiting, one = watched(connection)
+    log = tmp_path / "console.log"
+    log.write_text("debian login: ")
+    one.guest._log = str(log)
+    one.guest._measure_idle("debian login: ")
+    one.guest._idle_since -= 25
+    log.write_text("debian login: \nPassword: \ndebian login: ")
+    one.guest._measure_idle("debian login: ")
+    assert one.guest.idle == 0
+
+
+def test_call_goes_on_while_a_console_is_at_a_login_prompt(connection: Connection) -> None:
+    waiting, one = watched(connection)
+    assert not waiting._idles()
+    one.guest.idle = 4.0
+    assert waiting._idles()
+    one.guest.has_medium = False
+    assert not waiting._idles()
 
 
 def test_who_has_proven_its_seed_is_not_given_up(connection: Connection) -> None:

@@ -57,7 +57,7 @@ UNTIL = ("ssh", "address")
 @dataclass(frozen=True)
 class WaitSettings:
     """``wait_timeout`` and ``slice`` are seconds; a call returns after ``slice`` even if VMs have
-    not responded yet (None: after ``wait_timeout`` only).
+    not responded yet (None: after ``wait_timeout`` only), unless one is about to be given up.
 
     ``until`` is one of :data:`UNTIL`."""
 
@@ -104,6 +104,11 @@ class _Watched:
         if self.failed:
             return ENDED_BADLY
         return GOES_ON if self.booting and not self.over else None
+
+
+def _needs_seed(guest: WaitedGuest) -> bool:
+    """Whether it has been given a seed, and has not been seen to have applied it."""
+    return guest.host_key is not None and guest.has_medium
 
 
 class _Failure(t.TypedDict, total=False):
@@ -173,13 +178,11 @@ class _Wait:
         self.started = time.monotonic()
         limit, part = self.settings.wait_timeout, self.settings.slice
         slicing = part is not None and part < limit
-        if part is not None:
-            limit = min(part, limit)
         threads = [self._begin(functools.partial(self._observe, vm.guest)) for vm in self.watched]
         try:
             while not all(vm.over for vm in self.watched):
                 passed = time.monotonic() - self.started
-                if passed >= limit:
+                if passed >= limit or (part is not None and passed >= part and not self._idles()):
                     break
                 if slicing and passed >= _SHORTEST and any(vm.over for vm in self.watched):
                     break
@@ -344,10 +347,18 @@ class _Wait:
                 return
             undecided = undecided or attempt.busy
 
+    def _idles(self) -> bool:
+        """Whether the console of a VM is at a login prompt, for a time that is being measured."""
+        return any(
+            not vm.over and _needs_seed(vm.guest) and vm.guest.idle is not None
+            for vm in self.watched
+            if self.settings.until == "ssh"
+        )
+
     def _give_up(self, vm: _Watched) -> None:
         """Stop waiting for a guest that did not apply its seed: nothing will change that."""
         guest, now = vm.guest, time.monotonic()
-        if guest.host_key is None or not guest.has_medium:
+        if not _needs_seed(guest):
             return
         tries = [vm.tries[address] for address in vm.candidates]
         if tries and all(attempt.wrong and now - attempt.wrong >= _WRONG for attempt in tries):

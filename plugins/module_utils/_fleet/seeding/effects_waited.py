@@ -133,8 +133,10 @@ class WaitedGuest:
         self.first_boot = FirstBoot()
         self.looked = 0.0  # when the last observation began
         self._found: dict[str, tuple[str, ...]] = {}
-        # Seconds since its console reached a login prompt without cloud-init
+        # Seconds for which its console was seen at a login prompt without cloud-init
         self.idle: float | None = None
+        self._idle_log: tuple[int, int] | None = None  # what the log was then: it does not grow
+        self._idle_since = 0.0
         self._logs: list[str] = []
         self._log: str | None = None  # the one with something in it
         self._stopped = 0
@@ -248,11 +250,20 @@ class WaitedGuest:
         return tuple(address for mac in self.macs for address in by_mac.get(mac, ()))
 
     def _measure_idle(self, text: str) -> None:
-        """Measure how long its console has been at a login prompt without cloud-init output."""
-        self.idle = None
+        """Measure how long its console has been at a login prompt without cloud-init output.
+
+        The age of the log would say it at once, but a clock that is set meanwhile would add to it:
+        on a machine that has just booted that is usual.
+        """
+        log = None
         if self._log is not None and first_boot.is_ignored(text):
             with contextlib.suppress(OSError):
-                self.idle = max(0.0, time.time() - os.stat(self._log).st_mtime)
+                status = os.stat(self._log)
+                log = (status.st_size, status.st_mtime_ns)
+        now = time.monotonic()
+        if log is None or log != self._idle_log:
+            self._idle_log, self._idle_since = log, now
+        self.idle = None if log is None else now - self._idle_since
 
     def console_end(self) -> list[str]:
         """The last lines of its console, empty if they cannot be read."""
