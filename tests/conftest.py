@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -110,6 +111,21 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 _MARK = pytest.StashKey[str]()
+# Lines of an error that say nothing of its reason: what Ansible prints of tasks that went well
+_NOISE = re.compile(r"(ok|changed|skipping|included): |PLAY |TASK |hv\d+ +:")
+_MOST_LINES = 6  # from the begin of an error, and as many from its end
+
+
+def reasons(text: str) -> list[str]:
+    """The lines of a failure that tell its reason: of many, the first and the last.
+
+    A log that is shown in part, as those of CI often are, ends with them.
+    """
+    lines = [line[1:].strip()[:300] for line in text.splitlines() if line.startswith("E ")]
+    lines = [line for line in lines if line and not _NOISE.match(line)]
+    if len(lines) <= 2 * _MOST_LINES:
+        return lines
+    return [*lines[:_MOST_LINES], "...", *lines[-_MOST_LINES:]]
 
 
 class LastLine:
@@ -118,6 +134,7 @@ class LastLine:
     def __init__(self) -> None:
         self.outcomes: dict[str, str] = {}
         self.processes: list[str] = []
+        self.reasons: dict[str, list[str]] = {}
 
     def left(self, found: list[str]) -> None:
         """Note processes that the run left behind, which is a failure."""
@@ -128,6 +145,7 @@ class LastLine:
         """Note the worst that happened to a test in set-up, call and tear-down."""
         if report.failed:
             self.outcomes[report.nodeid] = "failed"
+            self.reasons.setdefault(report.nodeid, reasons(report.longreprtext))
         elif report.skipped:
             self.outcomes.setdefault(report.nodeid, "skipped")
         elif report.when == "call":
@@ -209,6 +227,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         terminal.ensure_newline()
         for line in last_line.processes:
             terminal.write_line(f"left behind by this run: {line}")
+        for name, lines in last_line.reasons.items():
+            terminal.write_line("\n  ".join([f"failed: {name}", *lines]))
         for line in config.pluginmanager.get_plugin("counts").lines():
             terminal.write_line(line)
         terminal.write_line(last_line.line())

@@ -244,7 +244,7 @@ class ActionModule(StagedAction[RollingWork]):
             told = self._moves_failed() or [outcomes.reason(finished)]
             why = f"not all is as it was: {'; '.join(told)}"
         text = self._done(begun, checked) if worked else "done, its VMs have returned"
-        return report.TurnVerdict(host, why, text, bool(marked.get("maintenance")))
+        return report.TurnVerdict(host, why, text, report.is_marked(marked, check=self.check))
 
     def _done(self, begun: RollingAnswer, checked: RollingAnswer) -> str:
         if self.check:

@@ -10,6 +10,7 @@ import re
 import typing as t
 
 import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.marks import Marked
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes import note
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.rolling import (
     marks,
@@ -116,3 +117,18 @@ def test_first_stage_without_its_outcome_says_why(missing: int | None, why: str)
     moves = ["web1 has no place"]
     assert report.incomplete(claimed, begun, rebooted, checked, moves) == why
     assert "any more" in report.incomplete(claimed, begun, rebooted, {}, moves) or missing != 3
+
+
+def test_mark_that_check_mode_predicts_is_not_left_by_it() -> None:
+    made = Marked(maintenance=True, changed=True)
+    kept = Marked(maintenance=True, changed=False)
+    ended = Marked(maintenance=False, changed=True)
+    for marked, check, left in (
+        (made, False, True),
+        (made, True, False),
+        (kept, False, True),
+        (kept, True, True),
+        (Marked(), False, False),
+        (ended, False, False),
+    ):
+        assert report.is_marked(marked, check=check) is left

@@ -12,6 +12,7 @@ from ..._records import dataclass
 from ..base.names import playbook_command
 from ..base.tables import clean, table
 from ..engine import outcomes
+from ..hosts.marks import Marked
 from ..notes.note import time_text
 from .facts import RollingAnswer, Versions
 from .plan import RollingPlan, Turn
@@ -94,6 +95,11 @@ def incomplete(
             why = outcomes.reason(answer) if answer else "it did not answer any more"
             return "; ".join([why, *moves]) if answer is begun else why
     return ""
+
+
+def is_marked(marked: Marked, *, check: bool) -> bool:
+    """Whether the hypervisor is in maintenance now; check mode only predicts that it would be."""
+    return bool(marked.get("maintenance")) and not (check and marked.get("changed"))
 
 
 def turn_text(
