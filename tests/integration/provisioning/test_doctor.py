@@ -57,12 +57,15 @@ virsh -q pool-destroy doctor 2>/dev/null; virsh -q pool-undefine doctor 2>/dev/n
 umount {_SMALL} 2>/dev/null; rmdir {_SMALL} 2>/dev/null; :
 """
 _GONE = "d0c70000-0000-4000-8000-0000000000ff"
-_UUID_OF = """
-conf=/etc/libvirt/libvirtd.conf
-sed -i '/^host_uuid = /d' $conf
-{line}
+_MACHINE = "virsh capabilities | sed -n 's:.*<uuid>\\(.*\\)</uuid>:\\1:p' | head -n 1"
+_CONF = "/etc/libvirt/libvirtd.conf"
+_UUID_OF = f"""
+cp -a {_CONF} /run/doctor.conf
+sed -i 's/^host_uuid = .*/host_uuid = "{{uuid}}"/' {_CONF}
 systemctl restart libvirtd
 """
+# Without its own line it would be another machine after each start of its daemon, for all tests
+_OWN_UUID = f"cp -a /run/doctor.conf {_CONF}; systemctl restart libvirtd"
 _EMPTY = {"vm_memory": 64, "vm_start": "false", "vm_seed": "false", "vm_disks": []}
 _OFF = ("-o ConnectTimeout=10", "-o ConnectTimeout=4")  # a cable that is cut is noticed by that
 # The id of each fault, a word of its message, and the hypervisor whose remedy is typed
@@ -177,18 +180,20 @@ def test_address_and_notes_of_two_controllers_are_mended(apart: Fleet) -> None:
 def test_machines_that_are_not_what_the_inventory_says(fleet: Fleet) -> None:
     """One that nobody knows, and two that say that they are the same."""
     fleet.provision(vm_name="doctor-new", **_EMPTY).succeeded()
-    uuid = fleet.host("hv1", "virsh capabilities | grep -o -m1 '<uuid>[^<]*'")[len("<uuid>") :]
+    uuid = fleet.host("hv1", _MACHINE).strip()
     _plant(fleet, "hv1", f"reading.{_GONE}.5.{'0' * 16}")
-    fleet.host("hv2", _UUID_OF.format(line=f"echo 'host_uuid = \"{uuid.strip()}\"' >>$conf"))
+    own = fleet.host("hv2", _MACHINE).strip()
+    fleet.host("hv2", _UUID_OF.format(uuid=uuid))
     try:
         findings = doctor.look(fleet.ansible, complete=False)
         gone = doctor.the_one(findings, "machine_unlisted", _GONE)
         stated = re.search(r"-e virt_hypervisors_lost=\S+(?=,)", gone["remedy"])
         assert stated is not None, gone
-        doctor.the_one(findings, "uuid_duplicate", uuid.strip(), "hv2")
+        doctor.the_one(findings, "uuid_duplicate", uuid, "hv2")
     finally:
-        fleet.host("hv2", _UUID_OF.format(line=""))
+        fleet.host("hv2", _OWN_UUID)
     try:
+        assert fleet.host("hv2", _MACHINE).strip() == own
         mended = doctor.look(fleet.ansible, *shlex.split(stated[0]))
         assert {one["id"] for one in mended}.isdisjoint(("machine_unlisted", "uuid_duplicate"))
     finally:
