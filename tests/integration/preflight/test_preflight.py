@@ -150,6 +150,7 @@ DISORDER = {
         f'echo "{NEEDS_BR9}" | virsh -q define /dev/stdin',
         "cp /etc/libvirt/libvirtd.conf /root/libvirtd.conf",
         "echo 'tls_no_verify_certificate = 1' >> /etc/libvirt/libvirtd.conf",
+        "sed -i '/^host_uuid = /d' /etc/libvirt/libvirtd.conf",
     ),
 }
 ORDER = {
@@ -180,6 +181,7 @@ PROVOKED = [
     ("bridge_filtered", ["hv1"], "nftables chain inet docker forward"),
     ("libvirt_unverified", ["hv2"], "without a certificate"),
     ("tls_failed", ["hv1", "hv2"], "TLS to hv2"),
+    ("uuid_made_up", ["hv2"], "libvirt made up its UUID"),
     ("key_expires", ["hv2"], "servercert.pem (CN=hv2) expires in 20 days"),
     ("pool_low", ["hv2"], "pool base has"),
 ]

@@ -144,6 +144,7 @@ ONE: list[tuple[dict[str, t.Any], str, str]] = [
         "no trial for arm",
     ),
     ({"iommu": False}, "iommu_off", "iommu_groups is empty"),
+    ({"uuid_lasts": False}, "uuid_made_up", "another machine for the others"),
     (bridge(exists=False, up=False, ports=[]), "bridge_missing", "there is no bridge br0"),
     (
         bridge(exists=False, up=False, ports=[], needed=None),

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
@@ -13,6 +15,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_con
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import read_bridges
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight import read as preflight
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.preflight import read_host
+
+_UUID = "82db5a07-2a58-4631-8428-769d765478a1"
 
 
 def test_a_check_that_fails_takes_no_other_along(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,3 +62,34 @@ def test_bridge_of_a_profile_is_needed_where_a_vm_is_on_it() -> None:
     assert preflight._bridge("unused", settings, None)["needed"] is None
     facts = preflight.read(settings)
     assert [bridge["name"] for bridge in facts["bridges"]] == names
+
+
+@pytest.mark.parametrize(
+    ("files", "lasting"),
+    [
+        ({"product_uuid": f"{_UUID.upper()}\n"}, True),
+        ({"machine-id": f"{_UUID.replace('-', '')}\n"}, True),
+        ({"libvirtd.conf": f'#host_uuid = "x"\n  host_uuid = "{_UUID}"  # ours\n'}, True),
+        ({"virtqemud.conf": f"host_uuid='{_UUID}'"}, True),
+        ({}, False),
+        ({"product_uuid": "ffffffff-ffff-ffff-ffff-ffffffffffff", "libvirtd.conf": ""}, False),
+        ({"libvirtd.conf": f'#host_uuid = "{_UUID}"\n'}, False),
+    ],
+)
+def test_uuid_lasts_if_it_comes_from_a_file(
+    files: dict[str, str], lasting: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    sources = (tmp_path / "product_uuid", tmp_path / "machine-id")
+    monkeypatch.setattr(read_host, "_UUID_FILES", sources)
+    monkeypatch.setattr(read_host, "_SETTINGS", tmp_path)
+    assert read_host.has_lasting(_UUID) is lasting
+
+
+def test_uuid_is_unknown_where_the_firmware_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_host, "_UUID_FILES", (tmp_path,))  # a folder: even root cannot read it
+    monkeypatch.setattr(read_host, "_SETTINGS", tmp_path)
+    assert read_host.has_lasting(_UUID) is None

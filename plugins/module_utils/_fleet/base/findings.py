@@ -99,6 +99,11 @@ OF_HOSTS: dict[str, tuple[Severity, str]] = {
         "warning",
         "follow the message, then run ansible-playbook fleet.virt.preflight again",
     ),
+    "uuid_made_up": (
+        "error",
+        'set host_uuid_source = "machine-id" in /etc/libvirt/libvirtd.conf (or virtqemud.conf), and'
+        " restart the daemon",
+    ),
     "kvm_missing": (
         "warning",
         "enable VT-x or AMD-V in its firmware and load kvm_intel or kvm_amd; in a virtual machine,"

@@ -47,7 +47,7 @@ def find(
         findings.append(
             Finding(kind, (name,), error if check == "libvirt" else f"{check}: {error}")
         )
-    for judge in (_kvm, _iommu, _bridges, _bridge_filter, _listeners):
+    for judge in (_uuid, _kvm, _iommu, _bridges, _bridge_filter, _listeners):
         findings += judge(name, facts)
     findings += _tls(name, facts, asked, silent)
     findings += _pools(name, facts, limits)
@@ -58,6 +58,16 @@ def find(
         else:
             findings += expiry(name, entry, facts["time"], limits)
     return findings
+
+
+def _uuid(name: str, facts: PreflightFacts) -> list[Finding]:
+    if facts.get("uuid_lasts") is not False:
+        return []
+    text = (
+        f"libvirt made up its UUID ({facts.get('uuid')}): after the next start of its daemon it is"
+        " another machine for the others, which then create no VM"
+    )
+    return [Finding("uuid_made_up", (name,), text)]
 
 
 def _kvm(name: str, facts: PreflightFacts) -> list[Finding]:

@@ -14,9 +14,11 @@ from ..hosts.cpu_xml import GuestCpu
 
 
 class Hypervisor(t.TypedDict):
-    """What libvirt reports about itself and its host."""
+    """What libvirt reports about itself and its host. ``uuid_lasts``: whether it has the same UUID
+    after the next start of its daemon; None if unknown."""
 
     uuid: str | None
+    uuid_lasts: bool | None
     arch: str | None
     domain_types: list[str]
     machines: list[str]
@@ -182,6 +184,7 @@ class _Read(t.TypedDict, total=False):
     """What the hypervisor reports; a check that could not be made has an entry in ``errors``."""
 
     uuid: str | None
+    uuid_lasts: bool | None
     arch: str | None
     domain_types: list[str]
     machines: list[str]

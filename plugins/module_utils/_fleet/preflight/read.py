@@ -136,8 +136,10 @@ def _hypervisor(connection: Connection) -> Hypervisor:
     conn = connection.conn
     text = connection.call("read capabilities", conn.getCapabilities)
     capabilities = host_info.capabilities(text)
+    uuid = capabilities["uuid"]
     return {
-        "uuid": capabilities["uuid"],
+        "uuid": uuid,
+        "uuid_lasts": preflight_machine.has_lasting(uuid) if uuid and connection.local else None,
         "arch": capabilities["arch"],
         "domain_types": capabilities["domain_types"],
         "machines": capabilities["machines"],

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import tempfile
 import typing as t
 from pathlib import Path
@@ -26,6 +27,10 @@ if t.TYPE_CHECKING:
 _TRIAL_SECONDS = 20.0
 _NET = Path("/sys/class/net")
 _UP = 1  # IFF_UP
+# Where libvirt may have its UUID of this machine from
+_UUID_FILES = (Path("/sys/class/dmi/id/product_uuid"), Path("/etc/machine-id"))
+_SETTINGS = Path("/etc/libvirt")
+_HOST_UUID = re.compile(r"""^\s*host_uuid\s*=\s*["']([^"']+)["']""", re.MULTILINE)
 
 
 def kvm(emulator: str | None, arch: str | None) -> Device:
@@ -53,6 +58,32 @@ def iommu() -> bool:
     """Whether devices are in IOMMU groups."""
     groups = Path("/sys/kernel/iommu_groups")
     return groups.is_dir() and any(groups.iterdir())
+
+
+def has_lasting(uuid: str) -> bool | None:
+    """Whether libvirt's UUID of this machine is one that it will have after its next start as well:
+    the firmware's, its machine ID, or set as ``host_uuid``. None if that cannot be read.
+
+    Without any of them libvirt makes one up at each start of its daemon (virGetHostUUID).
+    """
+    unreadable = False
+    sources = [(path, re.compile(r"(\S+)")) for path in _UUID_FILES]
+    sources += [(path, _HOST_UUID) for path in sorted(_SETTINGS.glob("*.conf"))]
+    for path, pattern in sources:
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            continue
+        except OSError:
+            unreadable = True
+            continue
+        if any(_hex(value) == _hex(uuid) for value in pattern.findall(text)):
+            return True
+    return None if unreadable else False
+
+
+def _hex(uuid: str) -> str:
+    return uuid.replace("-", "").lower()
 
 
 def bridge(name: str) -> BridgeState:
