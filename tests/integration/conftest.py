@@ -21,6 +21,7 @@ from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 # Chance alone decides what it tries: for `make trials`
 collect_ignore = [] if "FLEET_VIRT_TRIALS" in os.environ else ["test_setup_killed.py"]
 _LINES = 40
+_DIGESTS = "sha256sum /etc/libvirt/*.conf 2>/dev/null || :"
 _KEY = pytest.StashKey[tuple[Laboratory, Guests]]()
 
 
@@ -50,6 +51,28 @@ def _forgotten(request: pytest.FixtureRequest) -> None:
         for host in request.config.stash[_KEY][0].hosts:
             if host.state == "running" and not host.bare:
                 request.config.stash[_KEY][0].ssh(host.name, FORGET, check=False)
+
+
+def _settings(request: pytest.FixtureRequest) -> dict[str, str]:
+    """The digests of libvirt's settings by hypervisor of the shared laboratory, if it is up."""
+    if _KEY not in request.config.stash:
+        return {}
+    laboratory = request.config.stash[_KEY][0]
+    return {
+        host.name: laboratory.ssh(host.name, _DIGESTS, check=False).stdout
+        for host in laboratory.hosts
+        if host.state == "running" and not host.bare
+    }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _left_as_it_was(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a file of tests leaves in libvirt's settings fails it, and not one that comes later."""
+    before = _settings(request)
+    yield
+    after = _settings(request)
+    for host in before.keys() & after.keys():
+        assert after[host] == before[host], f"libvirt's settings of {host} are not as they were"
 
 
 @pytest.fixture(scope="session")
