@@ -12,6 +12,7 @@ import os
 from collections.abc import Generator, Iterator
 
 import pytest
+from ansible_collections.fleet.virt.tests.integration.support import daemon_settings
 from ansible_collections.fleet.virt.tests.integration.support.ansible import SERVERS, Ansible
 from ansible_collections.fleet.virt.tests.integration.support.guests import Guests
 from ansible_collections.fleet.virt.tests.integration.support.notes import FORGET
@@ -21,7 +22,6 @@ from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 # Chance alone decides what it tries: for `make trials`
 collect_ignore = [] if "FLEET_VIRT_TRIALS" in os.environ else ["test_setup_killed.py"]
 _LINES = 40
-_DIGESTS = "sha256sum /etc/libvirt/*.conf 2>/dev/null || :"
 _KEY = pytest.StashKey[tuple[Laboratory, Guests]]()
 
 
@@ -53,26 +53,14 @@ def _forgotten(request: pytest.FixtureRequest) -> None:
                 request.config.stash[_KEY][0].ssh(host.name, FORGET, check=False)
 
 
-def _settings(request: pytest.FixtureRequest) -> dict[str, str]:
-    """The digests of libvirt's settings by hypervisor of the shared laboratory, if it is up."""
-    if _KEY not in request.config.stash:
-        return {}
-    laboratory = request.config.stash[_KEY][0]
-    return {
-        host.name: laboratory.ssh(host.name, _DIGESTS, check=False).stdout
-        for host in laboratory.hosts
-        if host.state == "running" and not host.bare
-    }
-
-
 @pytest.fixture(scope="module", autouse=True)
 def _left_as_it_was(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What a file of tests leaves in libvirt's settings fails it, and not one that comes later."""
-    before = _settings(request)
-    yield
-    after = _settings(request)
-    for host in before.keys() & after.keys():
-        assert after[host] == before[host], f"libvirt's settings of {host} are not as they were"
+    """Each file of tests leaves libvirt's settings as they were."""
+    if _KEY not in request.config.stash:
+        yield
+        return
+    with daemon_settings.kept(request.config.stash[_KEY][0]):
+        yield
 
 
 @pytest.fixture(scope="session")
