@@ -256,13 +256,15 @@ def test_output_at_a_login_prompt_begins_its_time_again(
     assert one.guest.idle == 0
 
 
-def test_call_goes_on_while_a_console_is_at_a_login_prompt(connection: Connection) -> None:
+def test_call_goes_on_for_a_while_if_a_console_is_at_a_login_prompt(
+    connection: Connection,
+) -> None:
     waiting, one = watched(connection)
-    assert not waiting._idles()
+    assert [waiting._is_due(late) for late in (-0.1, 0.0, 29.0)] == [False, True, True]
     one.guest.idle = 4.0
-    assert waiting._idles()
+    assert [waiting._is_due(late) for late in (-0.1, 0.0, 29.0, 30.0)] == [*[False] * 3, True]
     one.guest.has_medium = False
-    assert not waiting._idles()
+    assert waiting._is_due(0.0)
 
 
 def test_who_has_proven_its_seed_is_not_given_up(connection: Connection) -> None:

@@ -182,7 +182,7 @@ class _Wait:
         try:
             while not all(vm.over for vm in self.watched):
                 passed = time.monotonic() - self.started
-                if passed >= limit or (part is not None and passed >= part and not self._idles()):
+                if passed >= limit or (part is not None and self._is_due(passed - part)):
                     break
                 if slicing and passed >= _SHORTEST and any(vm.over for vm in self.watched):
                     break
@@ -347,13 +347,15 @@ class _Wait:
                 return
             undecided = undecided or attempt.busy
 
-    def _idles(self) -> bool:
-        """Whether the console of a VM is at a login prompt, for a time that is being measured."""
-        return any(
+    def _is_due(self, late: float) -> bool:
+        """Whether the call returns, ``late`` seconds after its part of the time: not while the time
+        that a console is at a login prompt is measured, which the next call would begin again."""
+        measured = any(
             not vm.over and _needs_seed(vm.guest) and vm.guest.idle is not None
             for vm in self.watched
             if self.settings.until == "ssh"
         )
+        return late >= (_IDLE if measured else 0.0)
 
     def _give_up(self, vm: _Watched) -> None:
         """Stop waiting for a guest that did not apply its seed: nothing will change that."""
