@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import random
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -163,6 +164,10 @@ def main() -> None:
     parser.add_argument("--without-hspace", action="store_true")
     parser.add_argument("--seed", type=int, default=42)
     args = parser.parse_args()
+    if not args.without_hspace and shutil.which("hspace") is None:
+        parser.error(
+            "hspace is not installed: apt-get install ganeti-htools, or give --without-hspace"
+        )
     print(f"{'nodes':>6} {'VMs':>6} {'CPU s':>8} {'hspace VMs':>11} {'CPU s':>8} {'ratio':>7}")
     for count in args.nodes:
         nodes, vms = cluster(count, args.seed)
