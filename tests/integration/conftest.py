@@ -12,7 +12,6 @@ import os
 from collections.abc import Generator, Iterator
 
 import pytest
-from ansible_collections.fleet.virt.tests.integration.support import daemon_settings
 from ansible_collections.fleet.virt.tests.integration.support.ansible import SERVERS, Ansible
 from ansible_collections.fleet.virt.tests.integration.support.guests import Guests
 from ansible_collections.fleet.virt.tests.integration.support.notes import FORGET
@@ -22,6 +21,7 @@ from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 # Chance alone decides what it tries: for `make trials`
 collect_ignore = [] if "FLEET_VIRT_TRIALS" in os.environ else ["test_setup_killed.py"]
 _LINES = 40
+_UUID = "grep '^host_uuid' /etc/libvirt/libvirtd.conf || :"
 _KEY = pytest.StashKey[tuple[Laboratory, Guests]]()
 
 
@@ -53,14 +53,26 @@ def _forgotten(request: pytest.FixtureRequest) -> None:
                 request.config.stash[_KEY][0].ssh(host.name, FORGET, check=False)
 
 
+def _machines(laboratory: Laboratory) -> dict[str, str]:
+    """The UUIDs that libvirt is set to have of the hypervisors."""
+    return {
+        host.name: laboratory.ssh(host.name, _UUID, check=False).stdout
+        for host in laboratory.hosts
+        if host.state == "running" and not host.bare
+    }
+
+
 @pytest.fixture(scope="module", autouse=True)
-def _left_as_it_was(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Each file of tests leaves libvirt's settings as they were."""
-    if _KEY not in request.config.stash:
-        yield
-        return
-    with daemon_settings.kept(request.config.stash[_KEY][0]):
-        yield
+def _same_machines(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A file of tests that leaves a hypervisor as another machine fails by that itself.
+
+    Otherwise one that comes later does, by an order of files that differs from run to run.
+    """
+    before = _machines(request.config.stash[_KEY][0]) if _KEY in request.config.stash else {}
+    yield
+    after = _machines(request.config.stash[_KEY][0]) if before else {}
+    for host in before.keys() & after.keys():
+        assert after[host] == before[host], f"{host} is another machine for libvirt than it was"
 
 
 @pytest.fixture(scope="session")

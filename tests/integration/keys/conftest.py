@@ -19,7 +19,6 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.keys.decide impo
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys import _x509
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys._key_store import KeyStore
-from ansible_collections.fleet.virt.tests.integration.support import daemon_settings
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
 from ansible_collections.fleet.virt.tests.integration.support.process import Process
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
@@ -198,13 +197,6 @@ class Keys:
             (folder / "clientkey.pem").write_bytes(_x509.key_bytes(key, None))
             (folder / "clientkey.pem").chmod(0o600)
         return folder
-
-
-@pytest.fixture(scope="package", autouse=True)
-def _left_as_it_was(lab: Laboratory) -> Iterator[None]:
-    """All of this folder together: what a file leaves, the next one may go on with."""
-    with daemon_settings.kept(lab):
-        yield
 
 
 @pytest.fixture(scope="package")
