@@ -66,6 +66,14 @@ systemctl restart libvirtd
 """
 # Without its own line it would be another machine after each start of its daemon, for all tests
 _OWN_UUID = f"cp -a /run/doctor.conf {_CONF}; systemctl restart libvirtd"
+# The pool of notes, where nothing has been noted yet
+_NOTES = """
+virsh -q pool-info fleet-notes >/dev/null 2>&1 || {
+  virsh -q pool-define-as fleet-notes dir --target /var/lib/libvirt/fleet-notes
+  for verb in build start autostart; do virsh -q pool-$verb fleet-notes; done
+}
+"""
+_YEAR_2096 = 4_000_000_000_000
 _EMPTY = {"vm_memory": 64, "vm_start": "false", "vm_seed": "false", "vm_disks": []}
 _OFF = ("-o ConnectTimeout=10", "-o ConnectTimeout=4")  # a cable that is cut is noticed by that
 # The id of each fault, a word of its message, and the hypervisor whose remedy is typed
@@ -76,6 +84,7 @@ FAULTS = [
     ("work_unfinished", "'doctor-half'", "hv1"),
     ("metadata_unusable", "'doctor-bad'", "hv2"),
     ("volume_unused", f"{_SMALL}/doctor-old.img", "hv1"),
+    ("note_ahead", "hv1 noted what hv2 had at 2096-", "hv1"),
     ("pool_low", "pool doctor", ""),  # it was the unused volume
 ]
 
@@ -105,6 +114,8 @@ def ill(fleet: Fleet) -> Iterator[Fleet]:
     try:
         for host, scripts in made.items():
             fleet.lab.ssh(host, "/bin/sh -e", input="".join(scripts))
+        machine = fleet.host("hv2", _MACHINE).strip()
+        _plant(fleet, "hv1", f"reading.{machine}.{_YEAR_2096}.{'0' * 16}")
         yield fleet
     finally:
         for host in made:
@@ -142,7 +153,7 @@ def test_faults_are_reported_mended_by_their_remedies_and_gone(ill: Fleet, tmp_p
 
 
 def _plant(fleet: Fleet, host: str, volume: str) -> None:
-    fleet.host(host, f"virsh -q vol-create-as fleet-notes {volume} 0 --format raw")
+    fleet.host(host, f"{_NOTES}\nvirsh -q vol-create-as fleet-notes {volume} 0 --format raw")
 
 
 @pytest.fixture

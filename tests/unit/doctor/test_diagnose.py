@@ -193,8 +193,16 @@ AT = {"addresses": ["192.0.2.7/24"]}
 GONE_NOTE = note.reading(GONE, 5, "x").volume
 POOL = answer(HV1)["host"]["pools"][0]
 
+_LATE = note.reading(MACHINES[HV2], (NOW + 2 * 3600) * 1000, "x").volume
+
 # the id, what two hypervisors are, words of the message, and words of the remedy
 FOUND: list[tuple[str, tuple[Answer | None, Answer | None], str, str]] = [
+    (
+        "note_ahead",
+        (answer(HV1, host={"notes": [_LATE]}), None),
+        "hv1 noted what hv2 had at ",
+        f"ansible hv1 -b -a 'virsh -q vol-delete {_LATE} --pool fleet-notes'",
+    ),
     (
         "name_twice",
         (answer(HV1, vm("web1")), answer(HV2, TWIN)),
@@ -528,6 +536,16 @@ def test_vm_without_notes_is_named() -> None:
     claim = note.Claim(MACHINES[HV1], 9, GONE, "uuid", uuid).volume
     both[HV2]["host"]["notes"].append(claim)
     assert not look(both).findings
+
+
+@pytest.mark.parametrize(("ahead", "named"), [(0, False), (3600, False), (3601, True)])
+def test_note_of_a_clock_that_was_set_back_is_named(ahead: int, named: bool) -> None:
+    both = fleet()
+    volume = note.reading(MACHINES[HV2], (NOW + ahead) * 1000, "x").volume
+    both[HV1]["host"]["notes"].append(volume)
+    assert [one.hosts for one in look(both).findings if one.id == "note_ahead"] == (
+        [(HV1, HV2)] if named else []
+    )
 
 
 def test_hypervisor_without_notes_is_named() -> None:

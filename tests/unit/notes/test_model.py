@@ -102,7 +102,7 @@ _LATE = Setting(
 
 _SEEN = "and claim.volume not in seen"
 # A reading settles claims at once, not only after hours
-_NO_GRACE: Edit = (note, "at - claim.at > _GRACE or any(", "at > claim.at or any(")
+_NO_GRACE: Edit = (note, "at - claim.at > GRACE or any(", "at > claim.at or any(")
 _ANY: Edit = (note, "    if claim.at >= at:\n        return False\n", "    return True\n")
 _HELD = "        held = [note for note in notes(host.held) if note.machine == machine]"
 _SILENT = "{note.machine for note in held if isinstance(note, Reading)} - there"

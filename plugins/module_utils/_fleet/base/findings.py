@@ -42,6 +42,7 @@ OF_FLEETS: dict[str, tuple[Severity, str]] = {
         "info",
         "nothing while it answers: the next run that creates a VM writes the notes anew",
     ),
+    "note_ahead": ("warning", "delete the note: the next run that creates a VM writes it anew"),
     "machine_unlisted": (
         "error",
         "add it to the inventory; only if it is permanently gone, name its machine UUID in"

@@ -38,6 +38,8 @@ CARD = ".fleet.xml"
 _UNFINISHED = re.compile(r"\..*\.fleet\.xml\.new", re.DOTALL)
 # The beginning of the name of a VM that is run from a backup to prove it, and of no other
 PROOF = "fleet-virt-proof-"
+# The pool of what a hypervisor keeps of others, in which no disk is
+NOTES = "fleet-notes"
 NAME_PART = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}"
 NAME_PART_RULE = "1 to 32 letters, digits, '.', '_' or '-', the first a letter or digit"
 

@@ -11,13 +11,14 @@ import typing as t
 
 from ..base.findings import Finding
 from ..base.metadata import NAMESPACE
-from ..base.names import CLAIM, command_on, module_on, playbook_command
+from ..base.names import CLAIM, NOTES, command_on, module_on, playbook_command
 from ..engine.leases import WORK
 from ..notes import note as notes
 from ..notes import rule
 from ..rolling import marks
 
 if t.TYPE_CHECKING:
+    from ..placement.facts import SeenHost
     from .facts import Examined, ExaminedVm
 
 
@@ -132,6 +133,8 @@ def compare_notes(
         for machine, name in by_machine.items()
         if machine not in noted and len(seen) > 1
     ]
+    for by, host in seen.items():
+        findings += _ahead(by, host, by_machine, seen)
     for by, answer in answers.items():
         checkup = answer.get("checkup")
         for volume, text in (checkup["noted"] if checkup else {}).items():
@@ -160,6 +163,29 @@ def compare_notes(
         )
         findings.append(Finding("machine_unlisted", tuple(seen), text, fix))
     return findings
+
+
+def _ahead(
+    by: str,
+    host: SeenHost,
+    by_machine: t.Mapping[str, str],
+    seen: t.Mapping[str, SeenHost],
+) -> t.Iterator[Finding]:
+    """Readings that ``by`` holds of machines whose clocks are not so far by now: nothing that is
+    read of them until then replaces these, and what is claimed there counts as settled."""
+    for note in notes.notes(host.get("notes") or ()):
+        name = by_machine.get(note.machine)
+        now = seen[name].get("at") if name is not None else None
+        if name is None or now is None or not isinstance(note, notes.Reading):
+            continue
+        if note.at - now > notes.GRACE:
+            text = (
+                f"{by} noted what {name} had at {notes.time_text(note.at)}, where it is"
+                f" {notes.time_text(now)}: its clock was ahead; if {name} falls silent before that"
+                " time, another VM of a name that it has can be created"
+            )
+            fix = command_on(by, "virsh", "-q", "vol-delete", note.volume, "--pool", NOTES)
+            yield Finding("note_ahead", (by, name), text, fix)
 
 
 def _not_noted(

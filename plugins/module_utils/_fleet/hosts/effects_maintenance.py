@@ -16,10 +16,11 @@ import typing as t
 
 from ..._errors import PlanRefused
 from ..base.effects_connection import Connection
+from ..base.names import NOTES
 from ..notes import effects as notes
 from ..notes import read as read_notes
 from ..storage import effects_storage as storage
-from ..storage.read_shared_pools import NOTES, NOTES_PATH
+from ..storage.read_shared_pools import NOTES_PATH
 from .host_info import capabilities
 from .read_host import MAINTENANCE_VOLUME
 

@@ -12,9 +12,9 @@ from ..._errors import FleetVirtError, LibvirtFailure
 from ..._libvirt import ERR_NO_STORAGE_POOL, ERR_NO_STORAGE_VOL, ERR_NO_SUPPORT
 from ..base.effects_connection import Connection
 from ..base.effects_deadline import Failed, Value
+from ..base.names import NOTES
 from ..base.states import ACTIVE_STATES, STATES
 from ..storage.read_pools import pool_entries
-from ..storage.read_shared_pools import NOTES
 from . import cells, host_info, network_info, read_cell
 from .read_bridges import bridges
 from .read_domains import DomainQuery, read_domains, still_there, was_read

@@ -27,6 +27,7 @@ from ..base import metadata
 from ..base.effects_connection import Connection
 from ..base.effects_lookup import checkpoints
 from ..base.metadata import Metadata, OwnVolume
+from ..base.names import NOTES
 from ..base.states import state_name
 from ..engine import effects_backups as backups
 from ..engine import effects_lease_holder as owners
@@ -40,7 +41,7 @@ from ..storage import encryption, file_references, storage_info
 from ..storage.file_references import RAW
 from ..storage.read_file_users import FOLDER_TYPES, read_header
 from ..storage.read_pools import describe_volume, list_handles, list_pools
-from ..storage.read_shared_pools import NOTES, SharedPools
+from ..storage.read_shared_pools import SharedPools
 from . import read_snapshots
 from .types import (
     Destination,

@@ -12,8 +12,9 @@ import typing as t
 from ..._errors import FleetVirtError, LibvirtFailure
 from ..._libvirt import ERR_STORAGE_VOL_EXIST
 from ..base.effects_connection import Connection
+from ..base.names import NOTES
 from ..storage import effects_storage as storage
-from ..storage.read_shared_pools import NOTES, NOTES_PATH
+from ..storage.read_shared_pools import NOTES_PATH
 from . import read
 from .note import (
     Claim,

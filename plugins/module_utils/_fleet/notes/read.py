@@ -12,7 +12,7 @@ import typing as t
 from ..._errors import FleetVirtError, LibvirtFailure
 from ..._libvirt import ERR_NO_STORAGE_POOL, ERR_NO_SUPPORT
 from ..base.effects_connection import Connection
-from ..storage.read_shared_pools import NOTES
+from ..base.names import NOTES
 from .note import Reading, latest, notes
 
 if t.TYPE_CHECKING:

@@ -13,10 +13,10 @@ from ..._libvirt import CONNECT_LIST_STORAGE_POOLS_ACTIVE, ERR_NO_SUPPORT
 from ..._records import dataclass
 from ..base.effects_connection import Connection
 from ..base.effects_deadline import Failed
-from ..base.names import is_card_file
+from ..base.names import NOTES, is_card_file
 from ..base.states import pool_state_name
 from . import storage_info
-from .read_shared_pools import NOTES, SharedPools
+from .read_shared_pools import SharedPools
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirStoragePool, VirStorageVol

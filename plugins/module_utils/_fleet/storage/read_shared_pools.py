@@ -20,9 +20,9 @@ import typing as t
 from ..._errors import LibvirtFailure
 from ..._libvirt import ERR_NO_STORAGE_POOL, ERR_NO_SUPPORT
 from ..base.effects_connection import Connection
+from ..base.names import NOTES
 from . import storage_info
 
-NOTES = "fleet-notes"  # the pool of what a hypervisor keeps of others, in which no disk is
 NOTES_PATH = "/var/lib/libvirt/fleet-notes"
 # A file in a pool with the pool's id, whatever the pool's name where it is mounted
 POOL_ID_FILE = "fleet-virt.pool-id"
