@@ -9,12 +9,14 @@ Environment: FLEET_VIRT_LAB names a laboratory to use and to leave up, for work 
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Generator, Iterator
 
 import pytest
 from ansible_collections.fleet.virt.tests.integration.support.ansible import SERVERS, Ansible
 from ansible_collections.fleet.virt.tests.integration.support.guests import Guests
 from ansible_collections.fleet.virt.tests.integration.support.notes import FORGET
+from ansible_collections.fleet.virt.tests.lab.errors import LabError
 from ansible_collections.fleet.virt.tests.lab.host import Host
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
@@ -122,16 +124,26 @@ def pytest_runtest_makereport(
     """Add libvirt's logs and the guests' consoles to the report of a failure."""
     report = yield
     if report.failed and "lab" in getattr(item, "fixturenames", ()) and _KEY in item.config.stash:
-        laboratory, guests = item.config.stash[_KEY]
-        running = [host.name for host in laboratory.hosts if host.state == "running"]
-        for name in running:
-            report.sections.append((f"libvirt on {name}", laboratory.logs(name, _LINES)))
-            for guest in laboratory.ssh(name, "virsh -q list --name", check=False).stdout.split():
-                if (name, guest) not in guests.made:  # made by the collection
-                    text = laboratory.console(name, guest, _LINES)
-                    report.sections.append((f"console of {guest} on {name}", text))
-        for name, guest in guests.made:
-            if name in running:
-                said = guests.told(name, guest, _LINES)
-                report.sections.append((f"console of {guest} on {name}", said))
+        try:
+            report.sections += _said(*item.config.stash[_KEY])
+        except (LabError, subprocess.TimeoutExpired) as error:
+            # an error here would end all tests, and say nothing of this one
+            report.sections.append(("the laboratory", f"it could not be looked at: {error}"))
     return report
+
+
+def _said(laboratory: Laboratory, guests: Guests) -> list[tuple[str, str]]:
+    """What libvirt and the guests said last, by title."""
+    sections: list[tuple[str, str]] = []
+    running = [host.name for host in laboratory.hosts if host.state == "running"]
+    for name in running:
+        sections.append((f"libvirt on {name}", laboratory.logs(name, _LINES)))
+        for guest in laboratory.ssh(name, "virsh -q list --name", check=False).stdout.split():
+            if (name, guest) not in guests.made:  # made by the collection
+                text = laboratory.console(name, guest, _LINES)
+                sections.append((f"console of {guest} on {name}", text))
+    for name, guest in guests.made:
+        if name in running:
+            said = guests.told(name, guest, _LINES)
+            sections.append((f"console of {guest} on {name}", said))
+    return sections

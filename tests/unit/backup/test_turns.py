@@ -79,6 +79,45 @@ def test_controllers_at_once_have_a_single_turn(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("state", ["folder", "configuration"])
+def test_repository_that_another_controller_makes_is_waited_for(
+    state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """borg makes a folder, then its files; until then it is no valid repository for borg."""
+    repository = tmp_path / "place" / turns.REPOSITORY
+    repository.mkdir(parents=True)
+    access = Access(_made.PASSPHRASE, str(tmp_path / "borg"))
+    if state == "configuration":
+        (repository / "config").touch()
+
+    def make() -> None:
+        for file in repository.iterdir():
+            file.unlink()
+        effects_borg.make(access, str(repository))
+
+    monkeypatch.setattr(effects_turns, "_POLL", 0.1)
+    maker = threading.Timer(1.0, make)
+    maker.start()
+    try:
+        place = places.parse(str(tmp_path / "place"))
+        assert _take(place, access, "control1", NOW) == (
+            True,
+            Turn(1, "control1", "2026-11-28T02:10:00Z"),
+        )
+    finally:
+        maker.join()
+
+
+def test_repository_that_stays_damaged_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "place" / turns.REPOSITORY).mkdir(parents=True)
+    access = Access(_made.PASSPHRASE, str(tmp_path / "borg"))
+    monkeypatch.setattr(effects_turns, "_MAKING", 1.0)
+    with pytest.raises(effects_borg.Damaged, match="not a valid repository"):
+        _take(places.parse(str(tmp_path / "place")), access, "control1", NOW)
+
+
 def test_turn_that_appears_after_reading_is_left_to_its_holder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,6 +58,8 @@ def _read(address: str, access: Access, *, make: bool) -> list[Turn]:
     except effects_borg.NoRepository:
         if not make:
             return []
+    except effects_borg.Damaged as error:  # as is what borg has made in part
+        return _made_by_another(access, words, error)
     try:
         effects_borg.make(access, address)
     except effects_borg.BorgError as error:
@@ -68,7 +70,8 @@ def _read(address: str, access: Access, *, make: bool) -> list[Turn]:
 def _made_by_another(
     access: Access, words: t.Sequence[str], error: effects_borg.BorgError
 ) -> list[Turn]:
-    """The turns in a repository that could not be made since another controller makes it now.
+    """The turns in a repository that could not be made, or read, since another controller makes it
+    now.
 
     Raises ``error`` if it cannot be read soon: then it had another reason.
     """
