@@ -150,7 +150,8 @@ def test_nothing_a_guest_says_is_executed(ansible: Ansible, fleet: Fleet, folder
 # An agent in the guest that lies: it answers with text that would be an option of ssh, a template,
 # addresses of the controller itself. On guest-mute it falls silent, still connected. It starts no
 # program to answer: where that takes longer than libvirt waits, each answer is to an earlier
-# question, and while somebody goes on asking there is none in time.
+# question, and while somebody goes on asking there is none in time. Until libvirt has connected,
+# which it does once the port is open, there is nothing to read: it must not end by that.
 _LIAR = r"""
 cat > /sbin/agent <<'END'
 #!/bin/sh
@@ -164,7 +165,8 @@ for lie in "-oProxyCommand=touch TRAP" "EVIL" 127.0.0.1 ::ffff:127.0.0.1 fe80::1
 done
 say="$say{\"ip-address-type\": \"ipv4\", \"ip-address\": \"192.0.2.7\", \"prefix\": 24}]}]}"
 exec 3<> "/dev/${port##*/}"
-while read -r line <&3; do
+while :; do
+  read -r line <&3 || { sleep 0.2; continue; }
   case $line in
   *guest-sync*)
     id=${line##*\"id\":}
