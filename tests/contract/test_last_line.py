@@ -64,6 +64,8 @@ def test_last_line(files: list[str], line: str, status: int, workers: str, tmp_p
     assert done.stdout.endswith(f"\n{line}\n"), done.stdout + done.stderr
     assert done.returncode == (1 if workers != "0" and files == [UNREADABLE] else status)
     assert ("the reason" in done.stdout) == (SKIPS in files)
+    told = done.stdout[done.stdout.find("\nfailed: ") :]  # just before the totals
+    assert ("::test_b\n  assert 0\n" in told) == (FAILS in files), done.stdout
 
 
 @pytest.mark.parametrize("argument", ["tests/unit/none", "tests/unit/none.py::test_a"])

@@ -45,23 +45,23 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Laboratory]:
         laboratory.down()
 
 
+def _on_each(request: pytest.FixtureRequest, command: str) -> dict[str, str]:
+    """What a command prints on each hypervisor of the shared laboratory, if that is up."""
+    if _KEY not in request.config.stash:
+        return {}
+    laboratory = request.config.stash[_KEY][0]
+    return {
+        host.name: laboratory.ssh(host.name, command, check=False).stdout
+        for host in laboratory.hosts
+        if host.state == "running" and not host.bare
+    }
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _forgotten(request: pytest.FixtureRequest) -> None:
     """What hypervisors noted of one another goes before each file of tests: a fleet of one of them
     would lack those that are noted, and claims of VMs that were swept away would be told of."""
-    if _KEY in request.config.stash:
-        for host in request.config.stash[_KEY][0].hosts:
-            if host.state == "running" and not host.bare:
-                request.config.stash[_KEY][0].ssh(host.name, FORGET, check=False)
-
-
-def _machines(laboratory: Laboratory) -> dict[str, str]:
-    """The UUIDs that libvirt is set to have of the hypervisors."""
-    return {
-        host.name: laboratory.ssh(host.name, _UUID, check=False).stdout
-        for host in laboratory.hosts
-        if host.state == "running" and not host.bare
-    }
+    _on_each(request, FORGET)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -70,9 +70,9 @@ def _same_machines(request: pytest.FixtureRequest) -> Iterator[None]:
 
     Otherwise one that comes later does, by an order of files that differs from run to run.
     """
-    before = _machines(request.config.stash[_KEY][0]) if _KEY in request.config.stash else {}
+    before = _on_each(request, _UUID)
     yield
-    after = _machines(request.config.stash[_KEY][0]) if before else {}
+    after = _on_each(request, _UUID)
     for host in before.keys() & after.keys():
         assert after[host] == before[host], f"{host} is another machine for libvirt than it was"
 
@@ -125,25 +125,22 @@ def pytest_runtest_makereport(
     report = yield
     if report.failed and "lab" in getattr(item, "fixturenames", ()) and _KEY in item.config.stash:
         try:
-            report.sections += _said(*item.config.stash[_KEY])
+            for section in _said(*item.config.stash[_KEY]):
+                report.sections.append(section)
         except (LabError, subprocess.TimeoutExpired) as error:
             # an error here would end all tests, and say nothing of this one
             report.sections.append(("the laboratory", f"it could not be looked at: {error}"))
     return report
 
 
-def _said(laboratory: Laboratory, guests: Guests) -> list[tuple[str, str]]:
+def _said(laboratory: Laboratory, guests: Guests) -> Iterator[tuple[str, str]]:
     """What libvirt and the guests said last, by title."""
-    sections: list[tuple[str, str]] = []
     running = [host.name for host in laboratory.hosts if host.state == "running"]
     for name in running:
-        sections.append((f"libvirt on {name}", laboratory.logs(name, _LINES)))
+        yield f"libvirt on {name}", laboratory.logs(name, _LINES)
         for guest in laboratory.ssh(name, "virsh -q list --name", check=False).stdout.split():
             if (name, guest) not in guests.made:  # made by the collection
-                text = laboratory.console(name, guest, _LINES)
-                sections.append((f"console of {guest} on {name}", text))
+                yield f"console of {guest} on {name}", laboratory.console(name, guest, _LINES)
     for name, guest in guests.made:
         if name in running:
-            said = guests.told(name, guest, _LINES)
-            sections.append((f"console of {guest} on {name}", said))
-    return sections
+            yield f"console of {guest} on {name}", guests.told(name, guest, _LINES)

@@ -181,7 +181,7 @@ PROVOKED = [
     ("bridge_filtered", ["hv1"], "nftables chain inet docker forward"),
     ("libvirt_unverified", ["hv2"], "without a certificate"),
     ("tls_failed", ["hv1", "hv2"], "TLS to hv2"),
-    ("uuid_made_up", ["hv2"], "libvirt made up its UUID"),
+    ("uuid_made_up", ["hv2"], "is neither its firmware's"),
     ("key_expires", ["hv2"], "servercert.pem (CN=hv2) expires in 20 days"),
     ("pool_low", ["hv2"], "pool base has"),
 ]

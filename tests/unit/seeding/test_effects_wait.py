@@ -203,13 +203,21 @@ def test_a_server_with_another_key_ends_the_wait_after_a_grace(connection: Conne
     assert str(one.guest.ended).startswith("192.0.2.5: another host key. Recreate it with")
 
 
-def test_a_login_prompt_without_cloud_init_ends_the_wait(
-    connection: Connection, tmp_path: Path
-) -> None:
+Prompt = tuple[wait._Wait, wait._Watched, Path]
+
+
+@pytest.fixture
+def prompt(connection: Connection, tmp_path: Path) -> Prompt:
+    """A VM whose console is at a login prompt, and the console's log."""
     waiting, one = watched(connection)
     log = tmp_path / "console.log"
     log.write_text("debian login: ")
     one.guest._log = str(log)
+    return waiting, one, log
+
+
+def test_a_login_prompt_without_cloud_init_ends_the_wait(prompt: Prompt) -> None:
+    waiting, one, _log = prompt
     for text, seconds, ended in (
         ("[ 9.1] cloud-init[3]: modules\ndebian login: ", 600.0, False),
         ("debian login: ", 0.0, False),
@@ -228,12 +236,9 @@ def test_a_login_prompt_without_cloud_init_ends_the_wait(
 
 @pytest.mark.parametrize("moved", [-3600.0, 3600.0])
 def test_clock_that_is_set_adds_nothing_to_time_at_a_login_prompt(
-    connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: float
+    prompt: Prompt, monkeypatch: pytest.MonkeyPatch, moved: float
 ) -> None:
-    _waiting, one = watched(connection)
-    log = tmp_path / "console.log"
-    log.write_text("debian login: ")
-    one.guest._log = str(log)
+    _waiting, one, _log = prompt
     one.guest._measure_idle("debian login: ")
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + moved)
@@ -242,13 +247,8 @@ def test_clock_that_is_set_adds_nothing_to_time_at_a_login_prompt(
     assert 0 <= one.guest.idle < 20
 
 
-def test_output_at_a_login_prompt_begins_its_time_again(
-    connection: Connection, tmp_path: Path
-) -> None:
-    _waiting, one = watched(connection)
-    log = tmp_path / "console.log"
-    log.write_text("debian login: ")
-    one.guest._log = str(log)
+def test_output_at_a_login_prompt_begins_its_time_again(prompt: Prompt) -> None:
+    _waiting, one, log = prompt
     one.guest._measure_idle("debian login: ")
     one.guest._idle_since -= 25
     log.write_text("debian login: \nPassword: \ndebian login: ")

@@ -64,8 +64,9 @@ def _uuid(name: str, facts: PreflightFacts) -> list[Finding]:
     if facts.get("uuid_lasts") is not False:
         return []
     text = (
-        f"libvirt made up its UUID ({facts.get('uuid')}): after the next start of its daemon it is"
-        " another machine for the others, which then create no VM"
+        f"libvirt's UUID of it ({facts.get('uuid')}) is neither its firmware's nor its machine ID"
+        " nor set as host_uuid: after the next start of the daemon it is another machine for the"
+        " others, which then create no VM"
     )
     return [Finding("uuid_made_up", (name,), text)]
 

@@ -14,11 +14,9 @@ from ..hosts.cpu_xml import GuestCpu
 
 
 class Hypervisor(t.TypedDict):
-    """What libvirt reports about itself and its host. ``uuid_lasts``: whether it has the same UUID
-    after the next start of its daemon; None if unknown."""
+    """What libvirt reports about itself and its host."""
 
     uuid: str | None
-    uuid_lasts: bool | None
     arch: str | None
     domain_types: list[str]
     machines: list[str]
@@ -181,7 +179,8 @@ class Baseline(t.TypedDict):
 
 
 class _Read(t.TypedDict, total=False):
-    """What the hypervisor reports; a check that could not be made has an entry in ``errors``."""
+    """What the hypervisor reports; a check that could not be made has an entry in ``errors``.
+    ``uuid_lasts``: whether libvirt has the same UUID after its next start; None if unknown."""
 
     uuid: str | None
     uuid_lasts: bool | None

@@ -81,7 +81,8 @@ def read(settings: PreflightRequest) -> PreflightFacts:
         with connect(settings.uri, settings.timeout) as connection:
             hypervisor = checks.made("hypervisor", lambda: _hypervisor(connection))
             if hypervisor is not None:
-                facts = {**facts, **hypervisor}
+                lasts = _uuid_lasts(connection, hypervisor["uuid"])
+                facts = {**facts, **hypervisor, "uuid_lasts": lasts}
                 known = hypervisor
                 cpu = checks.made("cpu", lambda: _cpu(connection, known))
                 if cpu is not None:
@@ -136,16 +137,18 @@ def _hypervisor(connection: Connection) -> Hypervisor:
     conn = connection.conn
     text = connection.call("read capabilities", conn.getCapabilities)
     capabilities = host_info.capabilities(text)
-    uuid = capabilities["uuid"]
     return {
-        "uuid": uuid,
-        "uuid_lasts": preflight_machine.has_lasting(uuid) if uuid and connection.local else None,
+        "uuid": capabilities["uuid"],
         "arch": capabilities["arch"],
         "domain_types": capabilities["domain_types"],
         "machines": capabilities["machines"],
         "libvirt_version": host.version(connection.call("read the version", conn.getLibVersion)),
         "hypervisor_version": host.version(connection.call("read the version", conn.getVersion)),
     }
+
+
+def _uuid_lasts(connection: Connection, uuid: str | None) -> bool | None:
+    return preflight_machine.has_lasting(uuid) if uuid and connection.local else None
 
 
 def _kind(facts: Hypervisor) -> str:

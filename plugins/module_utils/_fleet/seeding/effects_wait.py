@@ -106,11 +106,6 @@ class _Watched:
         return GOES_ON if self.booting and not self.over else None
 
 
-def _needs_seed(guest: WaitedGuest) -> bool:
-    """Whether it has been given a seed, and has not been seen to have applied it."""
-    return guest.host_key is not None and guest.has_medium
-
-
 class _Failure(t.TypedDict, total=False):
     failed: bool
     msg: str
@@ -351,7 +346,7 @@ class _Wait:
         """Whether the call returns, ``late`` seconds after its part of the time: not while the time
         that a console is at a login prompt is measured, which the next call would begin again."""
         measured = any(
-            not vm.over and _needs_seed(vm.guest) and vm.guest.idle is not None
+            not vm.over and vm.guest.needs_seed and vm.guest.idle is not None
             for vm in self.watched
             if self.settings.until == "ssh"
         )
@@ -360,7 +355,7 @@ class _Wait:
     def _give_up(self, vm: _Watched) -> None:
         """Stop waiting for a guest that did not apply its seed: nothing will change that."""
         guest, now = vm.guest, time.monotonic()
-        if not _needs_seed(guest):
+        if not guest.needs_seed:
             return
         tries = [vm.tries[address] for address in vm.candidates]
         if tries and all(attempt.wrong and now - attempt.wrong >= _WRONG for attempt in tries):

@@ -143,6 +143,11 @@ class WaitedGuest:
         self._agent_hangs = False
 
     @property
+    def needs_seed(self) -> bool:
+        """Whether it has been given a seed, and has not been seen to have applied it."""
+        return self.host_key is not None and self.has_medium
+
+    @property
     def macs(self) -> list[str]:
         """MAC addresses of its NICs, in the order of the definition."""
         return [str(nic["mac"]).lower() for nic in self.nics if nic["mac"]]
