@@ -263,6 +263,20 @@ FAULTS = (
         "fencing/test_plan.py::test_host_is_off_when_all_its_power_supplies_are",
     ),
     Fault(
+        "a program that ends as one that says off is believed",
+        "fencing/plan.py",
+        "if len(said) == 1 and _ENDS[said[0]] == ended:",
+        "said = [state for state, end in _ENDS.items() if end == ended]\n    if said:",
+        "fencing/test_effects.py::test_agent_that_exits_with_2_and_prints_no_status_proves_nothing",
+    ),
+    Fault(
+        "an agent that switches no power proves that a host is off",
+        "fencing/metadata.py",
+        "    if not missing:\n",
+        "    if root is not None:\n",
+        "fencing/test_effects.py::test_agent_of_something_else_than_power_is_not_used",
+    ),
+    Fault(
         "a host that answers after it was fenced is believed to be off",
         "fencing/effects.py",
         "        raise PlanRefused(plan.not_proven(host, statuses, failures))\n"

@@ -109,6 +109,10 @@ missing:
   returned: success
   type: list
   elements: str
+unfit:
+  description: Fence agents of the cell that are no proof that a hypervisor is off, and why.
+  returned: success
+  type: dict
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run

@@ -67,7 +67,9 @@ options:
     suboptions:
       agent:
         description:
-          - Name of a fence agent, such as V(fence_ipmilan), V(fence_redfish) or V(fence_apc).
+          - Name of a fence agent, such as V(fence_ipmilan), V(fence_redfish) or V(fence_apc). One
+            whose metadata lack the action C(reboot) or C(status) cuts a host off from a network or
+            from its storage, or cannot say whether it is on, and is refused.
         type: str
       command:
         description:
@@ -77,8 +79,9 @@ options:
         elements: str
       status_command:
         description:
-          - Program with its arguments whose exit status is 0 if the power is on, 2 if it is off,
-            and any other if that is not known, as agents' is.
+          - Program with its arguments that prints the line C(on) and ends with exit status 0 if the
+            power is on, C(off) and 2 if it is off. Anything else means that this is not known.
+            Programs end with 2 for other reasons, too.
         type: list
         elements: str
       parameters:
@@ -128,7 +131,7 @@ EXAMPLES = r"""
     addresses: [192.0.2.14]
     devices:
       - command: [/usr/local/sbin/rack-power, "off", hv4]
-        status_command: [/usr/local/sbin/rack-power, status, hv4]
+        status_command: [/usr/local/sbin/rack-power, status, hv4]  # prints on or off
 """
 
 RETURN = r"""

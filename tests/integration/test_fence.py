@@ -48,6 +48,11 @@ def test_hypervisor_is_fenced_only_when_it_is_silent(
     assert "hv2 answers on port 22" in done["msg"]
     assert not switch.calls, "it was not even asked"
     lab.cut("hv2")
+    # ends as one that says "off" does, and says something else
+    wrong = {"command": ["/bin/true"], "status_command": ["/bin/sh", "/missing"]}
+    done = _fence(ansible, switch, devices=[wrong], off_timeout=0)
+    assert done["failed"]
+    assert "hv2 is not proven off: /bin/true says unknown (exit status 2: " in done["msg"], done
     switch.broken = True
     done = _fence(ansible, switch)
     assert done["failed"]

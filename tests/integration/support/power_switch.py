@@ -16,7 +16,7 @@ from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 AGENT = "/usr/sbin/fence_lab"  # where Pacemaker looks for agents
 COMMAND = "/usr/local/sbin/rack-power"
 PASSWORD = "xyzzy-plugh"  # noqa: S105
-# As agents of fence-agents do: parameters on standard input, the status as exit status
+# As agents of fence-agents do: parameters on standard input, the status as a line and exit status
 _AGENT = '''\
 #!/usr/bin/python3
 import sys
@@ -28,7 +28,8 @@ META = """<resource-agent name="fence_lab"><parameters>
 <parameter name="plug"><content type="string"/></parameter>
 <parameter name="ip"><content type="string"/></parameter>
 <parameter name="password"><content type="string"/></parameter></parameters><actions>
-<action name="off"/><action name="on"/><action name="status"/><action name="monitor"/>
+<action name="off"/><action name="on"/><action name="reboot"/><action name="status"/>
+<action name="monitor"/>
 <action name="metadata"/></actions></resource-agent>"""
 options = dict(line.rstrip("\\n").split("=", 1) for line in sys.stdin if "=" in line)
 if options["action"] == "metadata":
@@ -40,6 +41,8 @@ try:
     state = urllib.request.urlopen(url, timeout=30).read().decode()
 except urllib.error.HTTPError as error:
     sys.exit(error.read().decode())
+if options["action"] == "status":
+    print("Status: " + state.upper())
 sys.exit(2 if (options["action"], state) == ("status", "off") else 0)
 '''
 _COMMAND = """\
@@ -49,6 +52,7 @@ import urllib.request
 
 verb, host = sys.argv[1:]
 state = urllib.request.urlopen("http://{place}/" + verb + "/" + host, timeout=30).read().decode()
+print(state)
 sys.exit(2 if (verb, state) == ("status", "off") else 0)
 """
 

@@ -1036,6 +1036,7 @@ GOOD: dict[str, Answer] = {
         "here": ["fleet-1"],
         "keys": "x",
         "missing": ["fence_x"],
+        "unfit": {"fence_y": "why"},
     },
     "platform": {
         "platform": {

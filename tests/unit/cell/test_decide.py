@@ -32,6 +32,7 @@ def host(number: int, members: t.Sequence[str] = (), **look: t.Any) -> CellHost:
         "resources": [],
         "here": [],
         "missing": [],
+        "unfit": {},
     }
     answer.update(look)  # type: ignore[typeddict-item]
     return CellHost(name, True, (f"192.0.2.{number}",), answer)
@@ -74,6 +75,8 @@ _ODD: list[tuple[str, t.Callable[[], list[CellHost]]]] = [
     ("hv3 is a node of the cluster 'web'", lambda: [*several(2), host(3, foreign="web")]),
     ("hv3 does not have the fence agents fence_ipmilan",
      lambda: [*several(2), host(3, missing=["fence_ipmilan"])]),
+    ("hv3 has a fence agent that is no proof that a host is off: fence_scsi switches no power",
+     lambda: [*several(2), host(3, unfit={"fence_scsi": "fence_scsi switches no power"})]),
     ("hv3 does not answer (timed out)",
      lambda: [*several(2), dataclasses.replace(host(3), look=None, silence="timed out")]),
     ("hv3 has the address 192.0.2.1 of hv1",

@@ -28,14 +28,25 @@ while read -r line; do
   case $line in action=*) action=${{line#action=}};; password=*) password=${{line#password=}};; esac
 done
 echo "$0 $*: $action" >> {folder}/calls
+[ "$action" = metadata ] && {{ cat {folder}/metadata; exit 0; }}
 [ "$password" = xyzzy ] || {{ echo "Unable to connect/login" >&2; exit 1; }}
 [ -e {folder}/broken ] && {{ echo "BMC does not answer" >&2; exit 1; }}
 case $action in
-  status) [ "$(cat {folder}/power)" = on ] && exit 0; exit 2;;
+  status) [ "$(cat {folder}/power)" = on ] && {{ echo "Status: ON"; exit 0; }}
+          [ -e {folder}/mute ] || echo "Status: OFF"; exit 2;;
   off) [ -e {folder}/lies ] || echo off > {folder}/power; exit 0;;
 esac
 exit 1
 """
+
+
+_METADATA = """<?xml version="1.0" ?>
+<resource-agent name="fence_trial"><actions>{}</actions></resource-agent>
+"""
+
+
+def _metadata(*actions: str) -> str:
+    return _METADATA.format("".join(f'<action name="{action}" />' for action in actions))
 
 
 class Supply(t.NamedTuple):
@@ -52,7 +63,8 @@ class Supply(t.NamedTuple):
     @property
     def calls(self) -> list[str]:
         file = self.folder / "calls"
-        return file.read_text().splitlines() if file.exists() else []
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [line for line in lines if not line.endswith(": metadata")]
 
 
 def _program(path: Path, text: str) -> None:
@@ -77,6 +89,7 @@ def supply(
     folder = tmp_path / "supply"
     folder.mkdir()
     _program(folder / "fence_trial", _AGENT.format(folder=folder))
+    (folder / "metadata").write_text(_metadata("on", "off", "reboot", "status"))
     monkeypatch.setattr(effects_programs, "_PATH", f"{folder}:/usr/bin:/bin")
     made = Supply(folder, device(agent="fence_trial", secrets={"password": "xyzzy"}))
     made.power("on")
@@ -126,11 +139,67 @@ def test_agent_that_is_done_before_host_is_off_proves_nothing(supply: Supply) ->
 def test_second_power_supply_that_stays_on_proves_nothing(supply: Supply, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
-    status = ["/bin/sh", "-c", f"echo status >> {other}/calls; exit 0"]
+    status = ["/bin/sh", "-c", f"echo status >> {other}/calls; echo on"]
     second = device(agent=None, command=["/bin/true"], status_command=status)
     supply.power("off")
     with pytest.raises(PlanRefused, match="not proven off: /bin/true says on"):
         effects.fence(options(supply.device, second, off_timeout=0), check=False)
+
+
+def test_agent_that_exits_with_2_and_prints_no_status_proves_nothing(supply: Supply) -> None:
+    supply.power("off")
+    (supply.folder / "mute").touch()
+    with pytest.raises(PlanRefused, match="hv3 is not proven off: fence_trial says unknown"):
+        effects.fence(options(supply.device, off_timeout=0), check=False)
+
+
+@pytest.mark.usefixtures("signs")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["/bin/sh", "/missing"],
+        ["/usr/bin/python3", "/missing"],
+        ["/bin/grep", "on", "/missing"],
+        ["/bin/ls", "/missing"],
+        ["/bin/sh", "-c", "echo power is off; exit 2"],
+    ],
+)
+@pytest.mark.parametrize("check", [True, False])
+def test_program_that_exits_with_2_for_another_reason_proves_nothing(
+    command: list[str], check: bool
+) -> None:
+    ended = effects_programs.execute(command)
+    assert ended.status == 2, "the premise"
+    plain = device(agent=None, command=["/bin/true"], status_command=command)
+    with pytest.raises(PlanRefused, match="not proven off: /bin/true says unknown") as raised:
+        effects.fence(options(plain, off_timeout=0), check=check)
+    assert (ended.out or ended.error_text).split()[-1] in str(raised.value), "what it printed"
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize(
+    ("actions", "why"),
+    [
+        (("on", "off", "status"), "fence_trial switches no power"),
+        (("on", "off", "reboot"), "fence_trial cannot say whether a host is on"),
+        (("off",), "no action reboot and none status"),
+    ],
+)
+def test_agent_of_something_else_than_power_is_not_used(
+    supply: Supply, actions: tuple[str, ...], why: str, check: bool
+) -> None:
+    supply.power("off")
+    (supply.folder / "metadata").write_text(_metadata(*actions))
+    with pytest.raises(PlanRefused, match=f"hv3 is not proven off: .*{why}"):
+        effects.fence(options(supply.device), check=check)
+    assert not supply.calls, "it was asked for nothing else"
+
+
+def test_agent_that_does_not_say_what_it_can_do_is_not_used(supply: Supply) -> None:
+    (supply.folder / "metadata").write_text("usage: fence_trial NODE\n")
+    with pytest.raises(PlanRefused, match="metadata of fence_trial: cannot be parsed"):
+        effects.fence(options(supply.device), check=False)
+    assert not supply.calls
 
 
 @pytest.mark.usefixtures("signs")
@@ -140,7 +209,7 @@ def test_command_instead_of_agent_switches_off(tmp_path: Path) -> None:
     plain = device(
         agent=None,
         command=["/bin/sh", "-c", f"echo off > {power}"],
-        status_command=["/bin/sh", "-c", f"grep -q on {power} && exit 0; exit 2"],
+        status_command=["/bin/sh", "-c", f"cat {power}; grep -q on {power} && exit 0; exit 2"],
     )
     assert effects.fence(options(plain), check=False)["changed"]
     assert not effects.fence(options(plain), check=False)["changed"]

@@ -6,8 +6,12 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import SpecError
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.fencing import metadata
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.fencing.options import (
     FenceDevice,
     FenceOptions,
@@ -63,6 +67,9 @@ def test_agent_with_parameters_is_accepted() -> None:
         (options(device(parameters={"ip=1\nplug": 2})), "is no parameter"),
         (options(device(parameters={"plug": "1\naction=on"})), "not one line of text"),
         (options(device(secrets={"password": "a\naction=on"})), "not one line of text"),
+        (options(device(parameters={"missing_as_off": True})), "which its device does not know"),
+        (options(device(parameters={"missing-as-off": "on"})), "which its device does not know"),
+        (options(device(parameters={"network_fencing": 1})), "is cut off from its network"),
         (options(device(parameters={"plug": ["1", "2"]})), "not one line of text"),
         (options(device(parameters={"password": 1}, secrets={"password": 2})), "give one"),
     ],
@@ -97,24 +104,68 @@ def test_device_that_is_no_mapping_is_refused_without_its_value() -> None:
     assert "xyzzy" not in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "secret"),
-    [
-        ("password", True),
-        ("passwd", True),
-        ("snmp_priv_passwd", True),
-        ("snmp-auth-passwd", True),
-        ("community", True),
-        ("token", True),
-        ("secret_key", True),
-        ("api_key", True),
-        ("passwd_script", False),
-        ("username", False),
-        ("ip", False),
-        ("plug", False),
-        ("identity_file", False),
-        ("shell_timeout", False),
-    ],
-)
-def test_parameter_is_secret_by_its_name(name: str, secret: bool) -> None:
-    assert is_secret(name) is secret
+# Of all agents of Debian 12, and of those that came later
+_AGENTS = json.loads((Path(__file__).parent / "agents.json").read_text())
+_SECRETS = [
+    "access_key",
+    "api_token",
+    "apikey",
+    "community",
+    "hexadecimal_kg",
+    "hidden_page",
+    "key",
+    "page",
+    "passwd",
+    "password",
+    "secret_key",
+    "snmp_priv_passwd",
+    "token",
+]
+
+
+def test_secrets_of_all_agents_are_separate() -> None:
+    assert [name for name in _AGENTS["parameters"] if is_secret(name)] == _SECRETS
+
+
+@pytest.mark.parametrize("name", ["snmp-auth-passwd", "api-key", "api_key", "Kg", "pwd", "pin"])
+def test_other_spelling_of_secret_is_secret(name: str) -> None:
+    assert is_secret(name)
+
+
+def test_url_with_password_is_secret() -> None:
+    declared = {"agent": "fence_x", "proxy": "http://u:xyzzy@192.0.2.1", "api_url": "http://h:80/"}
+    (device,) = devices_of(declared)
+    assert device["parameters"] == {"api_url": "http://h:80/"}
+    assert device["secrets"] == {"proxy": "http://u:xyzzy@192.0.2.1"}
+
+
+_NO_PROOF = {
+    "reboot": "brocade cisco_mds compute ifmib kdump mpath sanbox2 scsi",
+    "status": "heuristics_ping kdump ovh rcd_serial",
+    "": "aws_vpc_net crosslink dummy evacuate",
+}
+
+
+def test_agents_of_something_else_than_power_are_no_proof() -> None:
+    found = {
+        agent: metadata.unfit(
+            agent,
+            "<resource-agent><actions>"
+            + "".join(f"<action name='{name}'/>" for name in actions.split())
+            + "</actions></resource-agent>",
+        )
+        for agent, actions in _AGENTS["actions"].items()
+    }
+    assert len(found) == 93
+    refused = {agent: why for agent, why in found.items() if why}
+    expected = {f"fence_{name}" for names in _NO_PROOF.values() for name in names.split()}
+    assert refused.keys() == expected
+    for action, names in _NO_PROOF.items():
+        for name in names.split():
+            assert action in refused[f"fence_{name}"]
+
+
+def test_metadata_that_are_none_are_no_proof() -> None:
+    assert "cannot be parsed" in metadata.unfit("fence_x", "Status: OFF")
+    assert "switches no power" not in metadata.unfit("fence_x", "<resource-agent/>")
+    assert metadata.unfit("fence_x", "<resource-agent/>").startswith("fence_x cannot say")

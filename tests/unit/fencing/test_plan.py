@@ -30,14 +30,62 @@ def test_input_of_agent_has_action_and_secrets() -> None:
     ]
 
 
+A_COMMAND = device(agent=None, command=["rack", "off"], status_command=["rack", "status"])
+
+
 @pytest.mark.parametrize(
-    ("ended", "state"),
-    [(0, plan.ON), (2, plan.OFF), (1, plan.UNKNOWN), (-9, plan.UNKNOWN), (127, plan.UNKNOWN)],
+    ("ended", "out", "state"),
+    [
+        (0, "Status: ON\n", plan.ON),
+        (2, "Status: OFF\n", plan.OFF),
+        (2, "Status: OFF", plan.OFF),
+        (2, "Connecting\nStatus: OFF\r\n", plan.OFF),
+        (2, "", plan.UNKNOWN),
+        (0, "", plan.UNKNOWN),
+        (2, "Status: ON\n", plan.UNKNOWN),
+        (0, "Status: OFF\n", plan.UNKNOWN),
+        (1, "Status: OFF\n", plan.UNKNOWN),
+        (-9, "Status: OFF\n", plan.UNKNOWN),
+        (2, "Status: OFF\nStatus: ON\n", plan.UNKNOWN),
+        (2, "status: off\n", plan.UNKNOWN),
+        (2, "off\n", plan.UNKNOWN),
+        (2, "plug 6 Status: OFF\n", plan.UNKNOWN),
+        (2, "Status: OFFLINE\n", plan.UNKNOWN),
+        (2, "checking\rStatus: OFF\n", plan.UNKNOWN),
+        (127, "", plan.UNKNOWN),
+    ],
 )
-def test_exit_status_of_agent_is_state(ended: int, state: str) -> None:
-    status = plan.status_of(AN_AGENT, ended, "Connection timed out\nplease retry")
+def test_status_of_agent_is_exit_status_and_complete_line(ended: int, out: str, state: str) -> None:
+    status = plan.status_of(AN_AGENT, ended, out.encode(), "Connection timed out\nplease retry")
     assert (status.device, status.state) == ("fence_ipmilan (plug 7)", state)
     assert ("Connection timed out please retry" in status.why) is (state == plan.UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("ended", "out", "state"),
+    [
+        (0, "on\n", plan.ON),
+        (2, "off\n", plan.OFF),
+        (2, "asking rack 7\noff\n", plan.OFF),
+        (2, "", plan.UNKNOWN),
+        (2, "power off\n", plan.UNKNOWN),
+        (2, "usage: rack COMMAND\n  on\n  off\n  status\n", plan.UNKNOWN),
+        (2, "on\noff\n", plan.UNKNOWN),
+        (2, "Status: OFF\n", plan.UNKNOWN),
+        (2, "offline\n", plan.UNKNOWN),
+        (2, "\xff off\n", plan.UNKNOWN),
+    ],
+)
+def test_status_of_command_is_exit_status_and_complete_line(
+    ended: int, out: str, state: str
+) -> None:
+    assert plan.status_of(A_COMMAND, ended, out.encode("latin-1"), "").state == state
+
+
+def test_unknown_status_says_what_was_printed_and_what_was_expected() -> None:
+    why = plan.status_of(A_COMMAND, 2, b"", "sh: 0: cannot open /missing").why
+    assert why.startswith("exit status 2: sh: 0: cannot open /missing; a status is the line 'on'")
+    assert "'off' with 2" in why
 
 
 @pytest.mark.parametrize(

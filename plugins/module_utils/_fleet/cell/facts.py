@@ -22,7 +22,8 @@ class CellLook(answers.Result, total=False):
     ``cell`` is ours that it is a member of, ``foreign`` the name of a cluster that others made,
     ``numbers`` the nodes of its corosync.conf. What Pacemaker says is there only if it runs:
     ``online`` and ``unclean`` nodes, whether it is ``quorate``, all ``resources`` that are VMs, and
-    those that run ``here``. ``keys`` is a digest, ``missing`` are fence agents.
+    those that run ``here``. ``keys`` is a digest, ``missing`` are fence agents
+    that are not installed, ``unfit`` those that are no proof that a host is off, and why.
     """
 
     release: str
@@ -37,6 +38,7 @@ class CellLook(answers.Result, total=False):
     here: list[str]
     keys: str | None
     missing: list[str]
+    unfit: dict[str, str]
 
 
 class CellPlan(t.TypedDict):

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from ..._errors import DeadlineExceeded, DependencyMissing, PlanRefused
 from ..base import effects_programs as programs
-from . import plan
+from . import plan, read_metadata
 from .options import FenceDevice, FenceOptions, require_sound
 from .plan import Status
 from .read_silence import sign_of_life
@@ -36,6 +36,7 @@ def fence(options: FenceOptions, *, check: bool) -> Mapping[str, object]:
             time.sleep(options["lease"])
             _require_silence(options, fenced=True)
         return _result(plan.STATED, text, changed=False)
+    _require_fit(options)
     before = [_status(device) for device in options["devices"]]
     if plan.is_proven(before):
         _require_silence(options, fenced=True)
@@ -64,6 +65,14 @@ def _require_silence(options: FenceOptions, *, fenced: bool) -> None:
         raise PlanRefused(plan.alive([options["host"]], sign, fenced=fenced))
 
 
+def _require_fit(options: FenceOptions) -> None:
+    """Nothing is switched by an agent that could not say afterwards that the host is off."""
+    agents = [device["agent"] for device in options["devices"] if device["agent"] is not None]
+    reasons = read_metadata.unfit(agents)
+    if reasons:
+        raise PlanRefused(plan.unfit(options["host"], reasons.values()))
+
+
 def _await(options: FenceOptions) -> list[Status]:
     """The status of all devices at one time: some say that they are done before they are."""
     end = time.monotonic() + options["off_timeout"]
@@ -79,7 +88,7 @@ def _status(device: FenceDevice) -> Status:
         ended = _run(device, plan.STATUS)
     except DeadlineExceeded as error:
         return Status(plan.name_of(device), plan.UNKNOWN, str(error))
-    return plan.status_of(device, ended.status, ended.error_text)
+    return plan.status_of(device, ended.status, ended.stdout, ended.error_text)
 
 
 def _switch_off(device: FenceDevice) -> str:

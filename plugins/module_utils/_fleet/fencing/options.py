@@ -36,9 +36,22 @@ _AGENT = re.compile(r"fence_[a-z0-9_]+")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 # What an agent is to do is decided here: a second one of these would be believed instead
 _OURS = ("action", "option", "o")
-# Whose values agents and people keep to themselves: passwords, SNMP communities, keys in text
-_SECRET = re.compile(r"pass|secret|token|community|credential|private|api_?key", re.IGNORECASE)
-_SECRET_NOT = re.compile(r"_?(script|file|timeout|method)$", re.IGNORECASE)
+# Parameters that have an agent say "off" of what may run, and what each does
+_NOT_OFF = {
+    "missing_as_off": "says that a machine is off which its device does not know, mistyped or not",
+    "network_fencing": "says that a machine is off which is cut off from its network",
+}
+_TRUE = ("1", "true", "yes", "on")
+# Whose values agents and people keep to themselves: passwords, SNMP communities, keys in text,
+# IPMI's key (Kg), the page that only who knows its name reaches. Names of files are no secrets.
+_SECRET = re.compile(
+    r"pass|pwd|secret|token|community|credential|private|(^|_)(access|api|auth)?_?key$|(^|_)kg$"
+    r"|(^|_)pin$|(^|_)page$",
+    re.IGNORECASE,
+)
+_SECRET_NOT = re.compile(r"(script|file|file_profile|timeout|method|path)$", re.IGNORECASE)
+# A URL may have the password of who calls it, whatever its parameter's name is
+_URL_WITH_PASSWORD = re.compile(r"://[^/@\s]*:[^/@\s]*@")
 
 
 class FenceDevice(t.TypedDict):
@@ -103,10 +116,23 @@ def _device_problems(device: FenceDevice, path: str) -> t.Iterator[Problem]:
             place = join(join(path, option), name)
             if not _NAME.fullmatch(name) or name in _OURS:
                 yield Problem(place, "is no parameter that can be given; leave it out")
+            elif why := _not_off(name, value):
+                yield Problem(place, why)
             elif not isinstance(value, (str, int, float, bool)) or not _one_line(str(value)):
                 yield Problem(place, "its value is not one line of text; agents read lines")
     for name in device["parameters"].keys() & device["secrets"].keys():
         yield Problem(join(join(path, "secrets"), name), "is among the parameters too; give one")
+
+
+def _not_off(name: str, value: object) -> str:
+    why = _NOT_OFF.get(name.replace("-", "_"))
+    return f"with it the agent {why}; leave it out" if why and str(value).lower() in _TRUE else ""
+
+
+def problems_of_off(parameters: t.Mapping[str, object]) -> list[str]:
+    """Why an agent with these parameters says "off" of what may run."""
+    found = ((name, _not_off(name, value)) for name, value in parameters.items())
+    return [f"{name}: {why}" for name, why in found if why]
 
 
 def _one_line(text: str) -> bool:
@@ -135,7 +161,7 @@ def devices_of(variable: object, path: str = "virt_fence") -> list[dict[str, obj
             name = str(key)
             if name in ("agent", "command", "status_command"):
                 device[name] = value
-            elif is_secret(name):
+            elif is_secret(name) or _URL_WITH_PASSWORD.search(str(value)):
                 secrets[name] = value
             else:
                 parameters[name] = value
@@ -147,4 +173,5 @@ def devices_of(variable: object, path: str = "virt_fence") -> list[dict[str, obj
 
 def is_secret(name: str) -> bool:
     """Whether the value of a parameter of this name is kept out of all output."""
-    return bool(_SECRET.search(name)) and not _SECRET_NOT.search(name)
+    plain = name.replace("-", "_")
+    return bool(_SECRET.search(plain)) and not _SECRET_NOT.search(plain)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ..._errors import SpecError
 from ..base.json_values import as_mapping
 from ..cell.facts import PREFIX, FenceResource
-from .options import devices_of
+from .options import devices_of, problems_of_off
 
 _PLUGS = ("plug", "port")
 _EXAMPLE = "{agent: fence_ipmilan, ip: 192.0.2.113, username: admin, password: ...}"
@@ -31,6 +31,9 @@ def problem(host: str, declared: object) -> str:
             f"virt_fence of {host} has a command, and Pacemaker runs agents of fence-agents only;"
             f" give it an agent, for example {_EXAMPLE}"
         )
+    wrong = [why for device in devices for why in problems_of_off(as_mapping(device["parameters"]))]
+    if wrong:
+        return f"virt_fence of {host}: {'; '.join(wrong)}"
     return ""
 
 

@@ -15,8 +15,12 @@ from .options import FenceDevice
 
 ON, OFF, UNKNOWN = "on", "off", "unknown"
 STATUS, SWITCH_OFF = "status", "off"
-# How agents of fence-agents end when they are asked for the status
-_STATES = {0: ON, 2: OFF}
+# How agents and commands end when they are asked for the status, and the line that each prints. An
+# exit status alone says nothing: 2 is that of an agent without its key file, too, of a shell
+# without its script, of python, grep and ls.
+_ENDS = {ON: 0, OFF: 2}
+_OF_AGENTS = {ON: "Status: ON", OFF: "Status: OFF"}
+_OF_COMMANDS = {ON: "on", OFF: "off"}
 _SHOWN = 300
 ALREADY, SWITCHED, STATED = "was off already", "is switched off", "is stated to be off"
 
@@ -52,12 +56,17 @@ def name_of(device: FenceDevice) -> str:
     return device["agent"] if plug is None else f"{device['agent']} (plug {clean(str(plug))})"
 
 
-def status_of(device: FenceDevice, ended: int, error_text: str) -> Status:
-    """The status that a program's end means."""
-    state = _STATES.get(ended, UNKNOWN)
-    if state != UNKNOWN:
-        return Status(name_of(device), state)
-    return Status(name_of(device), UNKNOWN, f"exit status {ended}: {shortened(error_text)}")
+def status_of(device: FenceDevice, ended: int, out: bytes, error_text: str) -> Status:
+    """The status that a program's end means: its exit status, and one whole line of its output."""
+    words = _OF_COMMANDS if device["agent"] is None else _OF_AGENTS
+    lines = {line.rstrip() for line in out.decode("utf-8", "replace").split("\n")}
+    said = [state for state, word in words.items() if word in lines]
+    name = name_of(device)
+    if len(said) == 1 and _ENDS[said[0]] == ended:
+        return Status(name, said[0])
+    printed = shortened(f"{out.decode('utf-8', 'replace')} {error_text}")
+    expected = " or ".join(f"{words[state]!r} with {_ENDS[state]}" for state in words)
+    return Status(name, UNKNOWN, f"exit status {ended}: {printed}; a status is the line {expected}")
 
 
 def shortened(text: str) -> str:
@@ -81,6 +90,15 @@ def not_proven(host: str, statuses: t.Sequence[Status], failures: t.Sequence[str
         f"{host} is not proven off: {'; '.join(dict.fromkeys(reasons))}; nothing was done. Make the"
         f" agent work or, if you have seen that {host} is without power, state it for this run:"
         f" -e virt_fenced={host}"
+    )
+
+
+def unfit(host: str, reasons: t.Iterable[str]) -> str:
+    """That agents are no proof, and what to do."""
+    return (
+        f"{host} is not proven off: {'; '.join(reasons)}; nothing was done. Declare in"
+        f" virt_fence of {host} what switches its power or, if you have seen that it is"
+        f" without power, state it for this run: -e virt_fenced={host}"
     )
 
 

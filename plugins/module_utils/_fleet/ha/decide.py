@@ -123,6 +123,12 @@ def _others(cell: str, hosts: t.Sequence[CellHost]) -> t.Iterator[str]:
                 f"{host.name} does not have the fence agents {', '.join(agents)}; install them by"
                 f" {playbook_command('setup_hypervisors', libvirtd_fence_agents=names)}"
             )
+        elif host.stays and look.get("unfit"):
+            reasons = "; ".join((look.get("unfit") or {}).values())
+            yield (
+                f"{host.name} has a fence agent that is no proof that a host is off: {reasons};"
+                " declare in virt_fence of each hypervisor what switches its power"
+            )
 
 
 def _membership(cell: str, hosts: t.Sequence[CellHost]) -> t.Iterator[str]:

@@ -12,6 +12,7 @@ from ..base import read_caller as caller
 from ..base.json_values import as_mapping
 from ..cell import read
 from ..engine import envelope
+from ..fencing import read_metadata
 from . import effects
 from .options import ACTIVATE, CONFIGURE, WRITE, CellWork
 
@@ -27,5 +28,6 @@ def run(options: t.Mapping[str, object], *, check: bool) -> t.Mapping[str, objec
     work = envelope.read(CellWork, options)
     stage = _STAGES.get(work.stage)
     if stage is None:
-        return read.look(caller.host() or "", work.agents)
+        look = read.look(caller.host() or "", work.agents)
+        return {**look, "unfit": read_metadata.unfit(work.agents)}
     return stage(effects.order_of(work.job, as_mapping(options["_secrets"])), check=check)
