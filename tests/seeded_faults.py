@@ -91,6 +91,13 @@ FAULTS = (
         "purge/test_decide.py::test_purge_of_pattern_needs_the_number_of_vms",
     ),
     Fault(
+        "a pool that somebody stopped is started for an image",
+        "storage/effects_storage.py",
+        '        if to_make and wanted and not connection.call(f"read pool {name}", handle.autostart):\n',
+        "        if to_make and wanted:\n",
+        "storage/test_pool_crashes.py::test_pool_that_somebody_stopped_is_not_started_for_an_image",
+    ),
+    Fault(
         "a stale answer of the round before passes",
         "engine/envelope.py",
         "        if told.get(name) != wanted:\n",

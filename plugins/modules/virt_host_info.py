@@ -200,6 +200,11 @@ host:
           description: Size of disks, not yet created, of VMs that are being created.
           returned: with O(placement=true)
           type: int
+        half_made:
+          description: Whether it neither runs nor starts at boot, so that the creation of a VM may
+            finish making it.
+          returned: with O(placement=true), for inactive pools of type V(dir)
+          type: bool
         error:
           description: Why the pool could not be read, else null.
           type: str

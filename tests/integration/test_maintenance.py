@@ -35,10 +35,23 @@ def _marked(ansible: Ansible, host: str) -> bool:
     return bool(ansible.module(host, "virt_host_info")[host]["host"]["maintenance"])
 
 
+# What a kill between two of libvirt's calls leaves of the pool
+_HALF_MADE = """
+path=/var/lib/libvirt/fleet-notes
+virsh -q pool-define-as fleet-notes dir --target $path 2>/dev/null
+virsh -q pool-destroy fleet-notes 2>/dev/null
+virsh -q pool-autostart --disable fleet-notes
+"""
+
+
 def test_the_mark_is_set_and_taken_away(ansible: Ansible, unmarked: Laboratory) -> None:
+    unmarked.ssh("hv2", _HALF_MADE)
     done = harness.verify(ansible, unmarked, "hv2", MODULE, {"state": "present"})
     assert done.real["hv2"]["maintenance"] is True
     assert _marked(ansible, "hv2")
+    told = " ".join(unmarked.ssh("hv2", "virsh pool-info fleet-notes").stdout.split())
+    assert "State: running" in told, told
+    assert "Autostart: yes" in told, told
     assert not _marked(ansible, "hv1")
     done = harness.verify(ansible, unmarked, "hv2", MODULE, {"state": "absent"})
     assert done.real["hv2"]["maintenance"] is False

@@ -338,11 +338,13 @@ class PoolPromises(t.TypedDict, total=False):
 
     ``promised_mib`` is the sum of virtual sizes, ``claimed_mib`` that of the disks of VMs being
     created, whose volumes may not exist yet, ``volume_allocation_mib`` the space the volumes take.
+    ``half_made``: a pool of files that is defined, and neither runs nor starts at boot.
     """
 
     promised_mib: int
     claimed_mib: int
     volume_allocation_mib: int
+    half_made: bool
 
 
 class PoolEntry(PoolPromises):

@@ -20,6 +20,7 @@ from ..base.names import NOTES
 from ..notes import effects as notes
 from ..notes import read as read_notes
 from ..storage import effects_storage as storage
+from ..storage.read_pools import pool_named
 from ..storage.read_shared_pools import NOTES_PATH
 from .host_info import capabilities
 from .read_host import MAINTENANCE_VOLUME
@@ -41,17 +42,16 @@ def mark(
             f"base_path: {base_path!r} is not an absolute path; give a folder's path that begins"
             " with /"
         )
-    handle = read_notes.pool(connection)
+    handle = pool_named(connection, NOTES)
     own = storage.Pool(NOTES, NOTES_PATH, handle) if handle is not None else None
-    pools = [own, storage.find_pool(connection, base_pool, base_path)]
+    if own is not None and not check:  # what it has while it does not run nobody sees
+        notes.pool_of(connection)
+    pools = [own, storage.find_pool(connection, base_pool, base_path, to_make=True)]
     marked = [pool for pool in pools if pool is not None and _is_there(connection, pool)]
     changed = bool(marked) != wanted
     if changed and not check:
         if wanted:
-            pool_of_notes = notes.pool_of(connection)
-            _make(connection, pool_of_notes)
-            start = pool_of_notes.existing.setAutostart  # a kill may have prevented it
-            connection.call(f"set pool {NOTES} to start at boot", start, 1)
+            _make(connection, notes.pool_of(connection))
         for pool in marked:
             storage.delete_volume(connection, pool, MAINTENANCE_VOLUME)
     result: dict[str, object] = {"changed": changed, "maintenance": wanted}
@@ -75,6 +75,8 @@ def note(connection: Connection, marks: t.Sequence[str], *, check: bool) -> dict
 
 
 def _is_there(connection: Connection, pool: storage.Pool) -> bool:
+    if not connection.call(f"read pool {pool.name}", pool.existing.isActive):  # in check mode
+        return connection.local and os.path.lexists(pool.volume_path(MAINTENANCE_VOLUME))
     return storage.find_volume(connection, pool, MAINTENANCE_VOLUME) is not None
 
 

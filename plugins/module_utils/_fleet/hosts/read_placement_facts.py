@@ -27,7 +27,7 @@ from ..base.metadata import Metadata
 from ..cards import read_leftovers
 from ..notes import read as read_notes
 from ..storage import read_paths as paths
-from ..storage.read_pools import describe_volume, list_handles, list_pools
+from ..storage.read_pools import describe_volume, list_handles, list_pools, pool_named
 from . import cpu_xml, host_info, network_info, read_cell, segments
 from . import read_description as description
 from . import read_nwfilters as nwfilters
@@ -110,6 +110,7 @@ def read(
     }
     read_leftovers.mark(connection, facts["vms"])
     listed: set[str] = set()
+    _mark_half_made(connection, host["pools"])
     for handle in list_pools(connection, active_only=True):
         entry = next(pool for pool in host["pools"] if pool["name"] == str(handle.name()))
         if entry["error"] is not None:  # what is listed there is not in the pool
@@ -145,6 +146,14 @@ def read(
     for pool in host["pools"]:
         pool["claimed_mib"] = _claimed(domains, pool, listed)
     return facts
+
+
+def _mark_half_made(connection: Connection, pools: list[PoolEntry]) -> None:
+    stopped = [pool for pool in pools if (pool["type"], pool["state"]) == ("dir", "inactive")]
+    for pool in stopped:
+        handle = pool_named(connection, pool["name"])
+        if handle is not None and pool["error"] is None:
+            pool["half_made"] = not connection.call(f"read pool {pool['name']}", handle.autostart)
 
 
 class _Offered(t.NamedTuple):

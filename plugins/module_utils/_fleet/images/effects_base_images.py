@@ -103,19 +103,23 @@ def require_local(connection: Connection) -> None:
         )
 
 
-def find_pool(connection: Connection, name: str, path: str, *, check: bool) -> Pool | None:
-    """The pool of base images; except in check mode, not one that another call is creating."""
+def find_pool(
+    connection: Connection, name: str, path: str, *, check: bool, to_make: bool = True
+) -> Pool | None:
+    """The pool of base images; except in check mode, not one that another call is creating.
+
+    One that a kill left half made counts as none, unless nothing is to be put there.
+    """
     if check:
-        return storage.find_pool(connection, name, path)
+        return storage.find_pool(connection, name, path, to_make=to_make)
     with owner.host_lock():
-        return storage.find_pool(connection, name, path)
+        return storage.find_pool(connection, name, path, to_make=to_make)
 
 
 def ensure_pool(connection: Connection, name: str, path: str) -> Pool:
     """The pool of base images, created if it does not exist, by one call at a time."""
     with owner.host_lock():
-        existing = storage.find_pool(connection, name, path)
-        return existing or storage.make_pool(connection, name, path)
+        return storage.ensure_pool(connection, name, path)
 
 
 def list_bases(connection: Connection, pool: Pool) -> list[BaseImage]:

@@ -73,7 +73,7 @@ class Removed(_Difference):
 def listed(connection: Connection, base_pool: str, base_path: str, *, verify: bool) -> Listed:
     """The base images of this hypervisor; with ``verify``, each is read and its digest compared."""
     images.require_local(connection)
-    pool = images.find_pool(connection, base_pool, base_path, check=True)
+    pool = images.find_pool(connection, base_pool, base_path, check=True, to_make=False)
     uses = _uses(connection, pool) if pool else []
     entries: list[ListedEntry] = [{**_entry(pool, use), "intact": None} for use in uses if pool]
     if verify:
@@ -202,7 +202,7 @@ def _remove(
     check: bool,
 ) -> Removed:
     images.require_local(connection)
-    pool = images.find_pool(connection, base_pool, base_path, check=check)
+    pool = images.find_pool(connection, base_pool, base_path, check=check, to_make=False)
     if pool is None:
         return {"changed": False, "images": []}
     # everything is read before the lock is taken, so that a hanging call does not delay others

@@ -14,6 +14,7 @@ from ..._libvirt import ERR_STORAGE_VOL_EXIST
 from ..base.effects_connection import Connection
 from ..base.names import NOTES
 from ..storage import effects_storage as storage
+from ..storage.read_pools import pool_named
 from ..storage.read_shared_pools import NOTES_PATH
 from . import read
 from .note import (
@@ -109,13 +110,9 @@ def _remove(connection: Connection, pool: storage.Pool, old: t.Iterable[Note]) -
 
 
 def pool_of(connection: Connection) -> storage.Pool:
-    """The pool of notes, made or started where it is not."""
-    handle = read.pool(connection)
+    """The pool of notes, made where there is none, and started where it does not run: it is no
+    one else's, so that whatever stopped it was no decision about it."""
+    handle = pool_named(connection, NOTES)
     if handle is None:
-        try:
-            return storage.make_pool(connection, NOTES, NOTES_PATH)
-        except LibvirtFailure:
-            handle = read.pool(connection)  # another run has made it meanwhile
-            if handle is None:
-                raise
-    return storage.Pool(NOTES, NOTES_PATH, handle)
+        return storage.make_pool(connection, NOTES, NOTES_PATH)
+    return storage.finish_pool(connection, storage.Pool(NOTES, NOTES_PATH, handle))

@@ -35,6 +35,7 @@ class PoolFacts:
     """One storage pool. ``problem`` says why it cannot be used; figures are 0 then.
 
     ``limit_mib`` limits the sum of virtual sizes, ``available_mib`` is the real free space now.
+    ``half_made``: it is defined, and neither runs nor starts at boot.
     """
 
     name: str
@@ -44,6 +45,7 @@ class PoolFacts:
     available_mib: int
     disk_ratio: float
     problem: str | None = None
+    half_made: bool = False
 
 
 @dataclass(frozen=True)
@@ -303,7 +305,8 @@ def _pool(pool: t.Mapping[str, object], ratio: float) -> PoolFacts:
             own = _number(used, f"the space the volumes {where} take")
             foreign = max(0, capacity - available - own)
     except _NotKnownError as error:
-        return PoolFacts(name, path, 0, 0, 0, ratio, problem=str(error))
+        half_made = bool(pool.get("half_made"))
+        return PoolFacts(name, path, 0, 0, 0, ratio, str(error), half_made)
     return PoolFacts(
         name=name,
         path=path,

@@ -133,8 +133,14 @@ class HostLoad:
         for vm in host.vms:
             count(self.groups, vm.groups)
             count(self.avoided, vm.anti_affinity)
-        self.pools = {facts.name: PoolLoad(facts.name, facts) for facts in host.pools}
-        by_path = {facts.path: facts.name for facts in host.pools if facts.path}
+        # what a kill left half made is made when the first VM is created there
+        there = [
+            facts
+            for facts in host.pools
+            if not (facts.half_made and policy.pool_paths.get(facts.name) == facts.path)
+        ]
+        self.pools = {facts.name: PoolLoad(facts.name, facts) for facts in there}
+        by_path = {facts.path: facts.name for facts in there if facts.path}
         for name, path in policy.pool_paths.items():
             if name in self.pools:
                 continue

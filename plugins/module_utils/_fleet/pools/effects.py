@@ -12,7 +12,7 @@ import typing as t
 import uuid
 
 from ..._errors import HostUnreachable, PlanRefused
-from ..._libvirt import LIBVIRT_IMPORT_ERROR
+from ..._libvirt import LIBVIRT_IMPORT_ERROR, STORAGE_POOL_CREATE_WITH_BUILD
 from ..base import effects_deadline as deadline
 from ..base import effects_files as files
 from ..base.effects_connection import Connection, connect
@@ -152,7 +152,10 @@ def _carry_out(
     else:
         handle = there
         if START in steps:
-            connection.call(f"start the pool at {wanted.path}", handle.create, 0)
+            # Half made, its folder may not be there yet; that of one that starts at boot was, and
+            # may be on a file system that is not mounted
+            flags = STORAGE_POOL_CREATE_WITH_BUILD if AUTOSTART in steps else 0
+            connection.call(f"start the pool at {wanted.path}", handle.create, flags)
         if AUTOSTART in steps:
             connection.call(
                 f"set the pool at {wanted.path} to start at boot", handle.setAutostart, 1

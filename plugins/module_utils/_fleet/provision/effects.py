@@ -254,7 +254,7 @@ def bring_images(
             if source is None or source.value in bases:
                 continue
             if source.value in facts:
-                pool = storage.find_pool(connection, settings.base_pool, base_path)
+                pool = storage.find_pool(connection, settings.base_pool, base_path, to_make=True)
                 digest = facts[source.value].digest
                 bases[source.value] = (
                     images.find_base(connection, pool, digest) if pool and digest else None

@@ -290,7 +290,7 @@ class Host:
         """The pool, or the one that would be created (``handle`` None)."""
         if name not in self.pools:
             path = self.settings.pool_paths.get(name)
-            existing = storage.find_pool(self.connection, name, path)
+            existing = storage.find_pool(self.connection, name, path, to_make=path is not None)
             if existing is None and path is None:
                 known = (
                     ", ".join(str(pool.name()) for pool in list_pools(self.connection)) or "none"

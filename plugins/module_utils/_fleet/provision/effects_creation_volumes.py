@@ -123,12 +123,12 @@ def _format(plan: DiskPlan) -> str:
 
 
 def _ready_pool(host: Host, plan: DiskPlan) -> storage.Pool:
-    """The pool of the plan, created now if it does not exist."""
+    """The pool of the plan, created now if it does not exist, and finished if a kill ended that."""
     pool = host.pool(plan.key)
-    if pool.handle is not None:
-        return pool
-    with owners.host_lock():
-        existing = storage.find_pool(host.connection, pool.name, pool.path)
-        pool = existing or storage.make_pool(host.connection, pool.name, pool.path)
-    host.pools[plan.key] = pool
+    if pool.handle is None:
+        with owners.host_lock():
+            pool = storage.ensure_pool(host.connection, pool.name, pool.path)
+        host.pools[plan.key] = pool
+    elif host.settings.pool_paths.get(pool.name) == pool.path:
+        storage.start_at_boot(host.connection, pool)
     return pool

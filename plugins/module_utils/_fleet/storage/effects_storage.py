@@ -19,11 +19,12 @@ from ..base.effects_connection import Connection
 from ..base.effects_deadline import Value
 from . import pool_xml, storage_info, volume_xml
 from . import read_paths as paths
-from .read_pools import list_pools
+from .read_pools import list_pools, pool_named
 from .read_shared_pools import SharedPools
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirStoragePool, VirStorageVol
+    from ..base.snapshot import PoolInfo
     from .nfs_options import NfsSource
 
 # Errors with which libvirt fails, having done nothing, and which may pass a moment later
@@ -63,10 +64,13 @@ class Pool:
         return f"{self.path}/{name}"
 
 
-def find_pool(connection: Connection, name: str, path: str | None) -> Pool | None:
+def find_pool(
+    connection: Connection, name: str, path: str | None, *, to_make: bool = False
+) -> Pool | None:
     """The active pool ``name``, or the one with ``path`` as its target; None if there is none.
 
-    Raises PlanRefused for a pool that exists but cannot be used.
+    Raises PlanRefused for a pool that exists but cannot be used. ``to_make``: :func:`ensure_pool`
+    makes it, so one that a kill left half made counts as none.
     """
     by_name = by_path = None
     for handle in list_pools(connection):
@@ -89,6 +93,9 @@ def find_pool(connection: Connection, name: str, path: str | None) -> Pool | Non
     if absent is not None:
         raise PlanRefused(absent)
     if not connection.call(f"read pool {info['name']}", handle.isActive):
+        wanted = info["name"] == name and path is not None and _is_made_at(info, path)
+        if to_make and wanted and not connection.call(f"read pool {name}", handle.autostart):
+            return None
         raise PlanRefused(
             f"pool {info['name']} is inactive; start it with virsh pool-start {info['name']}"
         )
@@ -129,14 +136,71 @@ def volume_at(connection: Connection, path: str) -> VirStorageVol:
         raise
 
 
+def _is_made_at(info: PoolInfo, path: str) -> bool:
+    """Whether it is what :func:`make_pool` defines without an NFS source."""
+    return info["type"] == "dir" and str(info["path"] or "").rstrip("/") == path.rstrip("/")
+
+
+def ensure_pool(connection: Connection, name: str, path: str) -> Pool:
+    """The pool, made if there is none, and finished if a kill ended that; by one call at a time.
+
+    What starts at boot was finished: if that is inactive its storage may be missing, or somebody
+    has stopped it.
+    """
+    existing = find_pool(connection, name, path, to_make=True)
+    if existing is None:
+        return make_pool(connection, name, path)
+    if existing.name == name and existing.path == path.rstrip("/"):
+        start_at_boot(connection, existing)
+    return existing
+
+
 def make_pool(connection: Connection, name: str, path: str, nfs: NfsSource | None = None) -> Pool:
     """Define a directory pool, or one where libvirt mounts ``nfs``; create its folder, start it and
-    set it to start at boot."""
-    xml = pool_xml.render(name, path, nfs)
-    handle = connection.call(f"define pool {name}", connection.conn.storagePoolDefineXML, xml, 0)
-    connection.call(f"start pool {name}", handle.create, STORAGE_POOL_CREATE_WITH_BUILD)
-    connection.call(f"set pool {name} to start at boot", handle.setAutostart, 1)
-    return Pool(name, path.rstrip("/"), handle)
+    set it to start at boot.
+
+    A kill leaves it inactive, or running and not set to start at boot; both are finished here.
+    Others may make the same one at the same time: each of its calls may find that it is done.
+    """
+    handle = pool_named(connection, name)
+    if handle is None:
+        xml = pool_xml.render(name, path, nfs)
+        define = connection.conn.storagePoolDefineXML
+        try:
+            handle = connection.call(f"define pool {name}", define, xml, 0)
+        except LibvirtFailure:
+            handle = pool_named(connection, name)
+            if handle is None:
+                raise
+    actual = storage_info.pool(connection.call(f"read pool {name}", handle.XMLDesc, 0))["path"]
+    if str(actual or "").rstrip("/") != path.rstrip("/"):
+        raise PlanRefused(
+            f"pool {name} is at {actual}, not at {path}; rename the one that is there, or give this"
+            " one another name"
+        )
+    return finish_pool(connection, Pool(name, path.rstrip("/"), handle))
+
+
+def finish_pool(connection: Connection, pool: Pool) -> Pool:
+    """Start a pool that is defined, if it is inactive, and set it to start at boot."""
+    handle = pool.existing
+    if not connection.call(f"read pool {pool.name}", handle.isActive):
+        try:
+            connection.call(
+                f"start pool {pool.name}", handle.create, STORAGE_POOL_CREATE_WITH_BUILD
+            )
+        except LibvirtFailure:
+            if not connection.call(f"read pool {pool.name}", handle.isActive):
+                raise
+    start_at_boot(connection, pool)
+    return pool
+
+
+def start_at_boot(connection: Connection, pool: Pool) -> None:
+    """Set it to start at boot, unless it is."""
+    handle = pool.existing
+    if not connection.call(f"read pool {pool.name}", handle.autostart):
+        connection.call(f"set pool {pool.name} to start at boot", handle.setAutostart, 1)
 
 
 def patiently(

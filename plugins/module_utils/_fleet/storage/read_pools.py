@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._errors import FleetVirtError, LibvirtFailure
-from ..._libvirt import CONNECT_LIST_STORAGE_POOLS_ACTIVE, ERR_NO_SUPPORT
+from ..._libvirt import CONNECT_LIST_STORAGE_POOLS_ACTIVE, ERR_NO_STORAGE_POOL, ERR_NO_SUPPORT
 from ..._records import dataclass
 from ..base.effects_connection import Connection
 from ..base.effects_deadline import Failed
@@ -50,6 +50,18 @@ def list_pools(connection: Connection, *, active_only: bool = False) -> list[Vir
         raise
     shown = [pool for pool in pools if str(pool.name()) != NOTES]
     return sorted(shown, key=lambda pool: str(pool.name()))
+
+
+def pool_named(connection: Connection, name: str) -> VirStoragePool | None:
+    """libvirt's object for the pool of that name, active or not; None if there is none."""
+    try:
+        return connection.call(
+            f"look for pool {name}", connection.conn.storagePoolLookupByName, name
+        )
+    except LibvirtFailure as error:
+        if error.code != ERR_NO_STORAGE_POOL:
+            raise
+        return None
 
 
 def pool_entries(connection: Connection) -> list[PoolEntry]:
