@@ -298,6 +298,9 @@ host:
           description: Members that are gone and not proven off, so that their VMs start nowhere.
           type: list
           elements: str
+        device:
+          description: Whether the quorum device votes as this member sees it, null without one.
+          type: bool
     vms:
       description: The defined domains as placement sees them.
       returned: with O(placement=true)

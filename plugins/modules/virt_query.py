@@ -587,6 +587,9 @@ cell:
       description: Members that are gone and not proven off, so that their VMs start nowhere.
       type: list
       elements: str
+    device:
+      description: Whether the quorum device votes as this member sees it, null without one.
+      type: bool
 """
 
 from collections.abc import Mapping

@@ -269,6 +269,7 @@ CELL = {
     "quorate": True,
     "online": ["hv1", "hv2"],
     "unclean": ["hv3"],
+    "device": None,
 }
 HOST_INFO = {
     "name": "hv1",

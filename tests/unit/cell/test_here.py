@@ -89,6 +89,25 @@ def test_view_of_member_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert [vm.by for vm in view.vms.values() if not vm.managed] == ["hv1"]
 
 
+@pytest.mark.parametrize(
+    ("said", "votes"),
+    [("votes", True), ("dead", False), ("without_daemon", False), (None, False)],
+)
+def test_vote_of_quorum_device_is_read(
+    said: str | None, votes: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    answers = {"crm_mon": recorded("crm_mon", "debian13"), "cibadmin": "<resources/>"}
+    if said is not None:
+        answers["corosync-quorumtool"] = (FIXTURES / f"quorumtool_{said}.txt").read_text()
+    settings = dataclasses.replace(SETTINGS, qdevice={"host": "192.0.2.5"})
+    view, _started = _here(monkeypatch, tmp_path, corosync.text_of(settings), answers)
+    assert view is not None
+    assert view.device is votes
+    without, started = _here(monkeypatch, tmp_path, corosync.text_of(SETTINGS), answers)
+    assert without is not None
+    assert (without.device, "corosync-quorumtool" in started) == (None, False)
+
+
 @pytest.mark.parametrize("text", [None, "totem {\n  cluster_name: other\n}\n", "\udcff"])
 def test_hypervisor_in_no_cell_starts_no_program(
     text: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -78,6 +78,10 @@ def hypervisor(name: str, *domains: t.Any, **changes: t.Any) -> dict[str, t.Any]
             {"online": ["hv3"], "quorate": False, "unclean": ["hv1", "hv2"]},
             "no quorum; online hv3; hv1 not proven off; hv2 not proven off",
         ),
+        (
+            {"device": False},
+            "quorum; online hv1, hv2, hv3; its quorum device does not vote",
+        ),
         ({"running": False, "quorate": False, "online": []}, "Pacemaker does not run"),
     ],
 )

@@ -152,10 +152,13 @@ def test_return_with_silent_third_hypervisor_succeeds_in_rolling_work(partly: bo
     assert "VMs of hv1 on a hypervisor that did not respond are not returned now" in told[0]
 
 
-def _of_cell(number: int, *online: str, quorate: bool = True) -> Answers:
+def _of_cell(
+    number: int, *online: str, quorate: bool = True, device: bool | None = None
+) -> Answers:
     """So many members of a cell, as each of them that is ``online`` sees it."""
     members = [f"hv{index}" for index in range(1, number + 1)]
     cell = {"name": "a", "members": members, "running": True, "quorate": quorate, "unclean": []}
+    cell["device"] = device
     alone = {**cell, "quorate": False, "online": []}
     return {
         name: answer(cell={**cell, "online": [*online]} if name in online else alone)
@@ -193,7 +196,28 @@ def test_cell_keeps_its_quorum_where_several_are_worked_on_at_once(
     assert all(2 * (number - len(turn.hosts)) > number for turn in rolling.turns)
 
 
-def test_pair_with_a_quorum_device_and_cell_without_quorum_are_worked_on() -> None:
-    assert _hosts(_planned(_of_cell(2, "hv1", "hv2"))) == [["hv1"], ["hv2"]]
+def test_pair_is_worked_on_while_its_quorum_device_votes() -> None:
+    assert _hosts(_planned(_of_cell(2, "hv1", "hv2", device=True))) == [["hv1"], ["hv2"]]
+    for device in (False, None):
+        rolling = _planned(_of_cell(2, "hv1", "hv2", device=device))
+        assert list(rolling.left_out) == ["hv1", "hv2"]
+        assert ("quorum device does not vote" in rolling.left_out["hv1"]) is (device is False)
+    blind = _of_cell(2, "hv1", "hv2", device=True)
+    blind["hv2"]["host"]["cell"]["device"] = False
+    assert list(_planned(blind).left_out) == ["hv1", "hv2"], "hv2 would be alone without its vote"
+
+
+@pytest.mark.parametrize(
+    ("device", "turns"),
+    [(True, [["hv1", "hv2"], ["hv3", "hv4"]]), (False, [["hv1"], ["hv2"], ["hv3"], ["hv4"]])],
+)
+def test_vote_of_quorum_device_decides_how_many_are_worked_on(
+    device: bool, turns: list[list[str]]
+) -> None:
+    answers = _of_cell(4, "hv1", "hv2", "hv3", "hv4", device=device)
+    assert _hosts(_planned(answers, serial=2)) == turns
+
+
+def test_cell_without_quorum_is_worked_on() -> None:
     lost = _of_cell(3, "hv1", quorate=False)
     assert _hosts(_planned(lost)) == [["hv1"], ["hv2"], ["hv3"]]

@@ -21,7 +21,8 @@ from . import answers
 class CellEntry(t.TypedDict):
     """The cell of a hypervisor, as Pacemaker says there if it is ``running``: whether it is
     ``quorate``, its ``members``, those that are ``online``, and those that may be anything, since
-    they are gone and not proven off, ``unclean``."""
+    they are gone and not proven off, ``unclean``; whether its quorum ``device`` votes there, None
+    without one."""
 
     name: str
     members: list[str]
@@ -29,6 +30,7 @@ class CellEntry(t.TypedDict):
     quorate: bool
     online: list[str]
     unclean: list[str]
+    device: bool | None
 
 
 class DomainCell(t.TypedDict):

@@ -39,11 +39,13 @@ class CellSettings:
 
 @dataclass(frozen=True)
 class Configured:
-    """What a file says: ``cell`` if it is ours, ``foreign`` if it is another cluster's."""
+    """What a file says: ``cell`` if it is ours, ``foreign`` if it is another cluster's; whether it
+    has a quorum ``device``."""
 
     cell: str | None
     foreign: str | None
     numbers: t.Mapping[str, int]
+    device: bool = False
 
 
 def text_of(settings: CellSettings) -> str:
@@ -104,11 +106,27 @@ def read(text: str | None) -> Configured:
     numbers = {node["name"]: int(node["nodeid"]) for node in nodes if _is_node(node)}
     first = text.partition("\n")[0]
     if first.startswith(_MARK):
-        return Configured(first[len(_MARK) :].strip(), None, numbers)
+        return Configured(first[len(_MARK) :].strip(), None, numbers, _has_device(text))
     places = [value for node in nodes for key, value in node.items() if key.endswith("_addr")]
     if all(place.startswith(_LOOPBACK) for place in places):
         return Configured(None, None, {})
     return Configured(None, names[0] if names else "without a name", numbers)
+
+
+def _has_device(text: str) -> bool:
+    lines = [line.partition("#")[0].split() for line in text.splitlines()]
+    return ["device", "{"] in lines or ["device{"] in lines
+
+
+def device_votes(text: str) -> bool:
+    """Whether a quorum device votes, as ``corosync-quorumtool -s`` says it of the node that it runs
+    on: the device is the node of the number 0, which has no votes while it casts none, and is not
+    there while its daemon does not run."""
+    return any(
+        fields[0].isdigit() and int(fields[0]) == 0 and fields[1].isdigit() and int(fields[1]) > 0
+        for line in text.splitlines()
+        if len(fields := line.split()) > 2
+    )
 
 
 def _is_node(node: t.Mapping[str, str]) -> bool:

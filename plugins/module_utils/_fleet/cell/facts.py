@@ -101,7 +101,8 @@ class CellVm:
 @dataclass(frozen=True)
 class CellView:
     """What a member says of its cell; ``members`` is in its corosync.conf, the rest of Pacemaker,
-    if it is ``running``. ``vms`` are by UUID."""
+    if it is ``running``. ``vms`` are by UUID. ``device``: whether its quorum device votes here,
+    None without one."""
 
     cell: str
     members: tuple[str, ...]
@@ -110,6 +111,7 @@ class CellView:
     online: t.AbstractSet[str] = frozenset()
     unclean: t.AbstractSet[str] = frozenset()
     vms: t.Mapping[str, CellVm] = field(default_factory=dict)
+    device: bool | None = None
 
 
 class UnmanagedVm(t.TypedDict):

@@ -73,6 +73,7 @@ def here() -> CellView | None:
         return CellView(configured.cell, members)
     seen = cib.monitored(root)
     resources = _xml(["cibadmin", "--query", "--scope", "resources"]) if seen.vms else root
+    device = _device_votes() if configured.device else None
     return CellView(
         configured.cell,
         members,
@@ -81,7 +82,18 @@ def here() -> CellView | None:
         online=seen.online,
         unclean=seen.unclean,
         vms={} if resources is None else cib.vms(root, resources),
+        device=device,
     )
+
+
+def _device_votes() -> bool:
+    """Whether the quorum device votes; a program that does not say it is one that does not."""
+    try:
+        done = programs.attempt(["corosync-quorumtool", "-s"], seconds=_SECONDS)
+    except DeadlineExceeded:
+        return False
+    # its exit status says whether there is quorum
+    return done is not None and corosync.device_votes(done.out)
 
 
 def _runs_at_boot() -> bool:

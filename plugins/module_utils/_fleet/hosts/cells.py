@@ -30,6 +30,7 @@ def entry(view: CellView | None) -> CellEntry | None:
         "quorate": view.quorate,
         "online": sorted(view.online),
         "unclean": sorted(view.unclean),
+        "device": view.device,
     }
 
 
@@ -112,13 +113,16 @@ def statement(cell: Entry) -> str:
         f"online {', '.join(online) or 'none'}",
         *([f"offline {', '.join(away)}"] if away else []),
         *(f"{name} not proven off" for name in unclean),
+        *(["its quorum device does not vote"] if cell.get("device") is False else []),
     ]
     return "; ".join(words)
 
 
 def _is_well(cell: Entry) -> bool:
     complete = _names(cell, "members") == _names(cell, "online")
-    return bool(cell["running"] and cell["quorate"]) and complete and not cell["unclean"]
+    voted = cell.get("device") is not False
+    sound = bool(cell["running"] and cell["quorate"]) and voted
+    return sound and complete and not cell["unclean"]
 
 
 def _names(cell: Entry, key: str) -> list[str]:
