@@ -70,6 +70,12 @@ class ActionModule(StagedAction[RestartWork]):
             fenced = self.answers("virt_proven_off", Fenced, "act", verb="virt_fence")
             ends = {answer.get("outcome") for answer in fenced.values()}
             work = dataclasses.replace(work, unlocking=SWITCHED in ends)
+        if work.stage in ("act", "finish"):
+            host = str(task_vars["inventory_hostname"])
+            answer = self.answers("virt_cards", RestartLook, "look").get(host)
+            names = self._shares().get(host, [])
+            seen = restart_decision.seen_cards(names, answer or RestartLook())
+            work = dataclasses.replace(work, seen=seen)
         if work.stage == "note":
             work = dataclasses.replace(
                 work, claims=self._claims(str(task_vars["inventory_hostname"]))

@@ -236,6 +236,7 @@ def test_vms_of_dead_hypervisor_are_restarted_once(survivors: Survivors) -> None
     assert re.search(stays, str(plan)), str(plan)
     assert survivors.state() == before
 
+    _doubted(survivors)
     done = survivors.run(RESTART).succeeded()
     assert "hv3 is switched off" in str(done)
     assert lab.host("hv3").leader is None
@@ -258,6 +259,30 @@ def test_vms_of_dead_hypervisor_are_restarted_once(survivors: Survivors) -> None
     assert (result["failed"], result["changed"]) == (False, False), result
     _returned(survivors, new)
     _back_again(survivors, new)
+
+
+def _doubted(survivors: Survivors) -> None:
+    """A second card of one VM, and a definition of the other that is shut off, with its disk."""
+    fleet, folder = survivors.fleet, survivors.folder
+    stale = folder / CardName("web0", ("hv3",)).file
+    card = folder / CardName("web1", ("hv3",)).file
+    stale.write_text(
+        card.read_text().replace('name="web1"', 'name="web0"').replace(">web1<", ">web0<")
+    )
+    off = read_cards.require(str(folder), CardName("db1", ("hv3",)))
+    disk = folder / "db1_newer.qcow2"
+    disk.touch()
+    text = off.definition.replace("db1_system.qcow2", disk.name)
+    fleet.lab.ssh(
+        "hv1", f"printf %s {shlex.quote(text)} >/tmp/db1.xml; virsh -q define /tmp/db1.xml"
+    )
+    told = str(survivors.refused(f"{RESTART} --check", message="two cards of its name or its UUID"))
+    assert f"{SHARED_AT}/{stale.name}" in told
+    assert f"{SHARED_AT}/{card.name}" in told
+    assert "hv1 has a VM of the UUID of 'db1', and no leftover of it" in told
+    fleet.lab.ssh("hv1", "virsh -q undefine db1")
+    disk.unlink()
+    stale.unlink()
 
 
 def _returned(survivors: Survivors, new: str) -> None:

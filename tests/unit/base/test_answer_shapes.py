@@ -621,6 +621,8 @@ GOOD: dict[str, Answer] = {
             {
                 "name": "moved1",
                 "uuid": "1111",
+                "path": "/srv/moved1@hv3.fleet.xml",
+                "identity": "7.1",
                 "hosts": ["hv3"],
                 "running": True,
                 "defined": False,

@@ -25,6 +25,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.restart.facts im
     CardEntry,
     RestartLook,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.restart.options import SeenCard
 from ansible_collections.fleet.virt.tests.unit.notes.test_rule import VM_UUID, WHEN, Notes, vm
 from ansible_collections.fleet.virt.tests.unit.notes.test_silent import told
 
@@ -37,6 +38,8 @@ def entry(name: str = "web1", **given: object) -> CardEntry:
     usual: CardEntry = {
         "name": name,
         "uuid": f"uuid of {name}",
+        "path": f"/srv/{name}@hv3.fleet.xml",
+        "identity": "7",
         "hosts": ["hv3"],
         "running": True,
         "defined": False,
@@ -230,9 +233,57 @@ def test_vms_of_each_hypervisor_that_is_off_are_restarted() -> None:
     assert decision.origins == {"web1": "hv3", "web2": "hv4"}
 
 
+def _moved(**given: object) -> CardEntry:
+    """The same VM's card beside disks in another pool."""
+    disks = [{"path": "/fast/web1.qcow2", "bytes": 1}]
+    return entry(**{"path": "/fast/web1@hv3.fleet.xml", "disks": disks, **given})
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"hv1": answer(entry(), _moved()), "hv2": answer(entry())},
+        {"hv1": answer(entry()), "hv2": answer(_moved(), entry())},
+        {"hv1": answer(entry(), _moved(hosts=["hv3", "hv2"])), "hv2": answer(entry())},
+        {"hv1": answer(entry(), _moved(disks=entry()["disks"]))},
+        {"hv1": answer(entry(), unread=["/fast/web1@hv3.fleet.xml: broken"])},
+        {"hv1": answer(entry()), "hv2": answer(unread=["/fast/web1@hv3.fleet.xml: b"])},
+    ],
+)
+def test_vm_with_two_cards_goes_nowhere(answers: dict[str, RestartLook]) -> None:
+    for names in ([], ["web1"]):
+        decision = _decide(answers, *names)
+        assert not decision.shares
+        why = decision.failures["web1"]
+        assert "/srv/web1@hv3.fleet.xml" in why
+        assert "/fast/web1@hv3.fleet.xml" in why
+
+
+@pytest.mark.parametrize("place", ["hv1", "hv2"])
+def test_second_card_under_another_name_counts(place: str) -> None:
+    """Of a VM that was renamed, and is asked for by either name, or not at all."""
+    renamed = _moved(name="web0", uuid="uuid of web1", path="/fast/web0@hv3.fleet.xml")
+    answers = {"hv1": answer(entry()), "hv2": answer(entry())}
+    answers[place] = answer(entry(), renamed)
+    for names in ([], ["web1"], ["web0", "web1"]):
+        decision = _decide(answers, *names)
+        assert not decision.shares
+        assert {*decision.failures} >= {*names}
+        assert "/fast/web0@hv3.fleet.xml" in decision.failures["web1"]
+
+
 def test_cards_that_differ_are_not_used() -> None:
-    answers = {"hv1": answer(entry()), "hv2": answer(entry(hosts=["hv3", "hv1"]))}
-    assert "differ" in _decide(answers).failures["web1"]
+    """Another run has taken it between two looks, or each sees its own card."""
+    for other in (entry(hosts=["hv3", "hv1"]), _moved()):
+        answers = {"hv1": answer(entry()), "hv2": answer(other)}
+        why = _decide(answers).failures["web1"]
+        assert "hypervisors see different cards, /srv/web1@hv3.fleet.xml and " in why
+        assert "run this again" in why
+
+
+def test_cards_by_which_vms_were_chosen_are_handed_to_their_hypervisor() -> None:
+    seen = decide.seen_cards(["web1"], answer(entry(), entry("web2")))
+    assert seen == [SeenCard("web1", "/srv/web1@hv3.fleet.xml", "7", "uuid of web1")]
 
 
 def test_unreadable_card_is_failure() -> None:

@@ -28,14 +28,22 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards import (
     effects_cards,
     read_cards,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards.card import Card, CardName
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards.card import (
+    Card,
+    CardFile,
+    CardName,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import effects_lease as lease
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.restart import (
     effects as restart,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.restart import (
+    read,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.restart.options import (
     RestartOptions,
     RestartWork,
+    SeenCard,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage import read_file_systems
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage import (
@@ -325,13 +333,262 @@ def test_leftover_of_vm_is_replaced(machines: Machines) -> None:
     assert kill_at > 10
 
 
-def test_vm_that_runs_on_with_old_disks_is_refused(machines: Machines) -> None:
+def _define_here(machine: Machine, kind: str) -> t.Any:
+    """What hv1 has with the VM's UUID, and that is no leftover."""
+    old = machine.pool / "web1_system.r0.raw"
+    if kind == "disk":
+        old.write_bytes(b"newer")
+    if kind == "same disk":
+        old = machine.pool / "web1_system.raw"
+    phase = "migrating" if kind in ("migrating", "migrating with disk") else None
+    if kind == "migrating with disk":
+        old = machine.pool / "web1_data.raw"
+    ours = _lxml.tostring(metadata.to_element(Metadata(phase=phase))) if phase else ""
+    text = _DOMAIN.format(
+        uuid=_UUID, metadata=ours, disks=_DISK.format(path=old, target="sda", more="")
+    )
+    if kind == "local":
+        text = text.replace("/pool/", "/base/")
+    if kind == "name":
+        text = text.replace("<name>web1<", "<name>older<")
+    dom = machine.connection.conn.defineXML(text)
+    if kind in ("runs", "saved"):
+        dom.create()
+    if kind == "saved":
+        dom.managedSave(0)
+    if kind == "snapshot":
+        dom.snapshotCreateXML("<domainsnapshot><name>before</name></domainsnapshot>", 0)
+    return dom
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("disk", "its disks are there: {pool}/web1_system.r0.raw"),
+        ("same disk", "its disks are there: {pool}/web1_system.raw"),
+        ("migrating", "it is in phase migrating, and was not restarted since"),
+        ("migrating with disk", "its disks are there: {pool}/web1_data.raw"),
+        ("local", "its disks are not all on shared storage"),
+        ("snapshot", "it has snapshots"),
+        ("saved", "memory is saved (virsh managedsave-remove web1 discards that)"),
+        ("runs", "no leftover of it: it runs"),
+        ("name", "it is called 'older' there"),
+    ],
+)
+def test_definition_that_is_no_leftover_is_neither_replaced_nor_overlooked(
+    machines: Machines, kind: str, why: str
+) -> None:
     with machines.new() as machine:
         _prepare(machine)
-        _leave(machine, active=True)
+        dom = _define_here(machine, kind)
+        before = dom.XMLDesc(2)
+        (entry,) = _look(machine)["cards"]
+        assert entry["defined"], "the controller must not overlook it"
+        assert why.format(pool=machine.pool) in entry["problems"][0]
+        for check in (True, False) if kind != "saved" else ():  # the driver cannot read that
+            refused = _vm(machine.call(_stage("act", check=check)))
+            assert why.format(pool=machine.pool) in refused["msg"], refused
+        assert dom.XMLDesc(2) == before
+        assert _disks(machine).items() >= _OLD.items()
+        assert _cards(machine) == ["web1@hv3.fleet.xml"]
+
+
+@pytest.mark.parametrize("kind", ["disk", "snapshot"])
+def test_definition_made_while_vm_is_taken_over_is_not_replaced(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    with machines.new() as machine:
+        _prepare(machine)
+        write = effects_cards.write
+
+        def meanwhile(folder: str, card: Card) -> None:
+            if card.counter and not list(machine.connection.conn.listAllDomains(0)[1:]):
+                _define_here(machine, kind)
+            write(folder, card)
+
+        monkeypatch.setattr(effects_cards, "write", meanwhile)
         refused = _vm(machine.call(_stage("act")))
-        assert "it runs there, with disks that are not its card's" in refused["msg"]
+        assert "hv1 has 'web1' itself" in refused["msg"], refused
+        assert "r0.raw" in machine.connection.conn.lookupByName("web1").XMLDesc(2)
+        assert _disks(machine).items() >= _OLD.items()
+        assert _cards(machine) == ["web1@hv3.fleet.xml"]
+
+
+def test_vm_that_is_given_back_leaves_no_definition(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another hypervisor gives its disks the names that such a definition has."""
+    with machines.new() as machine:
+        _prepare(machine)
+
+        def fails(_job: object) -> t.NoReturn:
+            raise PlanRefused("autostart failed")
+
+        monkeypatch.setattr(restart, "_domain", fails)
+        refused = _vm(machine.call(_stage("act")))
+        assert refused["msg"] == "autostart failed"
+        _is_as_before(machine)
+
+
+def _look(machine: Machine, **given: t.Any) -> t.Any:
+    options = t.cast("RestartOptions", {**_OPTIONS, **given})
+    return machine.call(lambda connection: read.look(connection, options))
+
+
+def _second_pool(machine: Machine, name: str = "pool2") -> Path:
+    folder = machine.root / name
+    folder.mkdir(exist_ok=True)
+    xml = f"<pool type='dir'><name>{name}</name><target><path>{folder}</path></target></pool>"
+    machine.connection.conn.storagePoolDefineXML(xml, 0).create(0)
+    return folder
+
+
+def _stale(machine: Machine, folder: Path, at: CardName = _AT) -> Path:
+    """A second card of the VM, as a move of its disks to another pool leaves it that is killed."""
+    file = read_cards.load(str(machine.pool), _AT)
+    assert file.card is not None
+    text = file.card.definition.replace(f"{machine.pool}/", f"{folder}/")
+    text = text.replace("<name>web1<", f"<name>{at.name}<")
+    for name in _OLD:
+        (folder / name).write_bytes(b"stale")
+    effects_cards.write(
+        str(folder), dataclasses.replace(file.card, at=at, definition=text, snapshots=())
+    )
+    return folder / at.file
+
+
+@pytest.mark.parametrize("names", [["web1"], []])
+@pytest.mark.parametrize(
+    "at", [_AT, CardName("web1", ("hv3", "hv2")), CardName("web0", ("hv3",))], ids=str
+)
+def test_vm_with_two_cards_stays_and_both_are_named(
+    machines: Machines, at: CardName, names: list[str]
+) -> None:
+    with machines.new() as machine:
+        _prepare(machine)
+        stale = _stale(machine, _second_pool(machine), at)
+        seen = _look(machine, names=names)
+        assert sorted(entry["path"] for entry in seen["cards"]) == sorted(
+            [str(machine.pool / _AT.file), str(stale)]
+        )
+        for entry in seen["cards"]:
+            if entry["hosts"] != ["hv3"]:  # the other end may have it; the controller sees both
+                continue
+            assert {str(stale), str(machine.pool / _AT.file)} == {
+                word.rstrip(";,")
+                for problem in entry["problems"]
+                if "two cards" in problem
+                for word in problem.split()
+                if word.startswith("/")
+            }, entry
+        refused = _vm(machine.call(_stage("act")))
+        assert "two cards of its name or its UUID" in refused["msg"]
+        assert str(stale) in refused["msg"]
+        assert str(machine.pool / _AT.file) in refused["msg"]
         assert _disks(machine) == _OLD
+        assert _cards(machine) == ["web1@hv3.fleet.xml"]
+
+
+def test_second_card_that_cannot_be_read_counts(machines: Machines) -> None:
+    with machines.new() as machine:
+        _prepare(machine)
+        stale = _stale(machine, _second_pool(machine))
+        stale.write_text("<card")
+        refused = _vm(machine.call(_stage("act")))
+        assert "two cards of its name" in refused["msg"]
+        assert str(stale) in refused["msg"]
+
+
+def test_card_in_folder_of_two_pools_is_counted_once(machines: Machines) -> None:
+    with machines.new() as machine:
+        _prepare(machine)
+        (machine.root / "pool3").symlink_to(machine.pool)
+        _second_pool(machine, "pool3")
+        assert len(_look(machine)["cards"]) == 1
+        assert not _vm(machine.call(_stage("act")))["failed"]
+
+
+def _seen(machine: Machine, path: Path | None = None) -> SeenCard:
+    (entry,) = _look(machine)["cards"]
+    return SeenCard("web1", str(path or entry["path"]), entry["identity"], entry["uuid"])
+
+
+def _act_on(machine: Machine, seen: SeenCard, stage: str = "act") -> dict[str, t.Any]:
+    work = RestartWork(stage=stage, seen=[seen])
+    return _vm(machine.call(lambda there: restart.run(there, _OPTIONS, work, check=False)))
+
+
+def test_act_takes_the_file_that_was_looked_at(machines: Machines) -> None:
+    with machines.new() as machine:
+        _prepare(machine)
+        seen = _seen(machine)
+        assert not _act_on(machine, seen)["failed"]
+        assert not _act_on(machine, seen, "finish")["failed"]
+        _is_complete(machine, _NEW)
+
+
+@pytest.mark.parametrize("kind", ["replaced", "elsewhere", "other VM"])
+def test_act_takes_no_other_file_than_was_looked_at(machines: Machines, kind: str) -> None:
+    with machines.new() as machine:
+        _prepare(machine)
+        seen = _seen(machine)
+        if kind == "replaced":
+            card = read_cards.require(str(machine.pool), _AT)
+            (machine.root / "kept").hardlink_to(machine.pool / _AT.file)  # its inode is not reused
+            effects_cards.write(str(machine.pool), card)
+        elif kind == "elsewhere":
+            folder = _second_pool(machine)
+            _stale(machine, folder)
+            (machine.pool / _AT.file).rename(machine.root / "gone")
+        else:
+            seen = dataclasses.replace(seen, uuid=_UUID.replace("6f", "7f"))
+        refused = _act_on(machine, seen)
+        assert f"{seen.path} is no longer the file that was looked at" in refused["msg"]
+        assert _disks(machine) == _OLD
+
+
+def _fleet_of(machine: Machine, count: int) -> None:
+    """Cards of other hypervisors and of a cell, beside that of hv3."""
+    for number in range(count):
+        uuid, name = f"{number:08}{_UUID[8:]}", f"other{number}"
+        disk = _DISK.format(path=machine.pool / f"{name}.raw", target="sda", more="")
+        text = _DOMAIN.replace("web1", name).format(uuid=uuid, metadata="", disks=disk)
+        at = CardName(name, (f"hv{4 + number % 3}",) if number % 4 else ())
+        effects_cards.write(str(machine.pool), Card(at, uuid, text, running=False))
+
+
+@pytest.mark.parametrize("names", [[], ["web1"]])
+def test_look_opens_only_cards_of_hypervisor_that_is_off(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch, names: list[str]
+) -> None:
+    """All others look as well; who takes VMs over opens the rest, once."""
+    opened: list[str] = []
+    load = read_cards.load
+
+    def counting(folder: str, at: CardName) -> CardFile:
+        opened.append(at.file)
+        return load(folder, at)
+
+    with machines.new() as machine:
+        _prepare(machine)
+        _fleet_of(machine, 20)
+        monkeypatch.setattr(read_cards, "load", counting)
+        seen = _look(machine, names=names)
+        assert opened == ["web1@hv3.fleet.xml"]
+        assert len(seen["in_cells"]) == (0 if names else 5)
+        opened.clear()
+        assert not _vm(machine.call(_stage("act", check=True)))["failed"]
+        assert len(opened) == len(set(opened)) == 21
+
+
+def test_vm_without_card_keeps_no_other_from_being_taken_over(machines: Machines) -> None:
+    with machines.new() as machine:
+        _prepare(machine)
+        options = t.cast("RestartOptions", {**_OPTIONS, "names": ["web0", "web1"]})
+        work = RestartWork(stage="act")
+        answer = machine.call(lambda there: restart.run(there, options, work, check=False))
+        assert answer is not None
+        assert [vm["failed"] for vm in answer["vms"]] == [True, False]  # type: ignore[attr-defined]
 
 
 def test_disk_that_is_locked_is_not_renamed(machines: Machines) -> None:
@@ -372,8 +629,7 @@ def test_pool_that_is_not_shared_has_no_cards(
     with machines.new() as machine:
         _prepare(machine)
         monkeypatch.setattr(read_file_systems, "is_shared", lambda _folder: False)
-        with pytest.raises(PlanRefused, match="sees no card of 'web1'"):
-            machine.call(_stage("act"))
+        assert "sees no card of 'web1'" in _vm(machine.call(_stage("act")))["msg"]
         _is_as_before(machine)
 
 

@@ -136,7 +136,7 @@ def decide(
         elif _uuid(file) == wanted.uuid:
             where = file.at.hosts[-1] if file.at.hosts else "its cell"
             raise PlanRefused(
-                f"by {file.path} the VM is on {where}, and what {host} has is a leftover; if"
+                f"by {file.path} the VM is on {where}, so {host} writes no card of what it has; if"
                 f" {where} has no such VM and no disk of it has another name, remove that file"
             )
     return known, wanted

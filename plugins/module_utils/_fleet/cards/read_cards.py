@@ -53,15 +53,32 @@ def load(folder: str, at: CardName) -> CardFile:
     return CardFile(folder, at, card, identity)
 
 
+def distinct(folders: t.Iterable[str]) -> list[str]:
+    """These folders without those that are another of them under a second name: what is mounted
+    twice has each card once. One that is not there is left out."""
+    places: dict[tuple[int, int], str] = {}
+    for folder in folders:
+        try:
+            status = os.stat(folder)
+        except FileNotFoundError:
+            continue
+        places.setdefault((status.st_dev, status.st_ino), folder)
+    return list(places.values())
+
+
 def load_all(folder: str, wanted: t.Callable[[CardName], bool]) -> list[CardFile]:
     """Read the cards in a folder whose names are ``wanted``; one that vanished is left out."""
+    return load_those(folder, filter(wanted, names(folder)))
+
+
+def load_those(folder: str, wanted: t.Iterable[CardName]) -> list[CardFile]:
+    """Read these cards of a folder; one that vanished is left out."""
     files = []
-    for at in names(folder):
-        if wanted(at):
-            try:
-                files.append(load(folder, at))
-            except FileNotFoundError:
-                continue
+    for at in wanted:
+        try:
+            files.append(load(folder, at))
+        except FileNotFoundError:
+            continue
     return files
 
 

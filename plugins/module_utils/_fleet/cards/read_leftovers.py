@@ -5,12 +5,13 @@
 """What a hypervisor that was off has left of VMs that were restarted elsewhere meanwhile.
 
 Such a definition names disks that have other names now, and the VM's card names another hypervisor.
-So it is no duplicate: it cannot be started.
+So it is no duplicate: it cannot be started. Whatever removes, replaces or overlooks one asks here.
 """
 
 from __future__ import annotations
 
 import typing as t
+from shlex import quote
 
 from ..._libvirt import CONNECT_LIST_DOMAINS_INACTIVE
 from ..base import metadata
@@ -57,35 +58,82 @@ def card_of(
     connection: Connection, dom: VirDomain, vm: ReadVm, shared: t.Mapping[str, str]
 ) -> Card | None:
     """The card of the VM, if what this hypervisor has is a leftover of it. ``shared`` are the
-    folders of shared pools.
-
-    That is certain only of one that is shut off, without saved memory and work begun on it, whose
-    disks all have other names, or of one that a cell runs. A move is no such work if it died with
-    this hypervisor: the VM has been restarted since, and could not have been before its two ends
-    were proven off; or its cell knows how to define it again, whatever the run was to change.
-    """
-    if vm.active:
-        return None
-    if connection.call(f"read the saved memory of {vm.name}", dom.hasManagedSaveImage, 0):
-        return None
-    stored = metadata.parse(read.root(vm))
-    if stored is not None and (stored.broken is not None or _is_at_work(stored)):
-        return None
-    # before cards are looked for: nearly all that are shut off have their disks
-    in_cell = stored is not None and stored.in_cell
-    if keep.place(read.root(vm), shared) is None:
-        return None
-    if not in_cell and read.present_disks(connection, vm):
+    folders of shared pools."""
+    if _kept_by_itself(connection, dom, vm, shared) is not None:
         return None
     files = read.cards_named(connection, sorted(set(shared.values())), vm.name)
     cards = [file.card for file in files if file.card is not None and file.card.uuid == vm.uuid]
-    if len(cards) != 1 or caller.host() in cards[0].hosts:
-        return None
-    if in_cell and not keep.is_elsewhere(cards[0], caller.host()):
-        return None
-    if stored is not None and stored.phase is not None and not (cards[0].counter or in_cell):
+    if len(cards) != 1 or caller.host() in cards[0].hosts or _kept_by_card(vm, cards[0]):
         return None
     return cards[0]
+
+
+def hindrance(
+    connection: Connection,
+    dom: VirDomain,
+    vm: ReadVm,
+    shared: t.Mapping[str, str],
+    card: Card,
+    renamed: t.Collection[str] = (),
+) -> str | None:
+    """Why the definition is no leftover of the VM that ``card`` describes and that another
+    hypervisor had; None if it is one, as :func:`card_of` decides it too. ``renamed`` are names that
+    disks of the VM have got since.
+
+    A leftover is shut off, without saved memory, snapshots and work begun on it, and its disks all
+    have other names, or a cell runs it. A move is no such work if it died with this hypervisor:
+    the VM has been restarted since, and could not have been before its two ends were proven off;
+    or its cell knows how to define it again, whatever the run was to change.
+    """
+    if vm.uuid != card.uuid or vm.name != card.name:
+        return f"it is called {vm.name!r} there"
+    return _kept_by_itself(connection, dom, vm, shared, renamed) or _kept_by_card(vm, card)
+
+
+def _kept_by_itself(
+    connection: Connection,
+    dom: VirDomain,
+    vm: ReadVm,
+    shared: t.Mapping[str, str],
+    renamed: t.Collection[str] = (),
+) -> str | None:
+    """What of the definition says that it is no leftover, whatever its card says."""
+    if vm.active:
+        return "it runs"
+    if connection.call(f"read the saved memory of {vm.name}", dom.hasManagedSaveImage, 0):
+        discard = f"virsh managedsave-remove {quote(vm.name)}"
+        return f"of its time there memory is saved ({discard} discards that)"
+    stored = metadata.parse(read.root(vm))
+    if stored is not None and stored.broken is not None:
+        return "its metadata cannot be read"
+    if stored is not None and _is_at_work(stored):
+        return f"it is in phase {stored.phase}"
+    if keep.place(read.root(vm), shared) is None:
+        return "its disks are not all on shared storage that is mounted"
+    # before cards are looked for: nearly all that are shut off have their disks
+    present = [] if _is_in_cell(vm) else read.present_disks(connection, vm)
+    disks = [path for path in present if path not in renamed]
+    if disks:
+        return f"its disks are there: {', '.join(disks)}"
+    if connection.call(f"count the snapshots of {vm.name}", dom.snapshotNum, 0):
+        return "it has snapshots"
+    return None
+
+
+def _kept_by_card(vm: ReadVm, card: Card) -> str | None:
+    """What of the card says that the definition is no leftover."""
+    if _is_in_cell(vm):
+        elsewhere = keep.is_elsewhere(card, caller.host())
+        return None if elsewhere else "by its card the VM is there, or no more its cell's"
+    stored = metadata.parse(read.root(vm))
+    if stored is not None and stored.phase is not None and not card.counter:
+        return f"it is in phase {stored.phase}, and was not restarted since"
+    return None
+
+
+def _is_in_cell(vm: ReadVm) -> bool:
+    stored = metadata.parse(read.root(vm))
+    return stored is not None and stored.in_cell
 
 
 def restarted(connection: Connection, name: str, ends: t.Collection[str]) -> Card | None:

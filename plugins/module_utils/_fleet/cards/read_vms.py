@@ -94,7 +94,7 @@ def cards_named(connection: Connection, folders: t.Iterable[str], name: str) -> 
     def look() -> list[CardFile]:
         return [
             file
-            for folder in folders
+            for folder in read_cards.distinct(folders)
             for file in read_cards.load_all(folder, lambda at: at.name == name)
         ]
 

@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+import posixpath
 import typing as t
 import uuid
 
 from ..._errors import PlanRefused
 from ..._records import dataclass, field
-from ..base.names import command_on, playbook_command
+from ..base.names import CARD, command_on, playbook_command
+from ..cards.card import parse_name
 from ..engine import proofs
 from ..fencing import plan as fencing
 from ..migration.decide import request_of
@@ -19,7 +21,9 @@ from ..notes import note
 from ..notes import silent as silent_notes
 from ..placement import decide as placement
 from ..placement.types import Policy
+from . import plan
 from .facts import CardEntry, RestartLook
+from .options import SeenCard
 
 Answers = t.Mapping[str, RestartLook]
 Silent = t.Mapping[str, proofs.Silence]
@@ -103,9 +107,11 @@ def decide(
     host = " or ".join(off)
     decision = RestartDecision()
     seen: dict[str, dict[str, CardEntry]] = {}
+    twice = _several(answers)
     for place, answer in answers.items():
         for entry in answer.get("cards") or ():
-            seen.setdefault(str(entry["name"]), {})[place] = entry
+            if not names or entry["name"] in names:
+                seen.setdefault(str(entry["name"]), {})[place] = entry
     for name in names:
         if name not in seen:
             decision.failures[name] = _without_card(name, host, answers)
@@ -115,7 +121,7 @@ def decide(
     fleet = placement.FleetLoad(hosts, policy)
     largest = sorted(seen, key=lambda name: (-_memory(seen[name]), name))
     for name in largest:
-        problem = _place(name, off, seen[name], answers, silent, fleet, decision)
+        problem = twice.get(name) or _place(name, off, seen[name], answers, silent, fleet, decision)
         if problem:
             decision.failures[name] = problem
     if decision.shares:
@@ -125,6 +131,56 @@ def decide(
     if not names:
         decision.notes += _staying(off, [*seen, *decision.failures], answers)
     return decision
+
+
+def _several(answers: Answers) -> dict[str, str]:
+    """Why VMs stay of which there is more than one card: by the name, or by the UUID of a VM that
+    was renamed. One hypervisor sees each file once; what another sees is the same card if it is of
+    the same VM with the same disks."""
+    several: dict[str, str] = {}
+    first: dict[str, CardEntry] = {}
+    unread = [_unread_card(why) for one in answers.values() for why in one.get("unread") or ()]
+    for answer in answers.values():
+        own: dict[str, str] = {}
+        for entry in answer.get("cards") or ():
+            name = str(entry["name"])
+            for key in (name, entry["uuid"]):
+                other = first.setdefault(key, entry)
+                broken = [path for of, path in unread if of == key and path != entry["path"]]
+                if key in own or broken:
+                    why = plan.second_card(own.get(key) or broken[0], entry["path"])
+                elif _content(other) != _content(entry):
+                    why = (
+                        f"hypervisors see different cards, {other['path']} and {entry['path']}; run"
+                        " this again and, if they still do, see which of them is current"
+                    )
+                else:
+                    own[key] = entry["path"]
+                    continue
+                for one in (name, str(other["name"])):
+                    several[one] = f"{one!r} stays: {why}"
+    return several
+
+
+def _unread_card(why: str) -> tuple[str, str]:
+    """The VM of a card that cannot be read, by the name of its file, and the file."""
+    path = f"{why.partition(f'{CARD}: ')[0]}{CARD}"
+    at = parse_name(posixpath.basename(path))
+    return (path if at is None else at.name), path
+
+
+def _content(entry: CardEntry) -> tuple[object, ...]:
+    disks = tuple(disk["path"] for disk in entry["disks"])
+    return (entry["name"], entry["uuid"], *entry["hosts"], disks)
+
+
+def seen_cards(names: t.Collection[str], answer: RestartLook) -> list[SeenCard]:
+    """The files of the cards by which these VMs were chosen for a hypervisor, as that saw them."""
+    return [
+        SeenCard(entry["name"], entry["path"], entry["identity"], entry["uuid"])
+        for entry in answer.get("cards") or ()
+        if entry["name"] in names
+    ]
 
 
 def _staying(off: t.Collection[str], known: t.Collection[str], answers: Answers) -> list[str]:
@@ -222,9 +278,6 @@ def _place(
 ) -> str:
     """Put one VM into ``decision``; return the reason against it, if any."""
     entry = next(iter(entries.values()))
-    seen = {(one["uuid"], *one["hosts"]) for one in entries.values()}
-    if len(seen) > 1:
-        return f"the cards of {name!r} that hypervisors see differ; see which of them is current"
     able = [place for place, one in entries.items() if not one["problems"]]
     others = [one for one in entry["hosts"] if one not in off]
     other = others[0] if others else None
@@ -237,8 +290,10 @@ def _place(
     for place, answer in answers.items():
         if place != other and any(vm.get("uuid") == entry["uuid"] for vm in _vms(answer)):
             return (
-                f"{place} has a VM of the UUID of {name!r}, although its card names {host}; see"
-                " which of them is current before anything is started"
+                f"{place} has a VM of the UUID of {name!r}, and no leftover of it, although its"
+                f" card names {host}; see which is current before anything is started: if that on"
+                f" {place}, remove {entry['path']} and run {playbook_command('repair_vms')}; else"
+                " stop and undefine it there"
             )
     problems = {reason: None for one in entries.values() for reason in one["problems"]}
     if not able:

@@ -19,19 +19,20 @@ from ..._records import dataclass
 from ..base import effects_definitions as domains
 from ..base import effects_files as files
 from ..base.effects_connection import Connection
-from ..base.effects_lookup import find_domain
-from ..cards import effects_cards, read_cards
-from ..cards.card import Card, CardFile, CardName
+from ..base.effects_lookup import find_domain, find_uuid
+from ..base.read_file_identity import is_same
+from ..cards import effects_cards, read_cards, read_leftovers, read_vms
+from ..cards.card import Card, CardFile, CardName, disk_files
 from ..engine import effects_lease_holder as owners
 from ..engine import effects_verb as verb
-from ..engine.steps import Action
+from ..engine.steps import Action, Plan
 from ..fencing.plan import alive
 from ..fencing.read_silence import sign_of_life
 from ..storage import effects_storage as storage
 from ..storage import read_file_users as file_users
 from . import definition, read
 from . import plan as restart_plan
-from .options import RestartOptions, RestartWork
+from .options import RestartOptions, RestartWork, SeenCard
 from .plan import DefineVm, HandOver, RenameDisk, RestartFacts, SetAutostart, TakeCard, WriteCard
 
 if t.TYPE_CHECKING:
@@ -84,19 +85,28 @@ def run(
     sign = sign_of_life(options["addresses"] or old, options["ports"])
     if sign is not None:
         raise PlanRefused(alive(old, sign, fenced=False))
-    planner = restart_plan.hand_over if work.stage == "finish" else restart_plan.take_over
+    late = work.stage == "finish"
+    planner = restart_plan.hand_over if late else restart_plan.take_over
+    seen = {card.name: card for card in work.seen}
+
+    def job(here: read.Here, name: str) -> _RestartJob:
+        try:
+            file = _card_of(here, name, old, seen.get(name), late=late)
+            card = read.card_of(file)
+        except PlanRefused as error:  # of this VM, and no other is kept from being taken over
+            nothing = RestartFacts(name, tuple(old), here.name, (), 0, ())
+            none = CardFile("", CardName(name, ()), problem=str(error))
+            refused = Plan[RestartFacts]((), (str(error),))
+            return _RestartJob(connection, name, None, nothing, refused, none, running=False)
+        facts = read.facts_of(connection, file, here, old)
+        if check and work.unlocking:
+            facts = dataclasses.replace(facts, locked=())
+        return _RestartJob(connection, name, card.uuid, facts, planner(facts), file, card.running)
 
     def jobs() -> list[_RestartJob]:
-        here = read.read_here(connection)
-        made = []
-        for name in dict.fromkeys(options["names"]):
-            file = _card_of(here, name, old)
-            facts = read.facts_of(connection, file, here, old)
-            if check and work.unlocking:
-                facts = dataclasses.replace(facts, locked=())
-            card, plan = read.card_of(file), planner(facts)
-            made.append(_RestartJob(connection, name, card.uuid, facts, plan, file, card.running))
-        return made
+        names = list(dict.fromkeys(options["names"]))
+        here = read.read_named(connection, names) if late else read.read_all(connection)
+        return [job(here, name) for name in names]
 
     with owners.host_lock(_LOCK_SECONDS, "restart"):
         return verb.run(
@@ -104,16 +114,32 @@ def run(
         )
 
 
-def _card_of(here: read.Here, name: str, old: t.Sequence[str]) -> CardFile:
-    """The card of a VM that names a hypervisor that is off, or this one once it was handed over."""
+def _card_of(
+    here: read.Here, name: str, old: t.Sequence[str], seen: SeenCard | None, *, late: bool
+) -> CardFile:
+    """The card of a VM that names a hypervisor that is off, or this one once it was handed over: of
+    a VM that was looked at exactly the file that was seen then, in its folder. ``late``: this run
+    has written that anew since."""
     of_vm = [file for file in here.files if file.at.name == name]
     ours = [file for file in of_vm if not {*old}.isdisjoint(file.at.hosts)]
     ours = ours or [file for file in of_vm if file.at.hosts == (here.name,)]
+    if seen is not None:
+        folder = posixpath.dirname(seen.path)
+        ours = [
+            file
+            for file in ours
+            if file.folder == folder and file.card is not None and file.card.uuid == seen.uuid
+            if late or (file.path == seen.path and is_same(file.identity, seen.identity))
+        ]
     if not ours:
         named = " or ".join(old)
         raise PlanRefused(
-            f"{here.name} sees no card of {name!r} that names {named}; run this again"
+            f"{here.name} sees no card of {name!r} that names {named}"
+            + (f", or {seen.path} is no longer the file that was looked at" if seen else "")
+            + "; run this again"
         )
+    if len(ours) > 1:
+        raise PlanRefused(f"{name!r} stays: {restart_plan.second_card(ours[0].path, ours[1].path)}")
     return ours[0]
 
 
@@ -215,13 +241,36 @@ def _define(job: _RestartJob, _step: DefineVm) -> None:
         if usable is not None:  # so that libvirt knows the new names
             refresh = functools.partial(usable.existing.refresh, 0)
             storage.patiently(job.connection, f"refresh pool {pool}", refresh)
-    left = find_domain(job.connection, card.name)
-    if (
-        left is not None and str(left.UUIDString()) == card.uuid
-    ):  # with the snapshots and the autostart that it had
-        domains.undefine(job.connection, left, keep_nvram=True)
+    _remove_leftover(job)
     text = _lxml.tostring(read.ready(job.connection, card.root))
     domains.define(job.connection, f"define {card.name}", text)
+
+
+def _undefine(job: _RestartJob, _step: DefineVm) -> None:
+    """Else another hypervisor gives the disks the names that this definition has."""
+    dom = find_uuid(job.connection, job.card.uuid)
+    if dom is not None:
+        domains.undefine(job.connection, dom, keep_nvram=True)
+
+
+def _remove_leftover(job: _RestartJob) -> None:
+    """Undefine what is left of the VM here, with the autostart that it had; raises PlanRefused if
+    there is more of it, or anything else than was planned for."""
+    card = job.card
+    left = find_uuid(job.connection, card.uuid)
+    vm = None if left is None else read_vms.vm_of(job.connection, left)
+    if left is None:
+        return
+    shared = read_vms.shared_folders(job.connection)
+    why: str | None = "it runs there without a definition"
+    if vm is not None:
+        why = read_leftovers.hindrance(job.connection, left, vm, shared, card, card.disks)
+        named = tuple(path for path in disk_files(read_vms.root(vm)) or () if path)
+        if why is None and named != job.facts.defined:
+            why = "it was defined meanwhile"
+    if why is not None:
+        raise PlanRefused(f"{job.facts.new} has {job.name!r} itself: {why}; run this again")
+    domains.undefine(job.connection, left, keep_nvram=True)
 
 
 def _set_autostart(job: _RestartJob, _step: SetAutostart) -> None:
@@ -247,7 +296,7 @@ _ACTIONS = (
     .on(TakeCard, _take, _give_back)
     .on(RenameDisk, _guarded(_rename), _guarded(_rename_back))
     .on(WriteCard, _guarded(_write), _guarded(_write_back))
-    .on(DefineVm, _guarded(_define))
+    .on(DefineVm, _guarded(_define), _guarded(_undefine))
     .on(SetAutostart, _guarded(_set_autostart))
     .on(HandOver, _hand_over)
 )

@@ -24,11 +24,14 @@ class CardEntry(t.TypedDict):
     """A VM whose card names the hypervisor that is off, as this one sees it.
 
     ``problems``: why it cannot run here; ``locked``: its disks that a process has open for writing.
-    ``defined``: this hypervisor has the VM, not only a definition from before that fits no disk.
+    ``defined``: this hypervisor has a VM of its UUID that is no leftover of it. ``path`` and
+    ``identity`` are those of the card's file: what takes the VM over takes exactly that.
     """
 
     name: answers.VmName
     uuid: str
+    path: str
+    identity: str
     hosts: list[str]
     running: bool
     defined: bool
@@ -53,7 +56,8 @@ class CardEntry(t.TypedDict):
 
 class CellCard(t.TypedDict):
     """A VM that a cell restarts. ``cell`` is what its resource is in, with its ``quorate`` half, if
-    this hypervisor is a member of that; ``unclean`` are members that are not proven off."""
+    this hypervisor is a member of that, and the VM was named; ``unclean`` are members that are not
+    proven off."""
 
     name: answers.VmName
     cell: str | None

@@ -41,16 +41,28 @@ def restart_options(params: t.Mapping[str, object]) -> RestartOptions:
 
 
 @dataclass(frozen=True)
+class SeenCard:
+    """The card of a VM as this hypervisor saw it when it looked: its file and the VM's UUID."""
+
+    name: str = ""
+    path: str = ""
+    identity: str = ""
+    uuid: str = ""
+
+
+@dataclass(frozen=True)
 class RestartWork(Work):
     """A stage of restarting VMs elsewhere.
 
     ``prove`` ends the run unless the other hypervisor is off; ``starts`` decides which of those
     that were taken over are started; ``finish`` makes their cards name the new hypervisor alone.
     ``note`` keeps ``claims``, which say where the VMs go. ``unlocking``: in check mode the other
-    hypervisor would be switched off first, which ends what locks disks.
+    hypervisor would be switched off first, which ends what locks disks. ``seen`` are the cards that
+    the VMs were chosen by, and no others are acted on; a module that is used alone has none.
     """
 
     STAGES = ("all", "look", "decide", "prove", "note", "act", "starts", "finish", "report")
 
     unlocking: bool = False
     claims: list[str] = field(default_factory=list)
+    seen: list[SeenCard] = field(default_factory=list)

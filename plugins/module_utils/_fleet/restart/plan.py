@@ -39,8 +39,9 @@ class RestartFacts:
     are of its card, whose definition names the disks ``paths``. ``files`` are those of their old
     and new names that exist; ``linked`` the new names that are the same file as the old one.
     ``defined`` are the disks of the domain on ``new``, None without one; ``autostart`` is what its
-    card says, ``starts_at_boot`` what libvirt has. ``blockers`` prevent that it is taken over,
-    whatever was done of it; ``locked`` are files that a process has open for writing.
+    card says, ``starts_at_boot`` what libvirt has. ``hindrance``: why what is defined there is no
+    leftover of the VM. ``blockers`` prevent that it is taken over, whatever was done of it;
+    ``locked`` are files that a process has open for writing. ``card`` is the card's file.
     """
 
     name: str
@@ -55,8 +56,10 @@ class RestartFacts:
     autostart: bool = False
     starts_at_boot: bool = False
     phase: str | None = None
+    hindrance: str | None = None
     blockers: tuple[str, ...] = ()
     locked: tuple[str, ...] = ()
+    card: str = ""
 
     @property
     def begun(self) -> bool:
@@ -143,7 +146,7 @@ def take_over(facts: RestartFacts) -> Plan[RestartFacts]:
     if facts.is_over or (facts.begun and facts.is_defined):
         problem = _not_as_defined(facts)
         return Plan((), (problem,)) if problem else Plan(tuple(_boot_steps(facts)))
-    refusals = [*facts.blockers, *_refusals(facts)]
+    refusals = [*_not_left(facts), *facts.blockers, *_refusals(facts)]
     if refusals:
         return Plan((), tuple(refusals))
     steps: list[Step[RestartFacts]] = []
@@ -181,6 +184,25 @@ def hand_over(facts: RestartFacts) -> Plan[RestartFacts]:
         return Plan((), (problem,))
     done = Step(HandOver(), f"the card of {facts.name} names {facts.new} alone", _handed_over)
     return Plan((done,))
+
+
+def second_card(path: str, other: str) -> str:
+    """That a VM has another card than that in the file ``path``."""
+    return (
+        f"there are two cards of its name or its UUID, {path} and {other}; see which of them is"
+        " current, and remove the other"
+    )
+
+
+def _not_left(facts: RestartFacts) -> t.Iterator[str]:
+    """Why the definition on ``new`` stays, which another one would replace."""
+    if facts.hindrance is not None:
+        card = facts.card or f"the card of {facts.name}"
+        yield (
+            f"{facts.new} has {facts.name!r} itself, and no leftover of it: {facts.hindrance}; see"
+            f" which is current: if what {facts.new} has, remove {card} and run"
+            f" {playbook_command('repair_vms')}; else stop and undefine it there"
+        )
 
 
 def _refusals(facts: RestartFacts) -> t.Iterator[str]:

@@ -6,18 +6,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import os
 import typing as t
 
 from ..._errors import PlanRefused
-from ..._libvirt import DOMAIN_XML_INACTIVE
-from ..._lxml import parse
 from ..._records import dataclass
 from ..base import effects_deadline as deadline
+from ..base import metadata
 from ..base import read_caller as caller
 from ..base.effects_connection import Connection
-from ..base.effects_lookup import find_domain, read_metadata
-from ..cards import read_cards, read_vms
+from ..base.effects_lookup import find_domain, find_uuid
+from ..cards import read_cards, read_leftovers, read_vms
 from ..cards.card import Card, CardFile, CardName, disk_files
 from ..fencing.read_silence import sign_of_life
 from ..hosts import domain_info, host_info, read_cell, read_noted, read_secrets
@@ -32,6 +33,7 @@ from .plan import RestartFacts
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
+    from ..cell.facts import CellView
     from ..placement.facts import SeenHost
 
 _SECONDS = 60.0  # to read what is in a folder, which may be on a mount that hangs
@@ -39,52 +41,119 @@ _SECONDS = 60.0  # to read what is in a folder, which may be on a mount that han
 
 @dataclass(frozen=True)
 class Here:
-    """This hypervisor: its name in the inventory, the folders of storage that is shared, all cards
-    there, who uses files, its machine types, and the secrets that it has."""
+    """This hypervisor: its name in the inventory, the folders of storage that is shared, under all
+    their names, which cards are there, those of them that were read, who uses files if that was
+    read, its machine types, and the secrets that it has."""
 
     name: str
-    folders: frozenset[str]
+    folders: t.Mapping[str, str]
+    listed: tuple[CardName, ...]
     files: tuple[CardFile, ...]
-    references: References
+    references: References | None
     machine_types: tuple[str, ...]
     secrets: tuple[str, ...] | None
 
+    @functools.cached_property
+    def _by_key(self) -> dict[str, list[CardFile]]:
+        """The cards that were read by name, by UUID and by the disks that they name."""
+        keys: dict[str, list[CardFile]] = {}
+        for file in self.files:
+            of = [] if file.card is None else [file.card.uuid, *file.card.disks]
+            for key in dict.fromkeys((file.at.name, *of)):
+                keys.setdefault(key, []).append(file)
+        return keys
 
-def read_here(connection: Connection) -> Here:
-    """Read all that the facts of each VM need."""
+    def others(self, file: CardFile, *keys: str) -> list[CardFile]:
+        """The cards but this one with one of these names, UUIDs and disks."""
+        others = [other for key in keys for other in self._by_key.get(key, ())]
+        return list({other.path: other for other in others if other.path != file.path}.values())
+
+
+def read_off(connection: Connection, off: t.Sequence[str], names: t.Collection[str]) -> Here:
+    """Read what tells which VMs of the hypervisors ``off`` could run here. Of all cards only those
+    are opened that name one of these, or have the name of one that does: all hypervisors look at
+    the same time, and each card that one opens is a request to the storage that they share."""
+
+    def chosen(listed: t.Sequence[CardName]) -> t.Callable[[CardName], bool]:
+        of_them = {at.name for at in listed if _names_one(at, off)}
+        in_cells = {*names}
+        return lambda at: at.name in of_them or (not at.hosts and at.name in in_cells)
+
+    return _read(connection, chosen)
+
+
+def read_all(connection: Connection) -> Here:
+    """Read all that the facts of each VM need before it is taken over, once: every card, since any
+    may name one of its disks, and every image."""
+    here = _read(connection, lambda _listed: lambda _at: True)
+    return dataclasses.replace(here, references=file_users.read(connection))
+
+
+def read_named(connection: Connection, names: t.Collection[str]) -> Here:
+    """Read what the facts of VMs need that were taken over."""
+    return _read(connection, lambda _listed: lambda at: at.name in names)
+
+
+def _read(
+    connection: Connection,
+    chosen: t.Callable[[t.Sequence[CardName]], t.Callable[[CardName], bool]],
+) -> Here:
+    file_users.require_present(file_users.read_pools(connection))
     shared = read_vms.shared_folders(connection)
+    folders = sorted(set(shared.values()))
+    distinct = deadline.call(
+        lambda: read_cards.distinct(folders), seconds=_SECONDS, what="look at the shared pools"
+    )
+    listed = {folder: _listed(folder) for folder in distinct}
+    wanted = chosen([at for ats in listed.values() for at in ats])
     files = [
         file
-        for folder in sorted(set(shared.values()))
-        for file in _in_folder(folder, lambda _at: True)
+        for folder, ats in listed.items()
+        for file in _in_folder(folder, [at for at in ats if wanted(at)])
     ]
     text = connection.call("read capabilities", connection.conn.getCapabilities)
     secrets = read_secrets.known(connection)
     return Here(
         caller.host(),
-        frozenset(shared),
+        shared,
+        tuple(at for ats in listed.values() for at in ats),
         tuple(files),
-        file_users.read(connection),
+        None,
         tuple(host_info.capabilities(text)["machines"]),
         None if secrets is None else tuple(secrets),
     )
 
 
-def _in_folder(folder: str, wanted: t.Callable[[CardName], bool]) -> list[CardFile]:
-    def load() -> list[CardFile]:
-        return read_cards.load_all(folder, wanted)
+def _names_one(at: CardName, hosts: t.Iterable[str]) -> bool:
+    return not {*hosts}.isdisjoint(at.hosts)
 
+
+def _listed(folder: str) -> list[CardName]:
+    what = f"list the cards in {folder}"
+    return deadline.call(lambda: read_cards.names(folder), seconds=_SECONDS, what=what)
+
+
+def _in_folder(folder: str, wanted: t.Sequence[CardName]) -> list[CardFile]:
+    def load() -> list[CardFile]:
+        return read_cards.load_those(folder, wanted)
+
+    if not wanted:
+        return []
     return deadline.call(load, seconds=_SECONDS, what=f"read the cards in {folder}")
 
 
 def look(connection: Connection, options: RestartOptions) -> RestartLook:
     """What this hypervisor sees of the VMs of the one that should be off. Changes nothing."""
-    here = read_here(connection)
     old, names = options["host"], options["names"]
+    here = read_off(connection, old, names)
+    # a second card of a VM that is named may have another name
     wanted = [
         file
         for file in here.files
-        if not {*old}.isdisjoint(file.at.hosts) and (not names or file.at.name in names)
+        if _names_one(file.at, old)
+        and (
+            not names or file.at.name in names or (file.card and here.others(file, file.card.uuid))
+        )
     ]
     host = placement_facts.read(connection, options["base_pool"], options["base_path"])
     return {
@@ -96,32 +165,33 @@ def look(connection: Connection, options: RestartOptions) -> RestartLook:
             if file.card is not None
         ],
         "unread": [file.problem for file in wanted if file.card is None],
-        "in_cells": _in_cells(connection, here.files, names),
+        "in_cells": _in_cells(connection, here, names),
         "noted": None if names else read_noted.of_silent(connection, old),
         "sign": sign_of_life(options["addresses"] or old, options["ports"]),
     }
 
 
-def _in_cells(
-    connection: Connection, files: t.Iterable[CardFile], names: t.Collection[str]
-) -> list[CellCard]:
-    """The VMs that a cell restarts, those of ``names`` if there are any."""
+def _in_cells(connection: Connection, here: Here, names: t.Collection[str]) -> list[CellCard]:
+    """The VMs that a cell restarts, those of ``names`` with what the cell says, if there are any;
+    else their names are all that matters, and no card of theirs was opened."""
+    if not names:
+        return [_of_cell(at.name, None) for at in here.listed if not at.hosts]
     seen = read_cell.view(connection)
     vms = seen.vms if seen else {}
-    entries: list[CellCard] = []
-    for file in files:
-        if file.at.hosts or file.card is None or (names and file.at.name not in names):
-            continue
-        known = seen if file.card.uuid in vms else None
-        entries.append(
-            {
-                "name": file.at.name,
-                "cell": known.cell if known else None,
-                "quorate": bool(known and known.quorate),
-                "unclean": sorted(known.unclean) if known else [],
-            }
-        )
-    return entries
+    return [
+        _of_cell(file.at.name, seen if file.card.uuid in vms else None)
+        for file in here.files
+        if not file.at.hosts and file.card is not None and file.at.name in names
+    ]
+
+
+def _of_cell(name: str, known: CellView | None) -> CellCard:
+    return {
+        "name": name,
+        "cell": known.cell if known else None,
+        "quorate": bool(known and known.quorate),
+        "unclean": sorted(known.unclean) if known else [],
+    }
 
 
 def _entry(
@@ -134,9 +204,11 @@ def _entry(
     return {
         "name": card.name,
         "uuid": card.uuid,
+        "path": file.path,
+        "identity": file.identity,
         "hosts": [*card.hosts],
         "running": card.running,
-        "defined": facts.is_defined or _is_active(connection, card),
+        "defined": facts.is_defined or bool(facts.hindrance),
         # which process uses a disk is known only once the other is off
         "problems": [reason for reason in made.refusals if reason not in plan.locks(facts)]
         if facts.new in card.hosts or {*card.hosts} <= {*old}
@@ -158,13 +230,6 @@ def _entry(
         "tags": [*card.stored.tags],
         "zone": card.stored.zone,
     }
-
-
-def _is_active(connection: Connection, card: Card) -> bool:
-    dom = find_domain(connection, card.name)
-    if dom is None or str(dom.UUIDString()) != card.uuid:
-        return False
-    return bool(connection.call(f"read whether {card.name} runs", dom.isActive))
 
 
 def card_of(file: CardFile) -> Card:
@@ -195,27 +260,23 @@ def facts_of(
     files, linked, locked = deadline.call(
         look_at_files, seconds=_SECONDS, what=f"look at the disks of {card.name}"
     )
-    dom = find_domain(connection, card.name)
+    dom = find_uuid(connection, card.uuid)
+    vm = None if dom is None else read_vms.vm_of(connection, dom)
     defined: tuple[str, ...] | None = None
-    phase, others, at_boot = None, [], False
-    if dom is not None and str(dom.UUIDString()) == card.uuid:
-        text = connection.call(f"read domain {card.name}", dom.XMLDesc, DOMAIN_XML_INACTIVE)
-        named = disk_files(parse(text, f"domain {card.name}")) or ()
-        defined = tuple(path for path in named if path)
-        active = connection.call(f"read whether {card.name} runs", dom.isActive)
+    phase, hindrance, at_boot = None, None, False
+    if dom is not None and vm is None:
+        hindrance = "it runs there without a definition"
+    elif dom is not None and vm is not None:
+        hindrance = read_leftovers.hindrance(connection, dom, vm, here.folders, card)
+        defined = tuple(path for path in disk_files(read_vms.root(vm)) or () if path)
         if not {*defined}.isdisjoint({*paths, *targets}):
-            stored = read_metadata(connection, dom)
+            stored = metadata.parse(read_vms.root(vm))
             phase = None if stored is None else stored.phase
-            at_boot = bool(connection.call(f"read autostart of {card.name}", dom.autostart))
-            locked = () if active else locked  # by itself
-        elif active:
-            others.append("it runs there, with disks that are not its card's; stop that first")
-        elif connection.call(f"read the saved memory of {card.name}", dom.hasManagedSaveImage, 0):
-            others.append(
-                "of its time there memory is saved, which fits no longer; if nobody needs that,"
-                f" remove it: virsh managedsave-remove {card.name}"
-            )
-    elif dom is not None:
+            at_boot = vm.autostart
+            locked = () if vm.active else locked  # by itself
+    other = find_domain(connection, card.name)
+    others = []
+    if other is not None and str(other.UUIDString()) != card.uuid:
         others.append(f"{here.name} has another VM of that name, with another UUID")
     return RestartFacts(
         name=card.name,
@@ -230,16 +291,23 @@ def facts_of(
         autostart=card.autostart,
         starts_at_boot=at_boot,
         phase=phase,
+        hindrance=hindrance,
+        card=file.path,
         blockers=tuple(
             f"{card.name!r} cannot run on {here.name}: {problem}"
-            for problem in [*others, *_blockers(connection, card, here, files)]
+            for problem in [*others, *_blockers(connection, file, card, here, files, old)]
         ),
         locked=locked,
     )
 
 
 def _blockers(
-    connection: Connection, card: Card, here: Here, files: t.Collection[str]
+    connection: Connection,
+    file: CardFile,
+    card: Card,
+    here: Here,
+    files: t.Collection[str],
+    old: t.Sequence[str],
 ) -> list[str]:
     problems = definition.blockers(card, here.folders)
     present = {
@@ -249,15 +317,20 @@ def _blockers(
     root = ready(connection, definition.with_disks(card.root, present))
     problems += read_start_blockers.of_root(connection, root)
     for path in present.values():
-        for user in here.references.users(path):
+        for user in here.references.users(path) if here.references is not None else ():
             if user.uuid != card.uuid:
                 problems.append(f"{path} is needed by others: {user.text}")
-    for other in here.files:
-        if other.card is not None and other.card.uuid != card.uuid:
-            shared = sorted({*other.card.disks} & {*card.disks, *present.values()})
-            problems += [f"{path} is a disk of {other.card.name!r} too" for path in shared]
-        elif other.card is not None and other.at != card.at:
-            problems.append(f"it has another card, {other.path}; see which of them is current")
+    for other in here.others(file, card.name, card.uuid, *card.disks, *present.values()):
+        if other.card is None:
+            if other.at.name == card.name:
+                problems.append(plan.second_card(file.path, other.path))
+            continue
+        same_name = other.card.name == card.name and _names_one(other.at, old)
+        if other.card.uuid == card.uuid or same_name:
+            problems.append(plan.second_card(file.path, other.path))
+            continue
+        shared = sorted({*other.card.disks} & {*card.disks, *present.values()})
+        problems += [f"{path} is a disk of {other.card.name!r} too" for path in shared]
     machine = root.find("os/type")
     kind = None if machine is None else machine.get("machine")
     if kind is not None and here.machine_types and kind not in here.machine_types:

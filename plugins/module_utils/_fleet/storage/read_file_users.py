@@ -152,9 +152,7 @@ def read(connection: Connection) -> References:
     """All files that are referenced on this host; raises rather than omitting one."""
     listed = connection.call("list domains", connection.conn.listAllDomains, 0)
     references = References(read_pools(connection), _names(listed))
-    for pool in references.pools.values():
-        if pool.absent is not None:
-            raise PlanRefused(f"the users of images are unknown here: {pool.absent}")
+    require_present(references.pools)
     domains = _named_by_domains(connection, listed)
     elsewhere = [pool for pool in references.pools.values() if pool.type not in FOLDER_TYPES]
     others = _backings(connection, elsewhere)
@@ -175,6 +173,13 @@ def read(connection: Connection) -> References:
             " unknown"
         ) from None
     return references
+
+
+def require_present(pools: t.Mapping[str, PoolPlace]) -> None:
+    """Raise PlanRefused if shared storage is not mounted: who uses files on it cannot be read."""
+    for pool in pools.values():
+        if pool.absent is not None:
+            raise PlanRefused(f"the users of images are unknown here: {pool.absent}")
 
 
 def read_elsewhere(connection: Connection) -> References:
