@@ -70,6 +70,20 @@ _ENVELOPE = "engine/test_envelope.py"
 
 FAULTS = (
     Fault(
+        "a proof has files of its hypervisor that an archive names",
+        "verify/definition.py",
+        'return program or tag in _OF_HOST or "{" in tag or "/" in (item.text or "")',
+        'return program or "{" in tag',
+        "verify/test_definition.py",
+    ),
+    Fault(
+        "nothing looks at the paths of a proof once more",
+        "verify/definition.py",
+        "    _require_own_paths(whole, places)\n",
+        "",
+        "verify/test_definition.py",
+    ),
+    Fault(
         "an action derives no lost hypervisor",
         "action/virt_purge.py",
         "purge_decision.fleet(answers, key, self.expected(), self.lost())",

@@ -71,6 +71,24 @@ _PLAIN = """
         ("<emulator>/usr/../root/x</emulator>", ["/usr/../root/x"]),
         ("<channel><source path='/var/lib/libvirt/images/s'/></channel>", []),
         (
+            "<disk device='cdrom'><source file='/root/.ssh/id'/></disk>",
+            ["/root/.ssh/id"],
+        ),
+        ("<disk device='floppy'><source file='id'/></disk>", ["id"]),
+        ("<disk device='cdrom'><source file='/var/lib/libvirt/images/a.iso'/></disk>", []),
+        (
+            "<disk device='cdrom'><source name='x'><host name='10.0.0.1' port='80'/></source>"
+            "</disk>",
+            ["10.0.0.1:80"],
+        ),
+        (
+            "<serial type='tcp'><source mode='connect' host='127.0.0.1' service='22'/></serial>",
+            ["127.0.0.1:22"],
+        ),
+        ("<interface><script path='reboot'/></interface>", ["reboot"]),
+        ("<filesystem><source dir='/srv'/><target dir='data'/></filesystem>", ["/srv"]),
+        ("<video><model><acceleration rendernode='card'/></model></video>", ["card"]),
+        (
             "<seclabel type='static'><label>+0:+0</label></seclabel>",
             ["a label that QEMU runs with"],
         ),
@@ -79,6 +97,12 @@ _PLAIN = """
 def test_what_reaches_past_the_disks_is_known(device: str, reaches: list[str]) -> None:
     root = _lxml.parse(_PLAIN.format(device), "domain web1")
     assert definition.reaches(root, _POOLS) == reaches
+
+
+def test_table_of_firmware_reaches_past_the_disks() -> None:
+    table = "<os><acpi><table type='slic'>etc/shadow</table></acpi><kernel>vmlinuz</kernel></os>"
+    root = _lxml.parse(_PLAIN.format("").replace("<devices>", f"{table}<devices>"), "domain web1")
+    assert definition.reaches(root, _POOLS) == ["etc/shadow", "vmlinuz"]
 
 
 def test_arguments_of_qemu_reach_past_the_disks() -> None:

@@ -6,7 +6,11 @@
 
 from __future__ import annotations
 
+import typing as t
+
 import pytest
+from ansible_collections.fleet.virt.plugins.module_utils import _lxml
+from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.archives import SavedDisk
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.verify import definition
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.verify.definition import (
@@ -132,9 +136,152 @@ def test_firmware_without_a_saved_state_begins_with_its_template() -> None:
     [
         ("<os><kernel>/boot/vmlinuz</kernel></os>", "its kernel is a file of its former"),
         ("<launchSecurity type='sev'/>", "launchSecurity"),
+        ("<os><loader>/srv/CODE.fd</loader></os>", "its firmware '/srv/CODE.fd' is none of a"),
         ("<os><type>hvm</type></os>", ""),
     ],
 )
 def test_unbootable_definition_is_reported(element: str, words: str) -> None:
     problems = definition.blockers(parse(f"<domain>{element}</domain>", "test"))
     assert (not problems) if not words else words in problems[0]
+
+
+# What reads a file of the hypervisor, wherever libvirt, of whatever version, takes it
+_HOSTILE = [
+    ("os", "<acpi><table type='slic'>/root/.ssh/evil</table></acpi>"),
+    ("os", "<acpi><table type='raw'>evil</table></acpi>"),
+    ("os", "<loader type='rom'>/usr/share/evil</loader>"),
+    ("os", "<loader type='rom'>/usr/share/OVMF/../../../evil</loader>"),
+    ("os", "<bios rebootTimeout='0' file='evil'/>"),
+    ("clock", "/evil"),
+    ("clock", ":/evil"),
+    ("clock", ":evil"),
+    ("clock", "../../evil"),
+    ("clock", "Europe/../evil"),
+    ("clock", "/usr/share/zoneinfo/evil"),
+    ("clock", "EVILevil-1,file:/x"),
+    ("sysinfo", "<entry name='serial'>/evil</entry>"),
+    ("sysinfo", "<entry name='serial'>file:///evil</entry>"),
+    ("sysinfo", "<entry name='serial' file='evil'>x</entry>"),
+    ("features", "<hyperv><vendor_id value='/evil'/></hyperv>"),
+    ("features", "<future><source file='evil'/></future>"),
+    ("features", "<future socket='evil'/>"),
+    ("cpu", "<numa><cell id='0' cpus='0' memory='1' path='evil'/></numa>"),
+    ("cpu", "<model>./evil</model>"),
+    ("disk", "<serial>/evil</serial>"),
+    ("disk", "<target dev='vda' bus='virtio' evil='../evil'/>"),
+    ("disk", "<alias name='ua-/evil'/>"),
+    ("controller", "<driver iothread='1' file='/evil'/>"),
+    ("controller", "<rom bar='on' file='evil'/>"),
+    ("video", "<driver vgaconf='io' name='/evil'/>"),
+    ("video", "<model type='virtio'><x><acceleration rendernode='evil'/></x></model>"),
+    ("sound", "<codec type='duplex'><log file='evil'/></codec>"),
+    ("channel", "<target type='virtio' name='org.qemu.guest_agent.0' path='evil'/>"),
+    ("serial", "<target type='isa-serial' port='0'><model name='/evil'/></target>"),
+    ("serial", "<protocol type='raw'/><source host='evil' service='1'/>"),
+    ("input", "<source evdev='evil'/>"),
+    ("iommu", "<driver x='evil/y'/>"),
+]
+
+
+def _hostile(where: str, more: str) -> _lxml.Element:
+    root = parse(_DOMAIN, "test")
+    if where == "clock":
+        clock = root.find("clock")
+        assert clock is not None
+        clock.set("offset", "timezone")
+        clock.set("timezone", more)
+        return root
+    place = {"os": "os", "sysinfo": "sysinfo[@type='smbios']/system"}
+    place |= {"features": "features", "cpu": "cpu"}
+    parent = root.find(place.get(where, f"devices/{where}"))
+    if parent is None:
+        devices = root.find("devices")
+        assert devices is not None
+        parent = _lxml.add(devices, where)
+    for element in parse(f"<x>{more}</x>", "test"):
+        for old in parent.findall(str(element.tag)) if where == "disk" else []:
+            parent.remove(old)
+        parent.append(element)
+    return root
+
+
+@pytest.mark.parametrize(("where", "more"), _HOSTILE)
+def test_hostile_path_is_not_in_the_proof(where: str, more: str) -> None:
+    made = definition.proof(_hostile(where, more), _NEW, _OF, _DISKS, _PLACES, nvram=True).root
+    text = tostring(made)
+    assert "evil" not in text
+    assert made.find("clock[@offset='timezone']") is None
+    if where != "disk":  # what is around it stays
+        assert len(made.findall("devices/disk")) == len(_proof().root.findall("devices/disk"))
+
+
+def test_slash_anywhere_is_a_path_that_was_written_here() -> None:
+    """Each attribute and each text of a definition, one by one, becomes a path."""
+    own = {"/usr/share/OVMF/OVMF_CODE.fd", "/dev/urandom", "/proofs/nvram.fd"}
+    own |= {"/proofs/vda.qcow2", "/shown/disks/vda.raw"}
+    own |= {f"/proofs/console{number}.log" for number in range(4)}
+    count, refused = 0, 0
+    for place, _item in enumerate(parse(_DOMAIN, "test").iter("*")):
+        root = parse(_DOMAIN, "test")
+        item = list(root.iter("*"))[place]
+        for key in [*item.attrib, ""]:
+            before = item.get(key) if key else item.text
+            for hostile in ("/root/.ssh/id", "x/../../root", "file:///root/id"):
+                count += 1
+                if key:
+                    item.set(key, hostile)
+                else:
+                    item.text = hostile
+                try:
+                    made = definition.proof(root, _NEW, _OF, _DISKS, _PLACES, nvram=True).root
+                except PlanRefused:
+                    refused += 1
+                    continue
+                values = [t.cast(str, value) for one in made.iter("*") for value in one.values()]
+                values += [one.text or "" for one in made.iter("*")]
+                assert {value for value in values if "/" in value} <= own, (item.tag, key)
+            if key:
+                item.set(key, before or "")
+            else:
+                item.text = before
+    assert count > 500
+    assert refused < count / 10
+
+
+def test_what_was_not_cleaned_is_refused_by_the_last_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(definition, "_cleaned", lambda element: element)
+    with pytest.raises(PlanRefused, match=r"'/root/x' \(model\), a file of its hypervisor"):
+        definition.proof(
+            _hostile("cpu", "<model>/root/x</model>"), _NEW, _OF, _DISKS, _PLACES, nvram=True
+        )
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "UTC", "America/Argentina/Salta", "Etc/GMT+1"])
+def test_time_zone_of_guest_stays(zone: str) -> None:
+    made = definition.proof(_hostile("clock", zone), _NEW, _OF, _DISKS, _PLACES, nvram=True).root
+    clock = made.find("clock")
+    assert clock is not None
+    assert (clock.get("offset"), clock.get("timezone")) == ("timezone", zone)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/usr/share/OVMF/OVMF_CODE_4M.ms.fd",
+        "/usr/share/qemu/ovmf-x86_64-code.bin",
+        "/usr/share/edk2/ovmf/OVMF_CODE.secboot.fd",
+        "/usr/share/qemu-efi-aarch64/QEMU_EFI.fd",
+        "/usr/share/AAVMF/AAVMF_CODE.no-secboot.fd",
+        "/usr/share/edk2-ovmf/x64/OVMF_CODE.fd",
+    ],
+)
+def test_firmware_of_a_distribution_is_only_read(path: str) -> None:
+    text = _DOMAIN.replace("/usr/share/OVMF/OVMF_CODE.fd", path).replace(
+        "'yes' type='pf", "'no' type='pf"
+    )
+    root = parse(text, "test")
+    assert definition.blockers(root) == []
+    made = definition.proof(root, _NEW, _OF, _DISKS, _PLACES, nvram=True).root
+    loader = made.find("os/loader")
+    assert loader is not None
+    assert (loader.text, loader.get("readonly")) == (path, "yes")

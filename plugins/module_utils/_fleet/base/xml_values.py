@@ -22,6 +22,18 @@ if t.TYPE_CHECKING:
 MIB = 1024 * 1024
 _MAX_DIGITS = 20  # of 2**64 - 1, the largest number libvirt itself can hold
 _MAX_NUMBER = 2**64 - 1
+# Attributes that are a file, a folder, a program or a socket, whatever element they stand in, and
+# elements whose text is one. libvirt takes a relative one from its own folder
+_PATH_ATTRIBUTES = frozenset(
+    (
+        *("file", "path", "dir", "evdev", "socket", "rendernode", "vgaconf", "tty", "keyfile"),
+        *("agentsock", "logFile", "runtimeDir", "tap", "vhost", "template"),
+    )
+)
+_PATH_ELEMENTS = frozenset(
+    ("emulator", "loader", "nvram", "kernel", "initrd", "dtb", "table", "init", "initdir")
+)
+_TAGS = {("target", "dir")}  # what a guest mounts a file system by
 _POWERS = {"k": 1, "m": 2, "g": 3, "t": 4, "p": 5, "e": 6}
 
 
@@ -47,6 +59,23 @@ def text_of(element: Element | None) -> str | None:
     if element is None:
         return None
     return element.text or None
+
+
+def is_host_path(item: Element, key: str) -> bool:
+    """Whether an attribute, or the text where ``key`` is empty, can only be a path."""
+    if not key:
+        return item.tag in _PATH_ELEMENTS
+    return key in _PATH_ATTRIBUTES and (item.tag, key) not in _TAGS
+
+
+def paths(root: Element) -> t.Iterator[tuple[Element, str, str]]:
+    """Whatever may be a path in a definition: element, attribute (empty for the text), value. All
+    that has a slash, in whatever element it stands, and what can be nothing else."""
+    for item in root.iter("*"):
+        for key, value in (*item.items(), ("", item.text or "")):
+            text = str(value).strip()
+            if text and ("/" in text or is_host_path(item, str(key))):
+                yield item, str(key), text
 
 
 def nvram_file(element: Element | None) -> str | None:

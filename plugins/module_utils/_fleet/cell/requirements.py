@@ -12,6 +12,7 @@ from __future__ import annotations
 import posixpath
 import typing as t
 
+from ..base import xml_values
 from ..base.names import playbook_command
 from ..cards.card import disk_files
 
@@ -40,6 +41,7 @@ _SYSTEM = (
 _LOG = "/var/log/libvirt/qemu/{}-console.log"
 _NO_PATH = {(tag, "") for tag in ("title", "description", "partition", "cmdline", "entry")}
 _NO_PATH |= {(tag, "") for tag in ("serial", "vendor", "product")} | {("entry", "name")}
+_DRIVES = ("cdrom", "floppy")
 _OF_DISKS = ("source", "backingStore", "mirror")
 
 
@@ -79,27 +81,44 @@ def of_paths(domain: Element, shared: t.Collection[str]) -> list[str]:
     ]
 
 
-def foreign_paths(domain: Element, folders: t.Collection[str]) -> list[str]:
+def foreign_paths(domain: Element, folders: t.Collection[str], *, media: bool = False) -> list[str]:
     """The files that it names beside its disks, but for those in ``folders``, those of the
-    distribution and its own log."""
+    distribution and its own log. ``media``: also those in its drives, which a cell empties."""
     own = _LOG.format(domain.findtext("name"))
     skipped = [*domain.iterfind("metadata")]
     for disk in domain.iterfind("devices/disk"):
-        skipped += [child for child in disk if child.tag in _OF_DISKS]
+        if not media or disk.get("device", "disk") not in _DRIVES:
+            skipped += [child for child in disk if child.tag in _OF_DISKS]
     known = {item for root in skipped for item in root.iter("*")}
     texts = dict.fromkeys(
-        str(text).strip()
-        for item in domain.iter("*")
-        if item not in known
-        for key, text in [*item.items(), ("", item.text or "")]
-        if (item.tag, key) not in _NO_PATH
+        text
+        for item, key, text in xml_values.paths(domain)
+        if item not in known and (item.tag, key) not in _NO_PATH
     )
     return [
         text
         for text in texts
-        if "/" in text and posixpath.dirname(text) not in folders and text != own
+        if posixpath.dirname(text) not in folders and text != own
         if posixpath.normpath(text) != text or not text.startswith(_SYSTEM)
     ]
+
+
+def foreign_hosts(domain: Element) -> list[str]:
+    """Where it connects to, or listens, beside its consoles' screens and its NICs: sources of its
+    character devices and media, with their ports."""
+    sources = [
+        source
+        for device in domain.iterfind("devices/*")
+        if device.tag not in ("interface", "graphics")
+        if device.tag != "disk" or device.get("device", "disk") in _DRIVES
+        for source in device.iter("source", "host")
+    ]
+    places = [
+        f"{source.get('host') or source.get('name')}:{source.get('service') or source.get('port')}"
+        for source in sources
+        if source.get("host") or (source.tag == "host" and source.get("name"))
+    ]
+    return list(dict.fromkeys(places))
 
 
 def of_disks(domain: Element, chains: t.Iterable[str], shared: t.Collection[str]) -> list[str]:

@@ -114,8 +114,9 @@ def blockers(root: Element, machine_types: t.Collection[str]) -> list[str]:
 def reaches(root: Element, folders: t.Collection[str]) -> list[str]:
     """What the definition has beside its disks that is neither in the ``folders`` of pools nor the
     distribution's own. Whoever can write to the place of backups can have put it there, such as a
-    log that libvirt's daemon writes as root."""
-    reached = requirements.foreign_paths(root, {*folders, NVRAM_FOLDER})
+    log that libvirt's daemon writes as root, or a medium that is a private file."""
+    reached = requirements.foreign_paths(root, {*folders, NVRAM_FOLDER}, media=True)
+    reached += requirements.foreign_hosts(root)
     reached += ["arguments of QEMU's own"] if requirements.has_arguments(root) else []
     reached += ["a label that QEMU runs with"] if requirements.has_label(root) else []
     return reached

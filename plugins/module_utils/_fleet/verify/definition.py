@@ -6,37 +6,50 @@
 
 Whoever can write to a place of backups may have written the definition in an archive. It is run on
 hypervisors without anyone having looked at it, so what is listed here is taken, and all else left
-out: networks, devices, files, sockets, programs and arguments of QEMU.
+out: networks, devices, files, sockets, programs and arguments of QEMU. libvirt gives QEMU's user
+any file that a definition names, whoever it belongs to. So of what is taken nothing that may be a
+path stays, and the result is looked at once more: every path in it is one that was written here.
 """
 
 from __future__ import annotations
 
 import copy
+import re
 import typing as t
 
 from ... import _lxml
+from ..._errors import PlanRefused
 from ..._records import dataclass, field
+from ..base import xml_values
 from ..base.names import PROOF
+from ..base.options import show
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
     from ..backup.archives import SavedDisk
 
 AGENT = "org.qemu.guest_agent.0"
-_SHARED = "/usr/share/"  # firmware of the distribution
+# Firmware of distributions. Not all of /usr/share: libvirt's daemon, which is root, reads templates
+_FIRMWARE = re.compile(
+    r"/usr/share/(AAVMF|OVMF|ovmf|qemu|seabios|(edk2|qemu-efi)[\w.-]*)(/[\w+-][\w.+-]*)+", re.ASCII
+)
+# The C library opens the file of a zone, and any file where its name is a path
+_ZONE = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}")
 # What is taken as it is, below <domain>
 _TAKEN = (
     *("memory", "currentMemory", "maxMemory", "iothreads", "iothreadids", "cpu", "clock", "pm"),
     "on_reboot",
 )
-_NUMBERED = ("type", "boot", "bootmenu", "bios", "smbios", "firmware", "acpi")  # below <os>
+_NUMBERED = ("type", "boot", "bootmenu", "bios", "smbios", "firmware")  # below <os>
 # Below <disk>; what says where its content is, is made here
 _OF_DISK = ("target", "serial", "wwn", "boot", "blockio", "geometry", "vendor", "product")
 _ANYWHERE = ("address", "alias")
 # Devices without anything of the hypervisor
 _DEVICES = ("controller", "hub", "input", "iommu", "memballoon", "panic", "sound", "video")
 _INPUTS = ("mouse", "keyboard", "tablet")
-_SOURCES = ("source", "backend", "protocol", "log", "audio")
+# What is the hypervisor's, in whatever it stands
+_OF_HOST = ("source", "backend", "protocol", "log", "audio", "acceleration", "rom", "seclabel")
+_RANDOM = "/dev/urandom"
 _TITLE = "Proof of the backup {archive} of {vm}, removed by itself"
 
 
@@ -75,6 +88,9 @@ def blockers(root: Element) -> list[str]:
         if root.find(f"os/{tag}") is not None:
             problems.append(f"its {tag} is a file of its former hypervisor, and not in the backup")
             break
+    loader = (root.findtext("os/loader") or "").strip()
+    if loader and not _is_firmware(loader):
+        problems.append(f"its firmware {show(loader)} is none of a distribution's")
     if root.find("launchSecurity") is not None:
         problems.append("its memory is encrypted for its former hypervisor (launchSecurity)")
     return problems
@@ -98,29 +114,75 @@ def proof(
     _lxml.add(made, "uuid", text=uuid)
     vm, archive = of
     title = _TITLE.format(archive=archive, vm=vm)
-    _lxml.add(made, "title", text="".join(filter(str.isprintable, title)))
+    _lxml.add(made, "title", text="".join(filter(str.isprintable, title.replace("/", " "))))
     for tag in _TAKEN:
-        for element in root.findall(tag):
-            made.append(copy.deepcopy(element))
+        _take(made, root.findall(tag))
     vcpu = root.find("vcpu")
     if vcpu is not None:
         current = {"current": vcpu.get("current", "")} if vcpu.get("current") else {}
         _lxml.add(made, "vcpu", current, vcpu.text)
     made.append(_os(root, places.nvram, nvram=nvram))
-    system = root.find("sysinfo[@type='smbios']")
-    if system is not None:
-        system = copy.deepcopy(system)
-        for entry in system.iterfind("system/entry[@name='uuid']"):
-            entry.text = uuid
-        made.append(system)
-    features = root.find("features")
-    if features is not None:
-        made.append(copy.deepcopy(features))
+    _take(made, root.findall("sysinfo[@type='smbios']")[:1])
+    for entry in made.iterfind("sysinfo/system/entry[@name='uuid']"):
+        entry.text = uuid
+    _take(made, root.findall("features")[:1])
     if root.find("genid") is not None:
         _lxml.add(made, "genid")  # libvirt makes another
     _lxml.add(made, "on_poweroff", text="destroy")
     _lxml.add(made, "on_crash", text="preserve")
-    return _devices(root, made, disks, places)
+    whole = _devices(root, made, disks, places)
+    _require_own_paths(whole, places)
+    return whole
+
+
+def _take(made: Element, elements: t.Iterable[Element]) -> None:
+    """Append copies without what is of a hypervisor, or may be, wherever it stands in them."""
+    for element in elements:
+        cleaned = _cleaned(element)
+        if cleaned is not None:
+            made.append(cleaned)
+
+
+def _cleaned(element: Element) -> Element | None:
+    made = copy.deepcopy(element)
+    for item in list(made.iter("*")):
+        item.tail = None
+        for key, value in list(item.items()):
+            if not _is_taken(item, str(key), str(value)):
+                item.attrib.pop(key)
+        if _is_of_host(item):
+            parent = item.getparent()
+            if parent is None or item is made:
+                return None
+            parent.remove(item)
+    if made.tag == "clock" and made.get("offset") == "timezone" and not made.get("timezone"):
+        made.set("offset", "utc")
+    return made
+
+
+def _is_of_host(item: Element) -> bool:
+    tag = str(item.tag)
+    program = tag == "driver" and item.get("name") == "vhostuser"
+    return program or tag in _OF_HOST or "{" in tag or "/" in (item.text or "")
+
+
+def _is_taken(item: Element, key: str, value: str) -> bool:
+    if (item.tag, key) == ("clock", "timezone"):
+        return _ZONE.fullmatch(value) is not None
+    return "/" not in value and not xml_values.is_host_path(item, key)
+
+
+def _require_own_paths(vm: ProofVm, places: ProofPlaces) -> None:
+    """Raise PlanRefused if a path is in the definition that was not written here."""
+    own = {*places.overlays.values(), *places.saved.values(), *vm.consoles, places.nvram, _RANDOM}
+    for item, key, text in xml_values.paths(vm.root):
+        zone = (item.tag, key) == ("clock", "timezone") and _ZONE.fullmatch(text)
+        firmware = (item.tag, key) in (("loader", ""), ("nvram", "template")) and _is_firmware(text)
+        if text not in own and not zone and not firmware:
+            raise PlanRefused(
+                f"its definition names {show(text)} ({item.tag}), a file of its hypervisor, which"
+                " no proof opens"
+            )
 
 
 def _os(root: Element, nvram_path: str, *, nvram: bool) -> Element:
@@ -130,19 +192,25 @@ def _os(root: Element, nvram_path: str, *, nvram: bool) -> Element:
     if old.get("firmware"):
         made.set("firmware", old.get("firmware", ""))
     for element in old:
-        shared = element.tag == "loader" and _is_shared(element.text)
-        if shared or element.tag in _NUMBERED:
-            made.append(copy.deepcopy(element))
+        if element.tag == "loader":
+            path = (element.text or "").strip()
+            if _is_firmware(path):
+                given = ((str(key), str(value)) for key, value in element.items())
+                kept = {key: value for key, value in given if "/" not in value}
+                # The guest writes to its variables, and never to what all VMs boot by
+                _lxml.add(made, "loader", {**kept, "readonly": "yes"}, path)
+        elif element.tag in _NUMBERED:
+            _take(made, [element])
         elif element.tag == "nvram":
             kept = {}
-            if not nvram and _is_shared(element.get("template")):
+            if not nvram and _is_firmware(element.get("template")):
                 kept = {"template": element.get("template", "")}
             _lxml.add(made, "nvram", kept, nvram_path)
     return made
 
 
-def _is_shared(path: str | None) -> bool:
-    return path is not None and path.strip().startswith(_SHARED) and ".." not in path
+def _is_firmware(path: str | None) -> bool:
+    return path is not None and _FIRMWARE.fullmatch(path) is not None
 
 
 def _devices(
@@ -180,13 +248,13 @@ def _devices(
             devices.append(element)
         elif tag == "rng":
             element = _bare(device, {"model": device.get("model", "virtio")})
-            _lxml.add(element, "backend", {"model": "random"}, "/dev/urandom")
+            _lxml.add(element, "backend", {"model": "random"}, _RANDOM)
             devices.append(element)
         elif tag == "watchdog":
             devices.append(_bare(device, {"model": device.get("model", ""), "action": "none"}))
         elif tag in _DEVICES and (tag != "input" or device.get("type") in _INPUTS):
             screen = screen or tag == "video"
-            devices.append(_without_sources(device))
+            _take(devices, [device])
         elif tag not in ("emulator", "graphics", "console", "audio"):
             left_out.add(tag)
     if devices.find("sound") is not None:
@@ -215,9 +283,7 @@ def _disk(disk: Element, dev: str, places: ProofPlaces, *, drive: bool) -> Eleme
         source = _lxml.add(below, "source", {"file": places.saved[dev]})
         _lxml.add(source, "seclabel", {"model": "dac", "relabel": "no"})
         _lxml.add(below, "backingStore")
-    for element in disk:
-        if element.tag in (*_OF_DISK, *_ANYWHERE):
-            made.append(copy.deepcopy(element))
+    _take(made, (element for element in disk if element.tag in (*_OF_DISK, *_ANYWHERE)))
     if drive:
         _lxml.add(made, "readonly")
     return made
@@ -226,22 +292,7 @@ def _disk(disk: Element, dev: str, places: ProofPlaces, *, drive: bool) -> Eleme
 def _bare(device: Element, attributes: t.Mapping[str, str]) -> Element:
     """The device with its target and address, and ``attributes`` in place of its own."""
     made = _lxml.new(str(device.tag), {key: value for key, value in attributes.items() if value})
-    for element in device:
-        if element.tag in ("target", *_ANYWHERE):
-            made.append(copy.deepcopy(element))
+    _take(made, (element for element in device if element.tag in ("target", *_ANYWHERE)))
     for target in made.iterfind("target"):
         target.attrib.pop("state", "")
-    return made
-
-
-def _without_sources(device: Element) -> Element:
-    made = copy.deepcopy(device)
-    for tag in _SOURCES:
-        for element in made.findall(tag):
-            made.remove(element)
-    for element in made.findall("driver[@name='vhostuser']"):
-        made.remove(element)  # a program of the hypervisor
-    for model in made.iterfind("model"):
-        for element in model.findall("acceleration"):
-            model.remove(element)  # its graphics card
     return made

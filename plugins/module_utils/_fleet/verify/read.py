@@ -140,8 +140,12 @@ def _entry(
         nowhere = {disk.target: f"/nowhere/{disk.target}" for disk in manifest.backup.disks}
         places = ProofPlaces(nowhere, nowhere, "/nowhere/nvram.fd", "/nowhere")
         of = (vm.vm, vm.archive)
-        made = definition.proof(root, vm.proof, of, manifest.backup.disks, places, nvram=False)
-        problems += restoring.refused_by_libvirt(connection, made.root)
+        try:
+            made = definition.proof(root, vm.proof, of, manifest.backup.disks, places, nvram=False)
+        except PlanRefused as error:
+            problems.append(str(error))
+        else:
+            problems += restoring.refused_by_libvirt(connection, made.root)
     return {
         "name": vm.name,
         "problems": problems,
