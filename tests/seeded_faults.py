@@ -74,14 +74,14 @@ FAULTS = (
         "verify/definition.py",
         'return program or tag in _OF_HOST or "{" in tag or "/" in (item.text or "")',
         'return program or "{" in tag',
-        "verify/test_definition.py",
+        "verify/test_definition.py::test_hostile_path_is_not_in_the_proof",
     ),
     Fault(
         "nothing looks at the paths of a proof once more",
         "verify/definition.py",
         "    _require_own_paths(whole, places)\n",
         "",
-        "verify/test_definition.py",
+        "verify/test_definition.py::test_what_was_not_cleaned_is_refused_by_the_last_look",
     ),
     Fault(
         "an action derives no lost hypervisor",
