@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,76 @@ case "$*" in
   *) echo "no $*" >&2; exit 3;;
 esac
 """
+
+
+_FAILING = """\
+#!/bin/sh
+case "$*" in
+  *"--no-pager start libvirtd.service")
+    left=$(cat {folder}/left)
+    echo "$((left - 1))" >{folder}/left
+    [ "$left" -gt 0 ] || exit 0
+    echo "A dependency job for libvirtd.service failed." >&2
+    exit 1;;
+  *--property=Requires*libvirtd*) echo "Requires=virtlogd.socket system.slice";;
+  *"--property=Id,"*) printf 'Id=virtlogd.socket\\nLoadState=loaded\\nActiveState=failed\\n\\n'
+    printf 'Id=system.slice\\nLoadState=loaded\\nActiveState=active\\n';;
+  *"enable --now x.timer") echo "no such unit" >&2; exit 1;;
+esac
+"""
+_JOURNAL = """\
+#!/bin/sh
+echo "$@" >>{folder}/asked
+case "$*" in
+  *_SYSTEMD_UNIT=virtlogd.socket*) printf '\\nvirtlogd.socket:   too often\\n%0400d\\n' 0;;
+esac
+"""
+
+
+@pytest.fixture
+def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A daemon that starts when it was tried ``left`` times more."""
+    for name, text in (("systemctl", _FAILING), ("journalctl", _JOURNAL)):
+        program = tmp_path / name
+        program.write_text(text.format(folder=tmp_path))
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(time, "sleep", lambda _seconds: None)
+    return tmp_path
+
+
+def test_unit_that_fails_is_named_with_the_journal_of_what_it_needs(failing: Path) -> None:
+    (failing / "left").write_text("9")
+    with pytest.raises(PlanRefused) as refused:
+        systemd.systemctl("start", "libvirtd.service")
+    message = str(refused.value)
+    assert "start libvirtd.service failed: A dependency job for libvirtd.service" in message
+    assert "; its journal: virtlogd.socket: too often | 000" in message
+    assert len(message) < 600, "a line has a length"
+    asked = (failing / "asked").read_text()
+    assert "--since=@" in asked
+    assert "_SYSTEMD_UNIT=libvirtd.service _SYSTEMD_UNIT=virtlogd.socket +" in asked
+    assert "system.slice" not in asked, "it did not fail"
+
+
+def test_unit_without_a_journal_is_named_alone(
+    failing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(PlanRefused, match=r"enable --now x\.timer failed: no such unit$"):
+        systemd.systemctl("enable", "--now", "x.timer")
+    (failing / "journalctl").unlink()
+    monkeypatch.setenv("PATH", str(failing))  # no journalctl at all
+    with pytest.raises(PlanRefused, match=r"failed: no such unit$"):
+        systemd.systemctl("enable", "--now", "x.timer")
+
+
+@pytest.mark.parametrize(("left", "starts"), [(1, True), (2, True), (3, False)])
+def test_daemon_whose_start_fails_once_is_started_again(
+    failing: Path, left: int, starts: bool
+) -> None:
+    (failing / "left").write_text(str(left))
+    with contextlib.nullcontext() if starts else pytest.raises(PlanRefused, match="too often"):
+        systemd.restart("libvirtd.service", ["libvirtd.socket"])
 
 
 @pytest.fixture

@@ -229,9 +229,7 @@ def _save(job: _BackupJob) -> None:
     )
     job.made = answer
     if "archive" not in answer:
-        why = as_text(answer.get("error")) or (
-            f"its unit ended without a result; see journalctl -u {unit} on its hypervisor"
-        )
+        why = as_text(answer.get("error")) or f"its unit {unit} gave no result"
         why += "; try again" if job.gave_way else ""
         raise PlanRefused(f"the backup of {job.name!r} was abandoned, and it is as before: {why}")
 

@@ -24,20 +24,63 @@ _COMPLAINING = (
 )
 _LIMIT = 120.0
 _TRIES = 20
+_STARTS = 3
+# Verbs after which a unit may not be as it was to be, for a reason that its journal alone has
+_ACTING = ("start", "restart", "stop", "enable", "disable")
+_LINES = 6  # of the journal in a message, the last ones
+_LINE = 300  # characters of each
+_JOURNAL_SECONDS = 20.0
+_NEEDS = ("Requires", "Requisite", "BindsTo")
 
 
 def systemctl(*words: str, may_fail: bool = False) -> str:
-    """The output of ``systemctl``; raises PlanRefused with its error output if it fails."""
+    """The output of ``systemctl``; raises PlanRefused with its error output if it fails, and with
+    the last lines of the journal of the units that it was to start or stop."""
     command = ["systemctl", "--no-pager", *words]
+    began = int(time.time())
     try:
         done = programs.execute(command, seconds=_LIMIT)
     except FileNotFoundError:
         raise DependencyMissing("systemctl is missing: this collection needs systemd") from None
     except DeadlineExceeded:
-        raise PlanRefused(f"{' '.join(command)} timed out after {_LIMIT:g} seconds") from None
+        what = f"{' '.join(command)} timed out after {_LIMIT:g} seconds"
+        raise PlanRefused(f"{what}{_why(words, began)}") from None
     if done.status and not may_fail:
-        raise PlanRefused(f"{' '.join(command)} failed: {done.error_text}")
+        what = f"{' '.join(command)} failed: {' '.join(done.error_text.split())}"
+        raise PlanRefused(f"{what}{_why(words, began)}")
     return done.out
+
+
+def _why(words: t.Sequence[str], began: int) -> str:
+    verb, *names = [word for word in words if not word.startswith("-")] or [""]
+    if verb not in _ACTING:
+        return ""
+    return journal([*names, *_failed_needs(names)], began)
+
+
+def _failed_needs(names: t.Sequence[str]) -> list[str]:
+    """The failed units that these need: what is said of a unit is then only that another failed."""
+    shown = systemctl("show", f"--property={','.join(_NEEDS)}", *names, may_fail=True)
+    needed = {unit for line in shown.splitlines() for unit in line.partition("=")[2].split()}
+    states = units(sorted(needed)) if needed else {}
+    return [unit for unit, fields in states.items() if fields["ActiveState"] == "failed"]
+
+
+def journal(names: t.Sequence[str], began: int | None = None) -> str:
+    """The last lines that the journal has of these units, since then, as the end of a message:
+    what they printed and what systemd says of them. Empty if there are none."""
+    since = [] if began is None else [f"--since=@{began}"]
+    command = ["journalctl", "--no-pager", "--output=cat", f"--lines={_LINES}", *since]
+    command += [*(f"_SYSTEMD_UNIT={name}" for name in names), "+", *(f"UNIT={n}" for n in names)]
+    try:
+        # include what a busy machine has yet to write
+        for words in (["journalctl", "--sync"], command):
+            done = programs.execute(words, seconds=_JOURNAL_SECONDS)
+    except (FileNotFoundError, DeadlineExceeded):
+        return ""
+    lines = [" ".join(line.split())[:_LINE] for line in done.out.splitlines()]
+    told = " | ".join(line for line in dict.fromkeys(lines) if line)
+    return f"; its journal: {told}" if told and not done.status else ""
 
 
 _PROPERTIES = ("Id", "LoadState", "ActiveState", "SubState", "UnitFileState")
@@ -75,7 +118,25 @@ def restart(service: str, sockets: t.Sequence[str] = ()) -> None:
             # A client connected in between, and an open socket started the service again
             if left == 1 or not is_active(service):
                 raise
-    systemctl("start", service)
+    _start(service)
+
+
+def _start(service: str) -> None:
+    """Start a daemon that was just stopped; tried again, as its own ``Restart=on-failure`` does.
+
+    On a busy machine libvirtd may fail once and start a moment later (seen twice in eight set-ups
+    at a load of 10), which is no reason to put its settings back. With settings that it refuses it
+    fails each time.
+    """
+    for left in range(_STARTS, 0, -1):
+        try:
+            systemctl("start", service)
+            return
+        except PlanRefused:
+            if left == 1:
+                raise
+        time.sleep(1.0)
+        systemctl("reset-failed", service, may_fail=True)
 
 
 def is_active(unit: str, seconds: float = _LIMIT) -> bool:
@@ -134,8 +195,9 @@ def own_unit(
     return [*words, *(f"--property={one}" for one in properties), "--", *argv]
 
 
-def complaints(began: int) -> str:
-    """Errors that libvirt's daemons have logged since then; they may take a moment to appear."""
+def complaints(began: int, said: str = "") -> str:
+    """Errors that libvirt's daemons have logged since then, without those that were ``said``; they
+    may take a moment to appear."""
     command = ["journalctl", "--no-pager", "--output=cat", f"--since=@{began}"]
     command += [f"_SYSTEMD_UNIT={unit}" for unit in _COMPLAINING]
     # systemd opens a port in a short-lived child, which is gone before the journal looks up its
@@ -150,6 +212,6 @@ def complaints(began: int) -> str:
             break
         lines = [line for line in done.out.splitlines() if _COMPLAINT.search(line)]
         if lines:
-            return " | ".join(dict.fromkeys(lines[-3:]))
+            return " | ".join(line for line in dict.fromkeys(lines[-3:]) if line not in said)
         time.sleep(0.1)
     return ""

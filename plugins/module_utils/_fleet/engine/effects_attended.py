@@ -18,6 +18,7 @@ import os
 import select
 import shlex
 import sys
+import time
 import typing as t
 
 from ..base import effects_programs as programs
@@ -45,9 +46,11 @@ def answered(
     end: t.Sequence[str],
     stop: t.Callable[[], object],
 ) -> t.Mapping[str, object]:
-    """What the unit of the feature in ``folder`` says on ``order``; empty if it ends without a
-    word. ``end`` is its last command, ``stop`` makes sure that it has ended."""
+    """What the unit of the feature in ``folder`` says on ``order``; an ``error`` with what its
+    journal has if it ends without a word. ``end`` is its last command, ``stop`` makes sure that it
+    has ended."""
     systemd.clear(unit)
+    began = int(time.time())
     properties = (
         *(f"ExecStopPost={lasting(end)}", "TimeoutStopSec=90"),
         *("KillMode=control-group", "Nice=10"),
@@ -60,13 +63,16 @@ def answered(
     try:
         source.write(f"{json.dumps(order)}\n".encode())
         source.flush()
-        return _answer(stream)
+        answer = _answer(stream)
     finally:
         # Its input ends, so it ends, whatever it is doing
         with contextlib.suppress(OSError):
             source.close()
         programs.end(process, _END_SECONDS)
         stop()
+    told = systemd.journal([unit], began) if not answer else ""
+    more = told or f"; see journalctl -u {unit} on its hypervisor"
+    return answer or {"error": f"its unit ended without a result{more}"}
 
 
 def lasting(words: t.Sequence[str]) -> str:

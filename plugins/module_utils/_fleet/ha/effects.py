@@ -184,8 +184,8 @@ def _stop(service: str) -> None:
         systemd.stop(service, _STOP)
     if systemd.is_active(service):
         raise PlanRefused(
-            f"{service} did not stop within {_STOP:g} seconds; see journalctl -u {service}, and"
-            " run this again"
+            f"{service} did not stop within {_STOP:g} seconds{systemd.journal([service])}. See"
+            f" journalctl -u {service}, and run this again"
         )
 
 
@@ -233,7 +233,8 @@ def _require_idle(host: str, what: str) -> None:
         if time.monotonic() > end:
             raise PlanRefused(
                 f"{what} {host}, whose Pacemaker does not answer, so nobody knows which VMs run"
-                f" there; see journalctl -u pacemaker on {host}, and run this again"
+                f" there{systemd.journal([SERVICES[-1]])}. See journalctl -u pacemaker on {host},"
+                " and run this again"
             )
         time.sleep(_PAUSE)
     _refuse_vms(host, what, seen, "evacuate it")
@@ -314,7 +315,7 @@ def _await_online(names: t.AbstractSet[str], *, quorum: bool) -> None:
             what = f"{', '.join(missing)} did not get online" if missing else "there is no quorum"
             raise PlanRefused(
                 f"{what} within {_ONLINE:g} seconds; members reach each other by UDP on the ports"
-                " 5405 to 5412, see journalctl -u corosync -u pacemaker"
+                f" 5405 to 5412, see journalctl -u corosync -u pacemaker{systemd.journal(SERVICES)}"
             )
         time.sleep(_PAUSE)
 
@@ -330,6 +331,6 @@ def _await_devices(names: t.AbstractSet[str]) -> None:
             raise PlanRefused(
                 f"the fence device {missing[0]} does not work, so nothing would prove that its"
                 " hypervisor is off; see crm_mon --one-shot and journalctl -u pacemaker, and"
-                " correct virt_fence"
+                f" correct virt_fence{systemd.journal([SERVICES[-1]])}"
             )
         time.sleep(_PAUSE)

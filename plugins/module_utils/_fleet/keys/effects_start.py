@@ -56,7 +56,7 @@ def start(daemon: str, timeout: float) -> None:
         if f"{daemon}-tls.socket" in sockets:
             _require_tls()
     except FleetVirtError as error:
-        complaint = systemd.complaints(began)
+        complaint = systemd.complaints(began, str(error))
         raise FleetVirtError(
             f"{service} had failed and does not start with the keys that are now deployed: {error}"
             f"{complaint and '; its log: '}{complaint}. Fix the cause (journalctl -u {service})"

@@ -135,9 +135,7 @@ def _prove(job: _ProofJob) -> None:
         lambda: systemd.stop(unit, _END_SECONDS),
     )
     if "how" not in answer:
-        why = as_text(answer.get("error")) or (
-            f"its unit ended without a result; see journalctl -u {unit} on its hypervisor"
-        )
+        why = as_text(answer.get("error")) or f"its unit {unit} gave no result"
         raise FleetVirtError(f"nothing is known of {job.name}: {why}")
     job.made = answer
     if not answer.get("proof"):
