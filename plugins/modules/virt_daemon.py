@@ -107,6 +107,17 @@ options:
       - Nothing is started when this is switched on; it takes effect with the next boot.
     type: bool
     default: true
+  host_uuid_source:
+    description:
+      - What libvirt takes as its UUID of this machine, by which other hypervisors know it. With
+        V(smbios) the firmware's, with V(machine-id) the content of C(/etc/machine-id), unless the
+        file of its daemon has C(host_uuid).
+      - Without this option the setting stays as it is. The role P(fleet.virt.libvirtd#role) chooses
+        V(machine-id) where the firmware has no UUID, or one that many machines have, if no other
+        hypervisor has the same machine ID and none knows this one by another UUID.
+      - A hypervisor with another UUID is another machine to the others.
+    type: str
+    choices: [smbios, machine-id]
 seealso:
   - module: fleet.virt.virt_pool
     description: Ensures that the storage pools exist.
@@ -146,24 +157,21 @@ overruled:
   elements: str
 """
 
+import typing as t
+
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import as_list
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.daemon import effects as daemon
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.daemon import read_machine
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.daemon.options import (
+    ARGUMENTS,
+    INTERNAL,
+)
 
 
 def main() -> None:
-    module = create_module(
-        {
-            "listen": {"type": "bool", "default": True},
-            "tls_allowed_dn_list": {"type": "list", "elements": "str", "default": []},
-            "qemu_conf": {"type": "dict", "default": {}},
-            "lockspace": {"type": "path"},
-            "postcopy": {"type": "bool", "default": False},
-            "shutdown_timeout": {"type": "int", "default": 300},
-            "shutdown_parallel": {"type": "int", "default": 10},
-            "ordered_autostart": {"type": "bool", "default": True},
-        }
-    )
-    params = module.params
+    module = create_module(ARGUMENTS, INTERNAL)
+    params = module.options
     settings = daemon.DaemonSettings(
         params["uri"],
         params["timeout"],
@@ -175,15 +183,20 @@ def main() -> None:
         params["shutdown_timeout"],
         params["shutdown_parallel"],
         params["ordered_autostart"],
+        params["host_uuid_source"],
+        params["_stage"],
     )
 
-    def work() -> daemon.Returned:
+    def work() -> t.Mapping[str, object]:
+        if params["_stage"] == "machine":
+            return read_machine.facts(params["uri"], params["timeout"], params["_about"])
         result = daemon.configure(settings, module.check_mode)
-        for line in result["overruled"]:
+        for line in as_list(result.get("overruled")):
             module.warn(f"without effect, because the block of this collection comes first: {line}")
         return result
 
-    run(module, work, needs_libvirt=not module.check_mode)
+    needed = read_machine.is_installed() if params["_stage"] == "machine" else not module.check_mode
+    run(module, work, needs_libvirt=needed)
 
 
 if __name__ == "__main__":

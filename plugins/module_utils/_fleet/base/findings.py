@@ -102,8 +102,7 @@ OF_HOSTS: dict[str, tuple[Severity, str]] = {
     ),
     "uuid_made_up": (
         "error",
-        'set host_uuid_source = "machine-id" in /etc/libvirt/libvirtd.conf (or virtqemud.conf), and'
-        " restart the daemon",
+        f"{_SET_UP}, which has libvirt take its machine ID, or says why not",
     ),
     "kvm_missing": (
         "warning",

@@ -19,12 +19,15 @@ from ..base import effects_config_files as config_files
 from ..base import effects_systemd as systemd
 from ..base.config_block import Block
 from ..base.effects_connection import connect
+from ..hosts import host_info, machine_uuid
 from ..hosts import read_listeners as listeners
 from . import effects_autostart as daemon_autostart
 from . import effects_kernel as daemon_kernel
 from . import files as daemon_files
+from . import identity as daemon_identity
 from . import plan as daemon_plan
 from . import read_consoles as daemon_consoles
+from . import read_identity
 from .consoles import require_closed
 from .plan import Control, DaemonFacts, Restart, Shape, Step, Unit, Write
 
@@ -52,6 +55,17 @@ class DaemonSettings:
     shutdown_timeout: int
     shutdown_parallel: int
     ordered_autostart: bool = True
+    host_uuid_source: str | None = None
+    # "ask": leave everything as it is where it is to be decided whether libvirt may take the
+    # machine ID as its UUID; "take": it may
+    stage: str = "all"
+
+
+class Asks(t.TypedDict):
+    """The result of a machine that was left as it is."""
+
+    changed: bool
+    asks: bool
 
 
 class Returned(t.TypedDict):
@@ -87,7 +101,7 @@ class _Result:
         }
 
 
-def configure(settings: DaemonSettings, check: bool) -> Returned:
+def configure(settings: DaemonSettings, check: bool) -> Returned | Asks:
     """Configure libvirt's daemons according to the settings; in check mode, report the steps.
 
     Raises DependencyMissing without libvirt, except in check mode: it may be about to be installed.
@@ -102,7 +116,14 @@ def configure(settings: DaemonSettings, check: bool) -> Returned:
     if shape is None:
         shape = Shape("sockets", "libvirtd", "/etc/libvirt/libvirtd.conf")
     environments = _environments(shape, units)
-    blocks, missing = _blocks(settings, shape, environments)
+    identity = read_identity.read(shape.uuid_config)
+    source = daemon_identity.source(identity, settings.host_uuid_source)
+    if daemon_identity.needs(identity, settings.host_uuid_source):
+        if settings.stage == "ask":
+            return {"changed": False, "asks": True}
+        if settings.stage == "take":
+            source = daemon_identity.MACHINE_ID
+    blocks, missing = _blocks(settings, shape, environments, source)
     facts = _read_facts(units, [block.path for block in blocks])
     listen = settings.listen and not missing
     steps = daemon_plan.plan(
@@ -123,7 +144,7 @@ def configure(settings: DaemonSettings, check: bool) -> Returned:
     if check:
         return result.returned()
     if steps or kernel.steps:
-        _carry_out(steps, kernel, settings, units)
+        _carry_out(steps, kernel, settings, units, daemon_identity.expected(identity, source))
     at_boot.apply()
     _no_other_port(listen)
     return result.returned()
@@ -136,12 +157,21 @@ def _require_closed_screens(steps: t.Sequence[Step]) -> None:
 
 
 def _blocks(
-    settings: DaemonSettings, shape: Shape, environments: t.Mapping[str, str]
+    settings: DaemonSettings,
+    shape: Shape,
+    environments: t.Mapping[str, str],
+    source: str | None,
 ) -> tuple[list[Block], tuple[str, ...]]:
     missing = tuple(path for path in _KEYS if not os.path.exists(path))
     known = _known()
+    own = daemon_identity.lines(source)
+    apart = shape.uuid_config != shape.config
     blocks = [
-        Block(shape.config, daemon_files.daemon(settings.allowed), top=True),
+        Block(
+            shape.config,
+            (*daemon_files.daemon(settings.allowed), *(() if apart else own)),
+            top=True,
+        ),
         Block(
             daemon_plan.QEMU_CONF,
             daemon_files.qemu(settings.qemu_conf, known, settings.lockspace),
@@ -154,6 +184,8 @@ def _blocks(
         ),
         Block(_LOCKD_CONF, daemon_files.lockd(settings.lockspace), top=True),
     ]
+    if apart:
+        blocks.append(Block(shape.uuid_config, own, top=True))
     if shape.name == "listen":
         path = environments[shape.service]
         _ours, others = config_block.split(config_files.read(path) or "", path)
@@ -236,6 +268,7 @@ def _carry_out(
     kernel: daemon_kernel.KernelPlan,
     settings: DaemonSettings,
     units: t.Mapping[str, Unit],
+    uuid: str | None,
 ) -> None:
     """Carry out the steps and check that libvirt responds; if not, roll everything back."""
     files: dict[str, str | None] = {
@@ -252,11 +285,11 @@ def _carry_out(
                         done.append(step)
                         _do(step)
                 if steps:
-                    _require_answer(settings)
+                    _require_answer(settings, uuid)
             except FleetVirtError as error:
                 raise _NotWorking(str(error)) from error
     except _NotWorking as error:  # the former files are back
-        stderr = systemd.complaints(began)
+        stderr = systemd.complaints(began, str(error))
         _undo(done, _open_sockets(units))
         raise PlanRefused(
             f"libvirt does not work with these settings, so they were rolled back: {error}"
@@ -268,9 +301,16 @@ class _NotWorking(Exception):
     """With the new files, libvirt does not start or does not respond."""
 
 
-def _require_answer(settings: DaemonSettings) -> None:
+def _require_answer(settings: DaemonSettings, uuid: str | None) -> None:
+    """Raise FleetVirtError if libvirt does not respond, or has not this UUID of the machine."""
     with connect(settings.uri, settings.timeout) as connection:
         connection.call("read the version", connection.conn.getLibVersion)
+        if uuid is None or not connection.local:
+            return
+        text = connection.call("read capabilities", connection.conn.getCapabilities)
+        seen = host_info.capabilities(text, "capabilities")["uuid"] or ""
+    if machine_uuid.plain(seen) != uuid:
+        raise FleetVirtError(f"libvirt's UUID of this machine is {seen}, not its machine ID {uuid}")
 
 
 def _do(step: Step) -> None:

@@ -22,6 +22,7 @@ PORT = 16514
 GUESTS = "libvirt-guests.service"
 LOCK = "virtlockd.socket"
 QEMU_CONF = "/etc/libvirt/qemu.conf"
+VIRTQEMUD_CONF = "/etc/libvirt/virtqemud.conf"
 _DRIVERS = (
     *("virtinterfaced", "virtnetworkd", "virtnodedevd", "virtnwfilterd"),
     *("virtqemud", "virtsecretd", "virtstoraged"),
@@ -73,6 +74,11 @@ class Shape:
     def tls(self) -> str | None:
         """The socket with the port; None where the daemon opens it."""
         return None if self.name == "listen" else f"{self.proxy}-tls.socket"
+
+    @property
+    def uuid_config(self) -> str:
+        """The file that says where the UUID of the machine is from, of the daemon that says it."""
+        return VIRTQEMUD_CONF if self.name == "modular" else self.config
 
     @property
     def plain(self) -> str:
@@ -160,7 +166,11 @@ def daemons(setup: Shape, facts: DaemonFacts, listen: bool, environment: str) ->
         own = (*sockets("libvirtd"), *port)
         return [Daemon("libvirtd.service", own, (setup.config, QEMU_CONF))]
     drivers = [
-        Daemon(f"{name}.service", sockets(name), (QEMU_CONF,) if name == "virtqemud" else ())
+        Daemon(
+            f"{name}.service",
+            sockets(name),
+            (QEMU_CONF, VIRTQEMUD_CONF) if name == "virtqemud" else (),
+        )
         for name in _DRIVERS
         if sockets(name)
     ]
