@@ -376,6 +376,13 @@ def test_tls_to_a_silent_hypervisor_is_no_finding_of_its_own() -> None:
     assert [(entry.id, entry.hosts) for entry in found(*answers)] == [("host_silent", ("hv2",))]
 
 
+def test_hypervisor_that_says_what_it_lacks_is_not_silent() -> None:
+    error = "not installed: libvirt; install with: apt-get install python3-libvirt"
+    (lacking,) = found(Answer("hv1", facts()), Answer("hv2", None, error))
+    assert (lacking.id, lacking.hosts) == ("libvirt_silent", ("hv2",))
+    assert error in lacking.message
+
+
 def test_silent_hypervisor_that_was_put_into_maintenance_is_reported_as_such() -> None:
     mark = "maintenance.aaaaaaaa-0000-4000-8000-000000000001.10000.present.hv2"
     (finding,) = found(Answer("hv1", facts(marks=[mark])), Answer("hv2", None, "no route"))

@@ -59,7 +59,8 @@ def _silent(answers: t.Sequence[Answer]) -> list[Finding]:
         for answer in answers
         if (facts := answer.facts) is not None
     }
-    mute = [answer for answer in answers if answer.facts is None]
+    lacking = [answer for answer in answers if answer.facts is None and _answered(answer)]
+    mute = [answer for answer in answers if answer.facts is None and not _answered(answer)]
     since = silent_notes.in_maintenance(told, [answer.name for answer in mute])
     return [
         Finding(
@@ -69,7 +70,15 @@ def _silent(answers: t.Sequence[Answer]) -> list[Finding]:
         )
         for answer in mute
         for at in [since.get(answer.name)]
+    ] + [
+        Finding("libvirt_silent", (answer.name,), f"it cannot be checked: {answer.error}")
+        for answer in lacking
     ]
+
+
+def _answered(answer: Answer) -> bool:
+    """Whether it says itself what it lacks, as :mod:`read_requirements` does."""
+    return str(answer.error).startswith("not installed: ")
 
 
 class CommonCpu(t.NamedTuple):
