@@ -166,7 +166,8 @@ def main() -> None:
     args = parser.parse_args()
     if not args.without_hspace and shutil.which("hspace") is None:
         parser.error(
-            "hspace is not installed: apt-get install ganeti-htools, or give --without-hspace"
+            "missing: ganeti-htools (hspace, to compare with); as root: apt-get install"
+            " --no-install-recommends ganeti-htools, or give --without-hspace"
         )
     print(f"{'nodes':>6} {'VMs':>6} {'CPU s':>8} {'hspace VMs':>11} {'CPU s':>8} {'ratio':>7}")
     for count in args.nodes:

@@ -129,11 +129,20 @@ def _ours() -> int:
     with connect(_URI, 10.0) as connection:
         entries = read_domains(connection, DomainQuery())
     for entry in entries:
-        complete = entry["error"] is None and all(disk["size_mib"] for disk in entry["disks"])
-        system = entry["disks"][0]
-        if not complete or system["pool"] != _POOL or not system["backing"].endswith("/base.qcow2"):
+        if not is_complete(entry):
             raise SystemExit(f"not read completely: {json.dumps(entry)}")
     return len(entries)
+
+
+def is_complete(entry: t.Any) -> bool:
+    """Whether all was read of a domain that is to be: of one of the benchmark's own the pool and
+    what its system disk is based on, of each the sizes of its disks; an empty drive has none."""
+    if entry["error"] is not None or not all(d["size_mib"] for d in entry["disks"] if d["source"]):
+        return False
+    if not entry["name"].startswith(_PREFIX):
+        return True
+    system = entry["disks"][0]
+    return system["pool"] == _POOL and str(system["backing"]).endswith("/base.qcow2")
 
 
 def _libvirtd() -> Path:
@@ -238,6 +247,8 @@ class _Domains:
         self.connection = libvirt.open(_URI)
         self.volumes = Path(_FOLDER) / "volumes"
         self.number = 0
+        names = [domain.name() for domain in self.connection.listAllDomains()]
+        self.others = len([name for name in names if not name.startswith(_PREFIX)])
 
     def prepare(self) -> None:
         """The pool, its base, and the two volumes that the others are copies of."""
@@ -298,13 +309,13 @@ def _on_hypervisor(sizes: t.Sequence[int], running: int, rounds: int) -> None:
         for _ in range(rounds):
             for size in sizes:
                 domains.resize(size)
-                pairs[size] += _pairs(size)
+                pairs[size] += _pairs(size + domains.others)
                 ours, functions = _counted(_ours)
                 raws, _ = _counted(_raw)
                 counted[size] = {"requests": ours, "raw_requests": raws, "functions": functions}
         if running:
             domains.start(running)
-            paused = [pair for _ in range(rounds) for pair in _pairs(sizes[-1])]
+            paused = [pair for _ in range(rounds) for pair in _pairs(sizes[-1] + domains.others)]
     finally:
         domains.remove()
     for size, found in pairs.items():
@@ -323,7 +334,7 @@ def measure(
 ) -> list[Figures]:
     """Figures for each size, and for the last with ``running`` domains started, on a lab's host.
 
-    :param lab: a tests.lab.laboratory.Laboratory that is up; the host must have no domains.
+    :param lab: a tests.lab.laboratory.Laboratory that is up; other domains of the host count too.
     """
     collection = f"{_FOLDER}/ansible_collections/fleet/virt"
     command = f"rm -rf {_FOLDER}; mkdir -p {collection}; tar -x -C {collection}"
