@@ -31,6 +31,11 @@ class VirtBackupPruneOptions(_repositories.RepositoryOptions):
     output_file: str | None
 
 
+def _accepted(given: list[str]) -> frozenset[str]:
+    """What is accepted; the path of a place may have a comma, which divides a list."""
+    return frozenset(each.rstrip("/") for each in (*given, ",".join(given)))
+
+
 class ActionModule(_repositories.RepositoriesAction):
     def alone(self, _task_vars: Values) -> Answer:
         options = self.options(VirtBackupPruneOptions, ARGUMENTS)
@@ -38,7 +43,7 @@ class ActionModule(_repositories.RepositoriesAction):
             self.access(options),
             keep.policy(options["keep"], proven=options["keep_proven"]),
             _repositories.state_file(options["known"]),
-            frozenset(options["accept"]),
+            _accepted(options["accept"]),
             check=self.check,
         )
         vms, problems = pruner.prune(_repositories.parsed(options["places"]), options["names"])

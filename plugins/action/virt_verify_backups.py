@@ -126,6 +126,7 @@ class ActionModule(StagedAction[VerifyWork]):
             shares=shares(decided["shares"]),
             unbootable={str(k): str(v) for k, v in as_mapping(decided["unbootable"]).items()},
             damaged={str(k): str(v) for k, v in as_mapping(saved["damaged"]).items()},
+            notes=texts(saved["notes"]),
             check=self.check,
         )
         verified = reporter.verified(self.answers("virt_proven", Proven, "boot"))

@@ -108,6 +108,11 @@ vms:
     unreadable:
       description: Archives that have the name of a backup or a proof and are none, with the reason.
       type: dict
+    notes:
+      description: What has to be known besides, such as backups that are later than the clock, and
+        proofs of other archives.
+      type: list
+      elements: str
     overdue:
       description: Whether there is no backup of the last O(hours) hours; null without it, and where
         that is not known.
@@ -146,6 +151,10 @@ vms:
             read and its digests were right; V(proven) after it booted; V(failed) if its last
             verification failed.
           type: str
+        ahead:
+          description: Whether it is more than ten minutes later than the controller's clock, and
+            so counts as no backup.
+          type: bool
         proof:
           description: The last verification, null if there was none.
           type: dict

@@ -13,8 +13,13 @@ description:
   - Keeps of each VM the backups that the rules of C(borg prune) keep, and the last one that was
     proven to boot; deletes the others by name, with their proofs, and frees their space.
   - In check mode it shows exactly what is kept, why, and what would be deleted.
-  - Refuses to delete anything of a VM of which a backup is missing that this controller knew, or
-    has appeared in the past. Whoever took over a hypervisor could have done that.
+  - Refuses to delete anything of a VM of which a backup is missing that this controller knew, has
+    another id under its name, or has appeared in the past. Whoever took over a hypervisor could
+    have done that.
+  - Of a VM that this controller does not know, it only remembers what is there, and prunes the next
+    time.
+  - What is more than ten minutes later than the controller's clock counts as no backup, and is not
+    deleted. Refuses where that is all there is.
   - Runs on the controller and contacts no hypervisor. Needs Debian's package C(borgbackup) there.
   - C(fleet.virt.prune_backups) does this for the places of the fleet.
 author:
@@ -81,13 +86,15 @@ options:
     default: true
   known:
     description:
-      - File with the names of the backups that were there when this controller last pruned.
-        Defaults to C(~/.local/state/fleet.virt/backups.json).
+      - File with the names and ids of the backups that were there when this controller last pruned.
+        It has to last, so not in memory, nor in a container alone. Defaults to
+        C(~/.local/state/fleet.virt/backups.json).
     type: path
   accept:
     description:
       - What is right although it is missing or new, as C(UUID::ARCHIVE), or C(UUID) for the whole
-        repository of a VM.
+        repository of a VM. C(UUID::ARCHIVE::ID) for an archive that has another id by now, and the
+        place for all ids of all VMs there.
     type: list
     elements: str
     default: []
@@ -140,6 +147,14 @@ vms:
       elements: str
     refused:
       description: Why nothing is deleted.
+      type: list
+      elements: str
+    remembered:
+      description: Whether nothing is deleted as this controller did not know the VM until now.
+      type: bool
+    notes:
+      description: What is no fault of pruning and has to be known, such as backups that are later
+        than the clock.
       type: list
       elements: str
     changed:

@@ -198,6 +198,11 @@ entries:
   returned: in playbooks of this collection
   type: list
   elements: dict
+notes:
+  description: What has to be known of the place, such as backups that are later than the clock.
+  returned: in playbooks of this collection
+  type: list
+  elements: str
 output:
   description: What was printed.
   returned: in playbooks of this collection

@@ -10,7 +10,7 @@ import contextlib
 import typing as t
 from pathlib import Path
 
-from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import (
     effects_prune,
     keep,
@@ -25,11 +25,19 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
     effects_files,
     effects_locks,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage import read_file_systems
 from ansible_collections.fleet.virt.plugins.module_utils._records import dataclass
 from ansible_collections.fleet.virt.plugins.plugin_utils.backup import _repositories
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._files import make_private_folder
 
+_BOOTED = Path("/run/systemd/system")  # there with systemd as init (sd_booted(3))
 _PATIENCE = 60.0  # seconds, for another run on this controller
+
+
+def lasts(kind: str, *, booted: bool) -> bool:
+    """Whether files of a file system are there after the next start. An overlay is the root of a
+    container; one that was ``booted`` with its own systemd is a machine, and is kept."""
+    return kind not in ("tmpfs", "ramfs") and (booted or kind != "overlay")
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,7 @@ class Pruner:
         self, places: t.Sequence[BackupPlace], names: t.Sequence[str]
     ) -> tuple[list[PrunedVm], list[str]]:
         """What came of each VM, and what concerns none that is there."""
+        self._require_lasting()
         with self._locked():
             before = self._known()
             repositories, problems = _repositories.read_all(places, self.access, names, sizes=False)
@@ -70,10 +79,15 @@ class Pruner:
     ) -> tuple[PrunedVm, Repository | None]:
         if repository.problem is not None:
             return report.pruned(repository, None, error=repository.problem), None
-        earlier = before.of(repository.place).get(repository.uuid, ())
+        earlier = before.of(repository.place).get(repository.uuid)
+        repository = known.counted(repository, earlier, self.accepted)
         refused = known.refusals(repository, earlier, self.policy.rules, self.accepted)
         if refused:
             return report.pruned(repository, None, refused), None
+        if known.is_new(repository, earlier, self.accepted):
+            # What was deleted before, nobody here can tell; borg would make it final now
+            there = None if self.check else repository
+            return report.pruned(repository, None, remembered=True), there
         pruning = keep.plan(repository, self.policy)
         if self.check:
             return report.pruned(repository, pruning), None
@@ -111,8 +125,23 @@ class Pruner:
         """Know no longer of repositories of which the user says that they are gone rightly."""
         there = {each.uuid for each in repositories if each.place == str(place)}
         for uuid in self.accepted - there:
-            before = self._write(before, before.with_repository(str(place), uuid, ()))
+            before = self._write(before, before.with_vm(str(place), uuid, known.KnownVm()))
         return before
+
+    def _require_lasting(self) -> None:
+        """Raise PlanRefused where the file is gone with the container or the next start: then each
+        run would know nothing, and none would prune."""
+        try:
+            folder = read_file_systems.nearest_mount(self.file)
+        except OSError as error:
+            raise FleetVirtError(f"virt_backup_known: {self.file}: {error.strerror}") from None
+        if folder is not None and not lasts(folder.kind, booted=_BOOTED.is_dir()):
+            raise PlanRefused(
+                f"virt_backup_known: {self.file} does not last: {folder.point} is {folder.kind}, as"
+                " in a container or in memory. What this controller knew of backups must be there"
+                " in the next run; name a file in a folder that is mounted from elsewhere: -e"
+                " virt_backup_known=/FOLDER/backups.json"
+            )
 
     @contextlib.contextmanager
     def _locked(self) -> t.Iterator[None]:
@@ -137,7 +166,9 @@ class Pruner:
         return known.read(text, str(self.file))
 
     def _keep(self, before: known.Known, after: Repository) -> known.Known:
-        return self._write(before, before.with_repository(after.place, after.uuid, after.names))
+        earlier = before.of(after.place).get(after.uuid)
+        vm = known.remembered(after, earlier, self.accepted)
+        return self._write(before, before.with_vm(after.place, after.uuid, vm))
 
     def _write(self, before: known.Known, after: known.Known) -> known.Known:
         if after.text != before.text:

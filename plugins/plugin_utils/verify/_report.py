@@ -54,7 +54,8 @@ def cleared(answers: t.Mapping[str, Cleared], *, check: bool) -> tuple[str, list
 @dataclass
 class Reporter:
     """Reports on the backups ``vms``, by name: which hypervisor was to prove them (``shares``), why
-    some are only read, and which were found to be ``damaged`` before."""
+    some are only read, which were found to be ``damaged`` before, and what people have to know of
+    the place (``notes``)."""
 
     place: BackupPlace
     access: Access
@@ -62,6 +63,7 @@ class Reporter:
     shares: t.Mapping[str, t.Sequence[str]]
     unbootable: t.Mapping[str, str]
     damaged: t.Mapping[str, str]
+    notes: t.Sequence[str]
     check: bool
     screens: dict[str, bytes] = field(default_factory=dict, init=False)
 
@@ -96,8 +98,8 @@ class Reporter:
         """The data as they were shown or written, and the page."""
         text = _output.render(
             options["output"],
-            {"backups": [*verified]},
-            lambda: report.text(verified),
+            {"backups": [*verified], "notes": [*self.notes]},
+            lambda: report.text(verified, self.notes),
             lambda: report.records(verified),
         )
         written = _output.deliver(text, options["output_file"], check=self.check, diff=diff)
@@ -107,7 +109,8 @@ class Reporter:
             content = _page.page(verified, self.screens).encode("utf-8")
             before = _files.replace_if_changed(page, content, check=self.check, option="page")
             changed = changed or before is not None
-        return {"backups": [*verified], "output": text, **written, "changed": changed}
+        data = {"backups": [*verified], "notes": [*self.notes]}
+        return {**data, "output": text, **written, "changed": changed}
 
     def _found(self, name: str, proof: str | None, how: str | None) -> VerifiedBackup:
         vm = self.vms[name]
@@ -163,7 +166,8 @@ class Reporter:
             return entry
         where = "" if entry["hypervisor"] is None else f", on {entry['hypervisor']}"
         how = f"{' '.join((how or '').split())[:900]}{where}"
-        known = (entry["archive"], proof, how)
+        archive_id = self.vms[f"{entry['uuid']}::{entry['archive']}"].archive_id
+        known = (entry["archive"], archive_id, proof, how)
         data = {key: value for key, value in entry.items() if key not in ("changed", "recorded")}
         try:
             made = effects_record.record(

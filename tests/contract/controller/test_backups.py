@@ -13,6 +13,7 @@ import shlex
 import shutil
 import subprocess
 import typing as t
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,6 +50,7 @@ class Controller:
 
     folder: Path
     programs: _tools.Preloaded
+    known: Path
 
     @property
     def place(self) -> Path:
@@ -60,7 +62,7 @@ class Controller:
         variables = {
             "virt_backup_to": str(self.place),
             "virt_backup_passphrase": PASSPHRASE,
-            "virt_backup_known": str(self.folder / "state" / "known.json"),
+            "virt_backup_known": str(self.known),
             "virt_keep": {"daily": 2},
         }
         hosts = {name: {"ansible_host": "192.0.2.1"} for name in ("hv1", "hv2")}
@@ -112,9 +114,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def controller(tmp_path: Path, made: Path, programs: _tools.Preloaded) -> Controller:
+def controller(tmp_path: Path, made: Path, programs: _tools.Preloaded) -> Iterator[Controller]:
     shutil.copytree(made, tmp_path / "place")
-    return Controller(tmp_path, programs)
+    with _made.lasting() as state:
+        yield Controller(tmp_path, programs, state / "state" / "known.json")
 
 
 def _json(text: str) -> list[dict[str, t.Any]]:
@@ -206,6 +209,14 @@ def test_list_names_what_it_could_not_read(controller: Controller) -> None:
 
 def test_prune_deletes_exactly_what_check_mode_showed(controller: Controller) -> None:
     there = _archives(controller)
+    for words, printed in ((["--check"], "would only be remembered"), ([], "only remembered")):
+        status, text = controller.run("prune_backups", *words)
+        assert status == 0, text
+        assert re.search(f"^{printed}, .*: db1, web1$", text, re.MULTILINE), text
+        assert "changed=0" in _recap(text)
+        assert _archives(controller) == there
+        assert controller.known.exists() is (not words)
+    first = controller.known.read_text()
     status, text = controller.run("prune_backups", "--check")
     assert status == 0, text
     shown = [line.split() for line in text.splitlines() if line.startswith("web1")]
@@ -213,7 +224,7 @@ def test_prune_deletes_exactly_what_check_mode_showed(controller: Controller) ->
     assert goes == [MOMENTS[0], MOMENTS[2]]
     assert "kept: last proven" in text
     assert _archives(controller) == there
-    assert not (controller.folder / "state").exists()
+    assert controller.known.read_text() == first
     assert "changed=1" in _recap(text)
 
     status, text = controller.run("prune_backups")
@@ -223,8 +234,7 @@ def test_prune_deletes_exactly_what_check_mode_showed(controller: Controller) ->
 
     status, text = controller.run("prune_backups")
     assert (status, "changed=0" in _recap(text)) == (0, True), text
-    known = controller.folder / "state" / "known.json"
-    assert known.stat().st_mode & 0o777 == 0o600
+    assert controller.known.stat().st_mode & 0o777 == 0o600
 
 
 def test_prune_refuses_where_a_known_archive_is_missing(controller: Controller) -> None:
@@ -245,6 +255,42 @@ def test_prune_refuses_where_a_known_archive_is_missing(controller: Controller) 
     )
     status, text = controller.run("prune_backups", "-e", remedy)
     assert status == 0, text
+    assert controller.run("prune_backups")[0] == 0
+
+
+def test_prune_in_memory_is_refused_in_check_mode_too(controller: Controller) -> None:
+    memory = {"virt_backup_known": "/dev/shm/fleet-virt-test/backups.json"}
+    for words in (("--check",), ()):
+        status, text = controller.run("prune_backups", *words, "-e", json.dumps(memory))
+        assert status == 2, text
+        assert "does not last: /dev/shm is tmpfs" in text
+        assert "-e virt_backup_known=/FOLDER/backups.json" in text
+
+
+def test_replaced_and_future_archives_are_named(controller: Controller) -> None:
+    late = "2031-01-01T00:00:00Z"
+    access, repository = _made.hypervisor(controller.folder), f"{controller.place}/{UUID}"
+    assert controller.run("prune_backups")[0] == 0
+    assert late not in _archives(controller)
+    _made.make(controller.place, access, [late])
+    status, text = controller.run("backups", "-e", "virt_backup_hours=26")
+    assert status == 0, text
+    assert f"web1: {UUID}::{late} is later than the clock here" in text
+    assert f"web1 ({MOMENTS[-1]})" in text
+    _made.effects_borg.run(access, ["delete", repository, MOMENTS[-1]])
+    _made.make(controller.place, access, MOMENTS[-1:])
+    for words in (("--check",), ()):
+        status, text = controller.run("prune_backups", *words)
+        assert status == 2, text
+        assert f"{UUID}::{MOMENTS[-1]}: the id is another than when this controller last" in text
+    command = r"ansible-playbook fleet\.virt\.(prune_backups -e \S+[^\s;.,\"])"
+    of_id, of_place = re.findall(command, text)[:2]
+    status, text = controller.run(*of_place.split(), "--check")
+    assert status == 0, text
+    status, text = controller.run(*of_id.split())
+    assert status == 0, text
+    assert re.search(rf"web1 +{late} +kept: later than the clock", text), text
+    assert {late, MOMENTS[-1], MOMENTS[-2], PROVEN} <= {*_archives(controller)}
     assert controller.run("prune_backups")[0] == 0
 
 
@@ -319,6 +365,7 @@ def test_timers_of_two_controllers_back_up_once(controller: Controller, tmp_path
 
 
 def test_commands_of_the_guide_print_what_it_says(controller: Controller) -> None:
+    assert controller.run("prune_backups")[0] == 0, "which only remembers what is there"
     for command, printed in COMMANDS.items():
         keys = str(controller.folder / "backup-keys")
         words = shlex.split(command.removeprefix(_PLAY).replace("backup-keys", keys))
@@ -336,7 +383,7 @@ def test_examples_are_run(controller: Controller) -> None:
     assert shown["changed"]
     (shown,) = controller.results(examples("virt_backup_turn"), **places)
     assert shown["taken"]
-    known = {"known": str(controller.folder / "known.json")}
+    known = {"known": str(controller.known)}
     (shown,) = controller.results(examples("virt_backup_prune"), **places, **known)
     assert not shown["changed"]
 

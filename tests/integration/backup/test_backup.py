@@ -13,6 +13,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from ansible_collections.fleet.virt.tests.contract import documentation
@@ -26,6 +27,7 @@ from ansible_collections.fleet.virt.tests.integration.support.backup_server impo
 )
 from ansible_collections.fleet.virt.tests.integration.support.guests import IMAGES, Guests
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
+from ansible_collections.fleet.virt.tests.unit.backup import _made
 
 VMS = {"hv1": "saved1", "hv2": "saved2"}
 DISKS = {"disks/vda.raw", "disks/vdb.raw"}
@@ -288,6 +290,48 @@ def test_snapshot_and_start_win_over_a_backup_that_is_then_tried_again(
     server.require_nothing_left()
     after = [len(server.archives(name, host)) for host, name in VMS.items()]
     assert after == [count + 1 for count in before]
+
+
+def test_archive_replaced_with_the_key_of_a_hypervisor_stops_pruning(
+    server: BackupServer, ansible: Ansible, all_guests: Guests
+) -> None:
+    """The key can only append, so nothing is lost as long as nobody prunes; and a backup of the
+    future, which it can add as well, takes the place of none."""
+    uuid = all_guests.virsh("hv1", "domuuid", "saved1").strip()
+    address, late = f"{server.place}/{uuid}", "2031-01-01T00:00:00Z"
+    backup(server, "saved1")
+    *_earlier, last = server.archives("saved1", "hv1")
+
+    def prune(status: int, known: Path, **more: str) -> str:
+        variables = {**server.variables, "virt_names": "saved1", "virt_keep": {"last": 1}, **more}
+        variables["virt_backup_known"] = str(known)
+        done = ansible.playbook("prune_backups", variables)
+        assert done.returncode == status, done.stdout + done.stderr
+        assert SECRET not in done.stdout + done.stderr
+        return done.stdout
+
+    def write(name: str, comment: str) -> None:
+        escaped = comment.replace("{", "{{").replace("}", "}}")
+        words = ("create", "--comment", escaped, f"{address}::{name}", "/etc/hostname")
+        server.borg(*words, host="hv1")
+
+    with _made.lasting() as folder:
+        known = folder / "backups.json"
+        assert "only remembered" in prune(0, known)
+        listed = json.loads(
+            server.borg("list", "--json", "--format", "{comment}", address, host="hv1")
+        )
+        comment = {entry["name"]: entry["comment"] for entry in listed["archives"]}[last]
+        server.borg("delete", f"{address}::{last}", host="hv1")
+        write(last, comment)
+        write(late, comment.replace(last, late))
+        there = server.archives("saved1", "hv1")
+        assert f"{uuid}::{last}: the id is another than when" in prune(2, known)
+        assert server.archives("saved1", "hv1") == there
+        printed = prune(0, known, virt_prune_accept=server.variables["virt_backup_read_from"])
+        assert re.search(rf"{last} +kept: last 1\n", printed), printed
+        assert re.search(rf"{late} +kept: later than the clock\n", printed), printed
+        assert {*server.archives("saved1", "hv1")} == {last, late}
 
 
 def test_examples_and_commands_run_as_written(

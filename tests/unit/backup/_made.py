@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import (
@@ -28,6 +30,13 @@ DISKS = (SavedDisk("vda", 1 << 30, "qcow2"),)
 def at(day: int, hour: int = 2) -> str:
     """The moment of a backup on a day of November 2026."""
     return f"2026-11-{day:02}T{hour:02}:00:00Z"
+
+
+@contextlib.contextmanager
+def lasting() -> Iterator[Path]:
+    """A folder that is not in memory, as the temporary one of a test may be."""
+    with tempfile.TemporaryDirectory(prefix="fleet-virt-", dir="/var/tmp") as folder:
+        yield Path(folder)
 
 
 def of(moment: str, vm: str = "web1", uuid: str = UUID) -> Backup:

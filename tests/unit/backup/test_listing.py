@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timezone
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
@@ -21,6 +22,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.archives 
 )
 from ansible_collections.fleet.virt.tests.unit.backup._made import OTHER, UUID, at, of
 
+NOW = datetime(2026, 11, 29, tzinfo=timezone.utc)
+
 
 def _listed(**comments: str) -> str:
     entries = [{"name": name, "comment": comment} for name, comment in comments.items()]
@@ -28,7 +31,7 @@ def _listed(**comments: str) -> str:
 
 
 def _read(comments: dict[str, str], informed: str | None = None) -> listing.Repository:
-    return listing.read("/srv/backup", UUID, _listed(**comments), informed)
+    return listing.read("/srv/backup", UUID, _listed(**comments), informed, now=NOW)
 
 
 def _proof(day: int, proof: str, hour: int) -> tuple[str, str]:
@@ -70,6 +73,68 @@ def test_proven_backup_that_is_read_back_later_stays_proven_and_kept() -> None:
     assert set(pruning.deleted) == {name for name in comments if name.startswith(at(2))}
 
 
+def _with_ids(comments: dict[str, str], ids: dict[str, str]) -> listing.Repository:
+    entries = [{"name": n, "comment": c, "id": ids.get(n)} for n, c in comments.items()]
+    text = json.dumps({"archives": entries})
+    return listing.read("/srv/backup", UUID, text, now=NOW)
+
+
+def test_proof_is_of_the_archive_with_its_id_and_an_older_proof_of_the_name() -> None:
+    ids = {at(day): f"{day:02}" * 32 for day in (1, 2, 3)}
+    comments = {name: archives.comment(of(name)) for name in ids}
+    for day, proven in ((1, ids[at(1)]), (2, "ff" * 32), (3, None)):
+        proof = ArchiveProof(archives.BOOTED, at(day), at(day, 5), "login:", proven)
+        comments[proof.archive] = archives.proof_comment(proof)
+    repository = _with_ids(comments, ids)
+    assert [vm.state for vm in repository.vms] == ["proven", "listed and complete", "proven"]
+    (note,) = repository.notes
+    assert f"{at(2)}.proof.{at(2, 5)} is of another archive that had the name" in note
+    assert not repository.problems
+    # The proof of any archive of that name does not have the last that is proven itself deleted
+    kept = keep.plan(repository, keep.Policy({"last": 1})).kept
+    assert kept == {at(3): "last 1", at(1): keep.LAST_PROVEN}
+
+
+def test_earlier_release_reads_a_proof_that_names_an_id() -> None:
+    """It took four values of the document, and required its version."""
+    proof = ArchiveProof(archives.BOOTED, at(1), at(2), "login:", "ab" * 32)
+    document = json.loads(archives.proof_comment(proof))
+    taken = [document[key] for key in ("proof", "of", "at", "how")]
+    assert (document["fleet.virt"], *taken) == (1, "booted", at(1), at(2), "login:")
+    for damaged in ("", 1, "ab", ["ab" * 32], "AB" * 32):
+        with pytest.raises(ArchiveError):
+            archives.read_proof(json.dumps({**document, "id": damaged}))
+
+
+def test_backup_later_than_the_clock_counts_as_none_and_is_named() -> None:
+    late, near = "2027-01-01T00:00:00Z", "2026-11-29T00:09:00Z"
+    comments = {name: archives.comment(of(name)) for name in (at(1), at(2), near, late)}
+    future = ArchiveProof(archives.FAILED, at(2), late, "x", None)
+    comments[future.archive] = archives.proof_comment(future)
+    repository = _read(comments)
+    assert [vm.archive for vm in repository.vms] == [at(1), at(2), near]
+    assert [vm.archive for vm in repository.ahead] == [late]
+    assert repository.vms[1].state == "listed and complete", "its proof is of the future"
+    assert len(repository.notes) == 2
+    pruning = keep.plan(repository, keep.Policy({"last": 1}))
+    assert pruning.kept == {near: "last 1", late: keep.AHEAD}
+    data = report.data([repository], (1.0, NOW))
+    assert [backup["ahead"] for backup in data[0]["backups"]] == [False, False, False, True]
+    assert f"{late} is later than the clock here (2026-11-29T00:00:00Z)" in report.text(data)
+
+
+def test_nineteen_archives_of_the_future_push_out_no_true_archive() -> None:
+    late = [f"2027-{1 + n // 9:02}-{1 + n % 9:02}T00:00:00Z" for n in range(19)]
+    true = [at(day) for day in range(1, 29)]
+    alone = _read({name: archives.comment(of(name)) for name in true})
+    both = _read({name: archives.comment(of(name)) for name in (*true, *late)})
+    policy = keep.Policy({"last": 2, "daily": 7, "weekly": 4, "monthly": 6})
+    expected = keep.plan(alone, policy)
+    pruning = keep.plan(both, policy)
+    assert pruning.deleted == expected.deleted
+    assert pruning.kept == {**expected.kept, **dict.fromkeys(late, keep.AHEAD)}
+
+
 def test_archive_that_is_not_what_its_name_says_is_named_and_no_backup() -> None:
     comments = {
         at(1): archives.comment(of(at(2))),
@@ -98,7 +163,7 @@ def test_added_bytes_are_those_of_borg() -> None:
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"archives": 1}', "[" * 100_000])
 def test_text_that_is_no_list_is_refused(text: str) -> None:
     with pytest.raises(ArchiveError):
-        listing.read("/srv/backup", UUID, text)
+        listing.read("/srv/backup", UUID, text, now=NOW)
 
 
 def test_vm_is_selected_by_any_of_its_names() -> None:

@@ -32,7 +32,7 @@ _POLICY = placement.Policy(pool_paths={}, base_pool="base")
 
 def _vm(day: int, uuid: str = UUID, verified: int | None = None) -> SavedVm:
     backup = of(at(day), "web1" if uuid == UUID else "db1", uuid)
-    proof = ArchiveProof(archives.BOOTED, at(day), at(verified or 1), "agent: web1")
+    proof = ArchiveProof(archives.BOOTED, at(day), at(verified or 1), "agent: web1", "ab" * 32)
     return SavedVm(backup, (proof,) if verified else ())
 
 

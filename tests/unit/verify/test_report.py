@@ -40,7 +40,7 @@ def _reporter(place: Path, *, check: bool = False, **more: t.Any) -> Reporter:
         f"{UUID}::{at(day)}": SavedArchive(f"{UUID}::{at(day)}", "web1", UUID, at(day))
         for day in (1, 2, 3)
     }
-    given = {"shares": {"hv2": list(vms)}, "unbootable": {}, "damaged": {}, **more}
+    given = {"shares": {"hv2": list(vms)}, "unbootable": {}, "damaged": {}, "notes": (), **more}
     return Reporter(
         place=places.parse(str(place)),
         access=_made.hypervisor(place.parent),
@@ -111,7 +111,10 @@ def test_recorded_proof_is_kept_by_pruning(place: Path) -> None:
 def test_backup_that_was_deleted_meanwhile_has_no_proof(place: Path) -> None:
     access, where = _made.hypervisor(place.parent), places.parse(str(place))
     with pytest.raises(ArchiveError, match="was deleted meanwhile"):
-        effects_record.record(where, access, UUID, (at(9), archives.FAILED, "x"), {}, None)
+        effects_record.record(where, access, UUID, (at(9), None, archives.FAILED, "x"), {}, None)
+    known = (at(1), "ab" * 32, archives.FAILED, "x")
+    with pytest.raises(ArchiveError, match="was replaced by another"):
+        effects_record.record(where, access, UUID, known, {}, None)
     assert _made.listed(where.repository(UUID), access) == [at(1), at(2), at(3)]
 
 

@@ -14,8 +14,6 @@ from . import archives
 if t.TYPE_CHECKING:
     from .listing import Repository
 
-_AHEAD = timedelta(minutes=10)  # clocks differ; what is later was not saved yet
-
 
 class OverdueVm(t.TypedDict):
     """A VM whose backup is overdue; ``at`` is its newest one, null without any."""
@@ -28,9 +26,7 @@ class OverdueVm(t.TypedDict):
 def newest(moments: t.Iterable[str], now: datetime) -> str | None:
     """The newest moment that is past: whoever can write to a place can name any moment."""
     past = [
-        text
-        for text in moments
-        if (at := archives.parse_moment(text)) is not None and at <= now + _AHEAD
+        text for text in moments if archives.is_backup(text) and not archives.is_ahead(text, now)
     ]
     return max(past, default=None)
 

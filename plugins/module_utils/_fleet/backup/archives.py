@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 import typing as t
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 from ..._errors import FleetVirtError
 from ..._records import dataclass
@@ -36,6 +36,7 @@ _MOST_DISKS = 256
 _MOST_BYTES = 1 << 63
 _MOST_TEXT = 1024  # characters of a name or of how something was proven
 _KEY = "fleet.virt"
+AHEAD = timedelta(minutes=10)  # by which clocks may differ
 
 _MOMENT = "%Y-%m-%dT%H:%M:%SZ"
 _MOMENT_SHAPE = re.compile(r"[0-9]{4}(-[0-9]{2}){2}T[0-9]{2}(:[0-9]{2}){2}Z")
@@ -105,12 +106,16 @@ class Manifest:
 
 @dataclass(frozen=True)
 class ArchiveProof:
-    """What verifying an archive (``of``) found at a moment."""
+    """What verifying an archive (``of``) found at a moment.
+
+    ``archive_id`` is borg's id of that archive; None in proofs of releases that named it only.
+    """
 
     proof: str
     of: str
     at: str
     how: str
+    archive_id: str | None = None
 
     @property
     def archive(self) -> str:
@@ -131,6 +136,17 @@ def parse_moment(text: str) -> datetime | None:
         return datetime.strptime(text, _MOMENT).replace(tzinfo=timezone.utc)
     except ValueError:
         return None
+
+
+def is_ahead(name: str, now: datetime) -> bool:
+    """Whether a moment is later than ``now``, by more than clocks may differ."""
+    at = parse_moment(name)
+    return at is not None and at > now + AHEAD
+
+
+def parse_id(value: object) -> str | None:
+    """borg's id of an archive, a digest of all that it says and holds; None if it is none."""
+    return value if isinstance(value, str) and _SHA256.fullmatch(value) else None
 
 
 def is_backup(name: str) -> bool:
@@ -186,9 +202,9 @@ def read_comment(text: str) -> Backup:
 
 def proof_comment(proof: ArchiveProof) -> str:
     """The comment of a proof; raises ArchiveError for one that would not be read back."""
-    text = _one_line(
-        {_KEY: VERSION, "proof": proof.proof, "of": proof.of, "at": proof.at, "how": proof.how}
-    )
+    document = {_KEY: VERSION, "proof": proof.proof, "of": proof.of, "at": proof.at}
+    bound = {} if proof.archive_id is None else {"id": proof.archive_id}
+    text = _one_line({**document, "how": proof.how, **bound})
     if read_proof(text) != proof:
         raise ArchiveError(f"the proof of {proof.of} would not be read back as it is written")
     return text
@@ -202,6 +218,7 @@ def read_proof(text: str) -> ArchiveProof:
         document.moment("of"),
         document.moment("at"),
         document.text("how"),
+        None if document.value("id") is None else document.matching("id", _SHA256),
     )
 
 

@@ -33,11 +33,17 @@ def prune(place: BackupPlace, before: Repository, pruning: Pruning, access: Acce
     after = read_repositories.repository(place, before.uuid, access)
     left = sorted({*names} & {*after.names})
     lost = sorted({*before.names} - {*names} - {*after.names})
-    if left or lost:
+    replaced = sorted(
+        name
+        for name, archive_id in before.ids.items()
+        if name in after.names and name not in names and after.ids.get(name) != archive_id
+    )
+    if left or lost or replaced:
         raise FleetVirtError(
             "; ".join(
                 [f"{name} is still there after it was deleted" for name in left]
                 + [f"{name} is missing, and was not to be deleted" for name in lost]
+                + [f"{name} was replaced by another of its name meanwhile" for name in replaced]
             )
             + "; the space of what was deleted was not freed. Look with 'borg list'"
         )

@@ -34,6 +34,7 @@ _PERIODS = {
 }
 _MOST = 100_000
 LAST_PROVEN = "last proven"
+AHEAD = "later than the clock"
 
 
 @dataclass(frozen=True)
@@ -130,12 +131,15 @@ def _keep(
 
 
 def plan(repository: Repository, wanted: Policy) -> Pruning:
-    """What is kept of a repository. What could not be read is not counted, and stays."""
+    """What is kept of a repository. What could not be read is not counted, and stays, as does what
+    is later than the clock. A proof that names an archive only is of any that has the name, so the
+    last one with such a proof stays beside the last one with a proof of itself."""
     names = [vm.archive for vm in repository.vms]
     kept = reasons(names, wanted.rules)
-    proven = [vm.archive for vm in repository.vms if vm.is_proven]
-    if wanted.proven and proven:
-        kept.setdefault(proven[-1], LAST_PROVEN)
+    proven = [vm for vm in repository.vms if vm.is_proven]
+    for those in (proven, [vm for vm in proven if vm.is_bound]):
+        if wanted.proven and those:
+            kept.setdefault(those[-1].archive, LAST_PROVEN)
     goes = tuple(name for name in names if name not in kept)
     stays = {name for name in repository.names if name not in goes}
     proofs = tuple(
@@ -148,4 +152,6 @@ def plan(repository: Repository, wanted: Policy) -> Pruning:
         for name in repository.names
         if (of := archives.parse_checkpoint(name)) is not None and names and of < names[-1]
     )
-    return Pruning({name: kept[name] for name in names if name in kept}, goes, proofs, unfinished)
+    shown = {name: kept[name] for name in names if name in kept}
+    shown.update((vm.archive, AHEAD) for vm in repository.ahead)
+    return Pruning(shown, goes, proofs, unfinished)

@@ -7,17 +7,21 @@
 Who may write to a repository may say anything in it, also which archives there have been. So what
 was there is kept where no hypervisor reaches: in a file of the controller. Another controller
 prunes as well, so an archive may be missing that the rules no longer keep; any other may not, and
-none may have come to be in the past, where it would take the place of a true one.
+none may have come to be in the past, where it would take the place of a true one. Beside its name
+each has borg's id, which another of that name does not have.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import typing as t
+from datetime import timedelta
 
 from ..._errors import FleetVirtError
 from ..._records import dataclass, field
 from ..base.json_values import as_list, as_mapping, as_text
+from ..base.names import playbook_command
 from . import archives
 from .keep import reasons
 
@@ -25,8 +29,12 @@ if t.TYPE_CHECKING:
     from .listing import Repository
 
 _KEY = "fleet.virt"
-_VERSION = 1
+_VERSION = 2
+_NAMES_ONLY = 1  # the version of releases that remembered names without ids
 MOST_BYTES = 64 * 1024 * 1024
+# A clock may be wrong by less. What was later by more is no backup of its moment once that has
+# come: else one access would do to put backups into many days to come.
+_DAY = timedelta(days=1)
 
 
 class KnownError(FleetVirtError):
@@ -34,20 +42,35 @@ class KnownError(FleetVirtError):
 
 
 @dataclass(frozen=True)
+class KnownVm:
+    """The ids of a VM's archives by name, None where a release noted the name only.
+
+    ``ahead`` are those that were later than the clock, with what it said when they were first seen.
+    """
+
+    ids: t.Mapping[str, str | None] = field(default_factory=dict)
+    ahead: t.Mapping[str, str] = field(default_factory=dict)
+
+    def is_early(self, name: str) -> bool:
+        """Whether an archive was there so long before its moment that no clock explains it."""
+        seen = archives.parse_moment(self.ahead.get(name, name))
+        return seen is None or archives.is_ahead(name, seen + _DAY)
+
+
+@dataclass(frozen=True)
 class Known:
-    """The names of a VM's archives by place and UUID."""
+    """What is known of VMs, by place and UUID."""
 
-    places: t.Mapping[str, t.Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    places: t.Mapping[str, t.Mapping[str, KnownVm]] = field(default_factory=dict)
 
-    def of(self, place: str) -> t.Mapping[str, tuple[str, ...]]:
+    def of(self, place: str) -> t.Mapping[str, KnownVm]:
         """What was known of a place, by UUID."""
         return self.places.get(place, {})
 
-    def with_repository(self, place: str, uuid: str, names: t.Iterable[str]) -> Known:
-        """The same, with what is there now; without names, without the VM."""
-        there = tuple(sorted(filter(archives.is_backup, names)))
+    def with_vm(self, place: str, uuid: str, vm: KnownVm) -> Known:
+        """The same, with what is there now; without archives, without the VM."""
         others = {key: value for key, value in self.of(place).items() if key != uuid}
-        return Known({**self.places, place: {**others, **({uuid: there} if there else {})}})
+        return Known({**self.places, place: {**others, **({uuid: vm} if vm.ids else {})}})
 
     @property
     def text(self) -> str:
@@ -55,12 +78,16 @@ class Known:
         document = {
             _KEY: _VERSION,
             "places": {
-                place: {uuid: list(names) for uuid, names in sorted(vms.items())}
-                for place, vms in sorted(self.places.items())
+                place: {uuid: _document(vm) for uuid, vm in vms.items()}
+                for place, vms in self.places.items()
                 if vms
             },
         }
-        return json.dumps(document, indent=1) + "\n"
+        return json.dumps(document, indent=1, sort_keys=True) + "\n"
+
+
+def _document(vm: KnownVm) -> dict[str, object]:
+    return {"archives": {**vm.ids}, **({"ahead": {**vm.ahead}} if vm.ahead else {})}
 
 
 def read(text: str | None, path: str) -> Known:
@@ -69,53 +96,167 @@ def read(text: str | None, path: str) -> Known:
     if text is None:
         return Known()
     try:
-        document = as_mapping(json.loads(text))
+        return _read(text)
     except (ValueError, RecursionError):
-        document = {}
-    if document.get(_KEY) != _VERSION or len(text) > MOST_BYTES:
         raise KnownError(
-            f"virt_backup_known: {path} is not what this collection wrote there; restore it, or"
-            " remove it: then nothing is known of what there was, and what is there now is taken"
-            " for all"
-        )
-    places = {
-        str(place): {
-            str(uuid): tuple(name for name in map(as_text, as_list(names)) if name)
-            for uuid, names in as_mapping(vms).items()
+            f"virt_backup_known: {path} is not what this collection wrote there, in this release or"
+            " an earlier one; restore it, or remove it: then nothing is known of what there was,"
+            " and the next run only remembers what is there"
+        ) from None
+
+
+def _read(text: str) -> Known:
+    document = _mapping(json.loads(text))
+    version = document.get(_KEY)
+    if version not in (_NAMES_ONLY, _VERSION) or len(text) > MOST_BYTES:
+        raise ValueError(version)
+    reader = _read_names if version == _NAMES_ONLY else _read_vm
+    return Known(
+        {
+            place: {uuid: reader(vm) for uuid, vm in _mapping(vms).items()}
+            for place, vms in _mapping(document.get("places")).items()
         }
-        for place, vms in as_mapping(document.get("places")).items()
-    }
-    return Known(places)
+    )
+
+
+def _mapping(value: object) -> t.Mapping[str, object]:
+    """The value; raises ValueError for another kind, which would pass for an empty one."""
+    if not isinstance(value, dict):
+        raise ValueError(value)
+    return as_mapping(value)
+
+
+def _read_names(value: object) -> KnownVm:
+    return KnownVm({name: None for name in map(as_text, as_list(value)) if name})
+
+
+def _read_vm(value: object) -> KnownVm:
+    vm = _mapping(value)
+    ids = {name: archives.parse_id(given) for name, given in _mapping(vm.get("archives")).items()}
+    ahead = {name: as_text(seen) or "" for name, seen in _mapping(vm.get("ahead", {})).items()}
+    return KnownVm(ids, ahead)
+
+
+def is_new(repository: Repository, earlier: KnownVm | None, accepted: t.Collection[str]) -> bool:
+    """Whether nothing is known of a repository with backups, so that none can be missed."""
+    has_backups = any(map(archives.is_backup, repository.names))
+    return earlier is None and has_backups and not _is_right(repository, accepted)
+
+
+def counted(
+    repository: Repository, earlier: KnownVm | None, accepted: t.Collection[str]
+) -> Repository:
+    """The repository, in which that does not count which was far ahead of the clock when it was
+    first seen, though its moment has come."""
+    if earlier is None or not earlier.ahead or _is_right(repository, accepted):
+        return repository
+    early = tuple(
+        vm
+        for vm in repository.vms
+        if earlier.is_early(vm.archive) and _named(repository, vm.archive) not in accepted
+    )
+    notes = tuple(
+        f"{vm.backup.vm}: {_named(repository, vm.archive)} was there before that moment, when this"
+        " controller pruned, so it counts as no backup and is not deleted. To have it count:"
+        f" {_accepting(_named(repository, vm.archive))}"
+        for vm in early
+    )
+    return dataclasses.replace(
+        repository,
+        vms=tuple(vm for vm in repository.vms if vm not in early),
+        ahead=(*early, *repository.ahead),
+        notes=(*repository.notes, *notes),
+    )
+
+
+def remembered(
+    repository: Repository, earlier: KnownVm | None, accepted: t.Collection[str]
+) -> KnownVm:
+    """What is to be known of a repository from now on."""
+    repository = counted(repository, earlier, accepted)
+    seen = {} if earlier is None else earlier.ahead
+    return KnownVm(
+        {name: repository.ids.get(name) for name in repository.names if archives.is_backup(name)},
+        {vm.archive: seen.get(vm.archive, repository.clock) for vm in repository.ahead},
+    )
+
+
+def _is_right(repository: Repository, accepted: t.Collection[str]) -> bool:
+    """Whether the user says so of all that is there of a VM, or at a whole place."""
+    return repository.uuid in accepted or repository.place in accepted
+
+
+def _named(repository: Repository, archive: str) -> str:
+    return f"{repository.uuid}::{archive}"
+
+
+def _accepting(*what: str) -> str:
+    return playbook_command("prune_backups", virt_prune_accept=",".join(what))
 
 
 def refusals(
     repository: Repository,
-    known: t.Sequence[str],
+    known: KnownVm | None,
     rules: t.Mapping[str, int],
     accepted: t.Collection[str],
 ) -> list[str]:
     """Why nothing may be pruned from a repository, a sentence each; ``accepted`` are archives
-    (``UUID::ARCHIVE``) or whole repositories (``UUID``) that the user knows about."""
+    (``UUID::ARCHIVE``, or ``UUID::ARCHIVE::ID`` for one that has another id), whole repositories
+    (``UUID``) or, for ids alone, whole places that the user knows about."""
     if repository.uuid in accepted:
         return []
-    there = {name for name in repository.names if archives.is_backup(name)}
-    newest = max(known, default="")
-    required = _required(repository, known, rules, there)
+    if repository.all_ahead is not None:
+        return [f"{repository.all_ahead}. Nothing is pruned there"]
+    known = known or KnownVm()
+    now, ahead = repository.read_at, {vm.archive for vm in repository.ahead}
+    there = {name for name in repository.names if archives.is_backup(name)} - ahead
+    past = [
+        name
+        for name in known.ids
+        if name not in ahead
+        and name not in known.ahead
+        and not (now and archives.is_ahead(name, now))
+    ]
+    newest = max(past, default="")
+    required = _required(repository, past, rules, there)
     problems = [
         (name, "was there when this controller last pruned, and is missing")
-        for name in known
+        for name in past
         if name in required and name not in there
     ]
     problems += [
         (name, f"is new, and yet earlier than {newest}, which this controller knows")
-        for name in sorted(there - {*known})
+        for name in sorted(there - {*known.ids})
         if name < newest
     ]
     return [
-        f"{repository.uuid}::{name} {why}; nothing is pruned there. Find out who did that, or say"
-        f" that it is right: -e virt_prune_accept={repository.uuid}::{name}"
+        f"{_named(repository, name)} {why}; nothing is pruned there. Find out who did that, or say"
+        f" that it is right: -e virt_prune_accept={_named(repository, name)}"
         for name, why in problems
-        if f"{repository.uuid}::{name}" not in accepted
+        if _named(repository, name) not in accepted
+    ] + _replaced(repository, known, accepted)
+
+
+def _replaced(repository: Repository, known: KnownVm, accepted: t.Collection[str]) -> list[str]:
+    """A sentence about the archives that are not those which had their names."""
+    if repository.place in accepted:
+        return []
+    names = {*repository.names}
+    others = [
+        (_named(repository, name), repository.ids.get(name))
+        for name, known_id in sorted(known.ids.items())
+        if known_id is not None and name in names and repository.ids.get(name) != known_id
+    ]
+    others = [(name, now) for name, now in others if f"{name}::{now}" not in accepted]
+    if not others:
+        return []
+    ids = [f"{name}::{now}" for name, now in others]
+    return [
+        f"{', '.join(name for name, _now in others)}: the id is another than when this controller"
+        " last pruned; nothing is pruned there. Somebody may have deleted what was there and made"
+        " other archives of these names; borg's rename, recreate and upgrade change ids too. Find"
+        f" out who did that, or say that it is right: {_accepting(*ids)}; of all VMs of the place:"
+        f" {_accepting(repository.place)}"
     ]
 
 
@@ -137,9 +278,9 @@ def gone(
 ) -> list[str]:
     """Sentences about repositories of a place that are missing as a whole."""
     return [
-        f"{uuid}: {place} had its repository, with {len(names)} archives, when this controller last"
-        f" pruned, and has none now. Find out who removed it, or say that it is right: -e"
+        f"{uuid}: {place} had its repository, with {len(vm.ids)} archives, when this controller"
+        f" last pruned, and has none now. Find out who removed it, or say that it is right: -e"
         f" virt_prune_accept={uuid}"
-        for uuid, names in sorted(known.of(place).items())
+        for uuid, vm in sorted(known.of(place).items())
         if uuid not in present and uuid not in accepted
     ]

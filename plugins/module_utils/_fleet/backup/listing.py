@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import typing as t
+from datetime import datetime
 
 from ..._records import dataclass, field
 from ..base.json_values import as_list, as_mapping, as_mappings, as_number, as_text
@@ -62,11 +63,18 @@ class SavedVm:
         """Whether it booted when it was last verified."""
         return self.state == PROVEN
 
+    @property
+    def is_bound(self) -> bool:
+        """Whether a proof is of this very archive, and not only of one with its name."""
+        return any(proof.archive_id is not None for proof in self.proofs)
+
 
 @dataclass(frozen=True)
 class Repository:
     """The archives of a VM, oldest first; ``names`` are all that the repository has.
 
+    ``ahead`` are backups that are later than the clock of who read it, ``read_at``: they count as
+    none. ``ids`` is borg's id of each archive by name, ``notes`` what people have to know.
     ``unreadable`` says by archive why it is not one of ours, though its name is; ``problem`` why
     nothing is known of the repository.
     """
@@ -77,11 +85,38 @@ class Repository:
     names: tuple[str, ...] = ()
     unreadable: t.Mapping[str, str] = field(default_factory=dict)
     problem: str | None = None
+    ahead: tuple[SavedVm, ...] = ()
+    ids: t.Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    read_at: datetime | None = None
+
+    @property
+    def all_vms(self) -> tuple[SavedVm, ...]:
+        """All backups, with those that count as none."""
+        return (*self.vms, *self.ahead)
 
     @property
     def name(self) -> str | None:
         """The VM's name, as its newest archive has it."""
-        return self.vms[-1].backup.vm if self.vms else None
+        vms = self.vms or self.ahead
+        return vms[-1].backup.vm if vms else None
+
+    @property
+    def clock(self) -> str:
+        """The clock of who read it, as archives are named."""
+        return "unknown" if self.read_at is None else archives.moment(self.read_at)
+
+    @property
+    def all_ahead(self) -> str | None:
+        """Why none of its backups counts, where all that it has are later than the clock."""
+        now = self.read_at
+        if self.vms or not (now and any(archives.is_ahead(vm.archive, now) for vm in self.ahead)):
+            return None
+        return (
+            f"{self.name or self.uuid}: all of its backups are later than the clock here, which"
+            f" says {self.clock}; the newest is {self.ahead[-1].archive}, made on"
+            f" {self.ahead[-1].backup.host}. Set the clock that is wrong: look with date -u"
+        )
 
     @property
     def problems(self) -> list[str]:
@@ -91,16 +126,34 @@ class Repository:
         return [f"{self.uuid}: {archive}: {why}" for archive, why in self.unreadable.items()]
 
 
-def read(place: str, uuid: str, listed: str, informed: str | None = None) -> Repository:
+def read(
+    place: str, uuid: str, listed: str, informed: str | None = None, *, now: datetime
+) -> Repository:
     """The repository of which ``borg list --json`` with the comments said ``listed``, and
     ``borg info --json`` of all archives ``informed``. Raises ArchiveError if that is no such text.
+
+    Who can write to a place can name any moment, and so can a clock that is ahead: what is later
+    than ``now`` would be the newest for as long.
     """
     entries = _entries(listed, "list")
     comments = {name: as_text(entry.get("comment")) or "" for name, entry in entries.items()}
+    ids = {
+        name: archive_id
+        for name, entry in entries.items()
+        if (archive_id := archives.parse_id(entry.get("id"))) is not None
+    }
     added = {} if informed is None else _added(informed)
     unreadable: dict[str, str] = {}
-    proofs = _proofs(comments, unreadable)
+    notes: list[str] = []
+    proofs: dict[str, list[ArchiveProof]] = {}
+    for proof in _proofs(comments, unreadable):
+        why = _void(proof, ids, now)
+        if why is None:
+            proofs.setdefault(proof.of, []).append(proof)
+        elif proof.of in comments:
+            notes.append(f"{uuid}::{proof.archive} {why}")
     vms: list[SavedVm] = []
+    ahead: list[SavedVm] = []
     for name in sorted(filter(archives.is_backup, comments)):
         try:
             backup = archives.read_comment(comments[name])
@@ -108,8 +161,36 @@ def read(place: str, uuid: str, listed: str, informed: str | None = None) -> Rep
         except ArchiveError as error:
             unreadable[name] = str(error)
         else:
-            vms.append(SavedVm(backup, tuple(proofs.get(name, ())), added.get(name)))
-    return Repository(place, uuid, tuple(vms), tuple(sorted(comments)), unreadable)
+            saved = SavedVm(backup, tuple(proofs.get(name, ())), added.get(name))
+            (ahead if archives.is_ahead(name, now) else vms).append(saved)
+    notes += [
+        f"{vm.backup.vm}: {uuid}::{vm.archive} is later than the clock here"
+        f" ({archives.moment(now)}), so it counts as no backup and is not deleted"
+        for vm in ahead
+    ]
+    return Repository(
+        place,
+        uuid,
+        tuple(vms),
+        tuple(sorted(comments)),
+        unreadable,
+        ahead=tuple(ahead),
+        ids=ids,
+        notes=tuple(notes),
+        read_at=now,
+    )
+
+
+def _void(proof: ArchiveProof, ids: t.Mapping[str, str], now: datetime) -> str | None:
+    """Why a proof says nothing of the archive whose name it has; None if it does."""
+    if proof.archive_id is not None and proof.archive_id != ids.get(proof.of):
+        return (
+            f"is of another archive that had the name {proof.of} (id {proof.archive_id}), so it"
+            " proves nothing of that one; verify it"
+        )
+    if archives.is_ahead(proof.at, now):
+        return f"is later than the clock here ({archives.moment(now)}), so it proves nothing"
+    return None
 
 
 def unread(place: str, uuid: str, problem: str) -> Repository:
@@ -122,10 +203,8 @@ def _require_own(backup: Backup, uuid: str, name: str) -> None:
         raise ArchiveError(f"its comment is that of {backup.archive} of the VM {backup.uuid}")
 
 
-def _proofs(
-    comments: t.Mapping[str, str], unreadable: dict[str, str]
-) -> dict[str, list[ArchiveProof]]:
-    proofs: dict[str, list[ArchiveProof]] = {}
+def _proofs(comments: t.Mapping[str, str], unreadable: dict[str, str]) -> list[ArchiveProof]:
+    proofs: list[ArchiveProof] = []
     for name in sorted(comments):
         if archives.parse_proof(name) is None:
             continue
@@ -136,7 +215,7 @@ def _proofs(
         except ArchiveError as error:
             unreadable[name] = str(error)
         else:
-            proofs.setdefault(proof.of, []).append(proof)
+            proofs.append(proof)
     return proofs
 
 

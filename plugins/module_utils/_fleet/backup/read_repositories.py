@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 import typing as t
+from datetime import datetime, timezone
 
 from ..._errors import FleetVirtError
 from ..base import effects_deadline
@@ -106,7 +107,8 @@ def _read(
         # Waits for nobody: without the sizes the list is still right
         words = ["info", "--json", "--bypass-lock", "--glob-archives", "*", address]
         informed = effects_borg.run(access, words, seconds=seconds).out
-    return listing.read(str(place), uuid, listed, informed)
+    now = datetime.now(timezone.utc)
+    return listing.read(str(place), uuid, listed, informed, now=now)
 
 
 def _listed(access: Access, address: str, seconds: float) -> str:

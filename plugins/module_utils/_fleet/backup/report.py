@@ -36,7 +36,7 @@ class ListedProof(t.TypedDict):
 
 
 class ListedBackup(t.TypedDict):
-    """A backup as a result has it; sizes are bytes."""
+    """A backup as a result has it; sizes are bytes. ``ahead``: it is later than the clock."""
 
     archive: str
     vm: str
@@ -46,6 +46,7 @@ class ListedBackup(t.TypedDict):
     size: int
     added: int | None
     state: str
+    ahead: bool
     proof: ListedProof | None
 
 
@@ -57,6 +58,7 @@ class ListedVm(t.TypedDict):
     name: str | None
     error: str | None
     unreadable: dict[str, str]
+    notes: list[str]
     overdue: bool | None
     backups: list[ListedBackup]
 
@@ -83,7 +85,7 @@ def select(repositories: t.Sequence[Repository], names: t.Sequence[str]) -> list
 
 
 def _is(repository: Repository, name: str) -> bool:
-    vms = {vm.backup.vm for vm in repository.vms}
+    vms = {vm.backup.vm for vm in repository.all_vms}
     if name.lower() == repository.uuid or name in vms:
         return True
     return is_pattern(name) and any(matches(vm, name) for vm in vms)
@@ -101,8 +103,12 @@ def data(repositories: t.Sequence[Repository], wished: Wished | None = None) -> 
             "name": repository.name,
             "error": repository.problem,
             "unreadable": {**repository.unreadable},
+            "notes": [*repository.notes],
             "overdue": _is_overdue(repository, wished),
-            "backups": [_backup(vm) for vm in repository.vms],
+            "backups": [
+                *(_backup(vm, ahead=False) for vm in repository.vms),
+                *(_backup(vm, ahead=True) for vm in repository.ahead),
+            ],
         }
         for repository in repositories
     ]
@@ -116,7 +122,7 @@ def _is_overdue(repository: Repository, wished: Wished | None) -> bool | None:
     return ages.is_overdue(ages.newest((vm.backup.at for vm in repository.vms), now), hours, now)
 
 
-def _backup(vm: SavedVm) -> ListedBackup:
+def _backup(vm: SavedVm, *, ahead: bool) -> ListedBackup:
     proof = vm.proof
     return {
         "archive": vm.archive,
@@ -127,6 +133,7 @@ def _backup(vm: SavedVm) -> ListedBackup:
         "size": vm.size,
         "added": vm.added,
         "state": vm.state,
+        "ahead": ahead,
         "proof": None
         if proof is None
         else {"result": proof.proof, "at": proof.at, "how": proof.how},
@@ -157,7 +164,7 @@ def text(vms: t.Sequence[ListedVm], hours: float | None = None) -> str:
         {
             "name": vm["name"] or vm["uuid"],
             "uuid": vm["uuid"],
-            "at": max((backup["at"] for backup in vm["backups"]), default=None),
+            "at": max((b["at"] for b in vm["backups"] if not b["ahead"]), default=None),
         }
         for vm in ordered
         if vm["overdue"]
@@ -172,6 +179,7 @@ def _problems(vms: t.Sequence[ListedVm]) -> list[str]:
         if vm["error"] is not None:
             lines.append(f"{vm['uuid']}: {vm['error']}")
         lines += [f"{vm['uuid']}: {name}: {why}" for name, why in vm["unreadable"].items()]
+        lines += vm["notes"]
     return lines
 
 
@@ -198,7 +206,8 @@ def records(vms: t.Sequence[ListedVm]) -> str:
 
 
 class PrunedVm(t.TypedDict):
-    """What pruning did, or would do, in a VM's repository."""
+    """What pruning did, or would do, in a VM's repository; ``remembered``: nothing, since this
+    controller did not know it, but for remembering what is there."""
 
     place: str
     uuid: str
@@ -206,6 +215,8 @@ class PrunedVm(t.TypedDict):
     kept: dict[str, str]
     deleted: list[str]
     refused: list[str]
+    remembered: bool
+    notes: list[str]
     changed: bool
     failed: bool
     msg: str | None
@@ -216,6 +227,8 @@ def pruned(
     pruning: Pruning | None,
     refused: t.Sequence[str] = (),
     error: str | None = None,
+    *,
+    remembered: bool = False,
 ) -> PrunedVm:
     """The outcome in a repository: what was planned, or why nothing was."""
     why = [*refused, *([error] if error is not None else [])]
@@ -226,6 +239,8 @@ def pruned(
         "kept": {} if pruning is None else {**pruning.kept},
         "deleted": [] if pruning is None else [*pruning.deleted],
         "refused": [*refused],
+        "remembered": remembered,
+        "notes": [*repository.notes],
         "changed": pruning is not None and bool(pruning.deleted) and not why,
         "failed": bool(why),
         "msg": "\n".join(why) or None,
@@ -248,6 +263,14 @@ def pruned_text(vms: t.Sequence[PrunedVm], *, check: bool) -> str:
     deleted = sum(len(vm["deleted"]) for vm in vms if not vm["failed"])
     lines = [table(("VM", "ARCHIVE", "WHAT"), rows)] if rows else []
     lines.append(f"{deleted} archives {verb}")
+    new = [vm["name"] or vm["uuid"] for vm in vms if vm["remembered"]]
+    if new:
+        done = "would only be remembered" if check else "only remembered"
+        lines.append(
+            f"{done}, as this controller had not pruned there before (the next run prunes):"
+            f" {', '.join(sorted(new))}"
+        )
+    lines += [note for vm in vms for note in vm["notes"]]
     lines += [str(vm["msg"]) for vm in vms if vm["msg"]]
     return "\n".join(lines) + "\n"
 

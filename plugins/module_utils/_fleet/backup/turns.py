@@ -23,7 +23,6 @@ from . import archives
 REPOSITORY = "turns"
 KEPT = 30  # turns; older ones are removed
 _NAME = re.compile(r"turn-([0-9]{8})")
-_AHEAD = timedelta(minutes=10)  # by which clocks may differ
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ def holder(turns: t.Sequence[Turn], now: datetime, hours: float) -> Turn | None:
     if not turns:
         return None
     at = archives.parse_moment(turns[-1].at)
-    if at is None or at > now + _AHEAD or now - at >= timedelta(hours=hours):
+    if at is None or archives.is_ahead(turns[-1].at, now) or now - at >= timedelta(hours=hours):
         return None
     return turns[-1]
 

@@ -41,14 +41,20 @@ def find(access: Access, options: RestoreOptions, run: str) -> list[SavedVm]:
     unread = [problem for repository in repositories for problem in repository.problems]
     vms, problems = [], []
     for name in names:
-        those = [one for one in repositories if one.vms and name in (one.uuid, one.name)]
+        those = [one for one in repositories if one.all_vms and name in (one.uuid, one.name)]
         problem = _ambiguous(name, those, unread, place)
         if problem:
             problems.append(problem)
             continue
         (repository,) = those
-        all_backups = [vm.backup for vm in repository.vms]
-        backups = [one for one in all_backups if wanted in (None, one.archive)]
+        # What is later than the clock is restored if it is named, and never because it is newest
+        if wanted is None and repository.all_ahead:
+            last = repository.ahead[-1].archive
+            problems.append(f"{repository.all_ahead}, or name it: -e virt_archive={last}")
+            continue
+        all_backups = [vm.backup for vm in repository.all_vms]
+        backups = [vm.backup for vm in repository.vms] if wanted is None else all_backups
+        backups = [one for one in backups if wanted in (None, one.archive)]
         if not backups:
             there = ", ".join(one.archive for one in all_backups[-_SHOWN:])
             problems.append(f"{name!r} has no archive {wanted!r}; the newest are: {there}")
@@ -63,12 +69,16 @@ def _ambiguous(
     name: str, those: t.Sequence[Repository], unread: t.Sequence[str], place: BackupPlace
 ) -> str | None:
     if len(those) > 1:
-        uuids_of = "; ".join(f"{one.uuid}, last {one.vms[-1].backup.at}" for one in those)
+        uuids_of = "; ".join(f"{one.uuid}, last {_last(one)}" for one in those)
         return f"{len(those)} VMs were called {name!r} ({uuids_of}); name the one by its UUID"
     if those:
         return None
     why = f"; what cannot be read: {'; '.join(unread)}" if unread else ""
     return f"{place} has no backup of {name!r}{why}"
+
+
+def _last(repository: Repository) -> str:
+    return (repository.vms or repository.ahead)[-1].backup.at
 
 
 def _saved(access: Access, options: RestoreOptions, backup: Backup, run: str) -> SavedVm:

@@ -103,6 +103,12 @@ def mount(folder: str) -> Mount | None:
     return mount_of(Path("/proc/self/mountinfo").read_bytes(), os.path.realpath(folder))
 
 
+def nearest_mount(path: Path) -> Mount | None:
+    """The file system that holds the path, or will once its missing folders are made."""
+    path = path.expanduser().absolute()
+    return mount(str(next(each for each in (path, *path.parents) if each.exists())))
+
+
 def mount_of(mounts: bytes, path: str) -> Mount | None:
     """The file system that holds ``path``; None if that is unknown.
 

@@ -31,11 +31,11 @@ def choose(
 ) -> list[tuple[Repository, SavedVm]]:
     """The backups that are meant: the newest of each VM, all, or the one called ``archive``. Of
     these a ``sample``: those that were verified longest ago, or never. Raises PlanRefused."""
-    there = [repository for repository in repositories if repository.vms]
+    there = [repository for repository in repositories if repository.all_vms]
     if archive is not None:
         if len(there) != 1:
             raise PlanRefused("virt_archive is of one VM; name it: -e vm_name=web1")
-        chosen = [(there[0], vm) for vm in there[0].vms if vm.archive == archive]
+        chosen = [(there[0], vm) for vm in there[0].all_vms if vm.archive == archive]
         if not chosen:
             newest = ", ".join(vm.archive for vm in there[0].vms[-_SHOWN:])
             raise PlanRefused(f"{there[0].name} has no archive {archive!r}; the newest: {newest}")
@@ -51,8 +51,11 @@ def choose(
 
 
 def _verified(pair: tuple[Repository, SavedVm]) -> tuple[str, str, str]:
+    """When it was last; a proof that names the archive only may be of another of that name."""
     repository, vm = pair
-    return ("" if vm.proof is None else vm.proof.at, repository.uuid, vm.archive)
+    proof = vm.proof
+    at = "" if proof is None or proof.archive_id is None else proof.at
+    return (at, repository.uuid, vm.archive)
 
 
 def is_expected(repository: Repository, backup: SavedVm) -> bool:

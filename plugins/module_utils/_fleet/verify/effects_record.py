@@ -27,18 +27,25 @@ def record(
     place: BackupPlace,
     access: Access,
     uuid: str,
-    known: tuple[str, str, str],
+    known: tuple[str, str | None, str, str],
     report: t.Mapping[str, object],
     screen: bytes | None,
 ) -> ArchiveProof:
-    """Save what is ``known`` of an archive: its name, the verdict, and how it is known.
+    """Save what is ``known`` of an archive: its name and id, the verdict, and how it is known.
 
-    Raises ArchiveError if the backup is gone: then nothing is said of it.
+    Raises ArchiveError if the backup is gone, or another has its name: then nothing is said of it.
     """
-    of, verdict, how = known
-    if of not in read_repositories.repository(place, uuid, access).names:
+    of, archive_id, verdict, how = known
+    repository = read_repositories.repository(place, uuid, access)
+    if of not in repository.names:
         raise ArchiveError(f"{uuid}::{of} was deleted meanwhile, so nothing is recorded of it")
-    proof = ArchiveProof(verdict, of, archives.moment(datetime.now(timezone.utc)), how)
+    if archive_id is not None and repository.ids.get(of) != archive_id:
+        raise ArchiveError(
+            f"{uuid}::{of} was replaced by another of its name meanwhile, so nothing is recorded"
+            " of it; verify it again"
+        )
+    now = archives.moment(datetime.now(timezone.utc))
+    proof = ArchiveProof(verdict, of, now, how, archive_id)
     comment = effects_borg.placeholders_escaped(archives.proof_comment(proof))
     with tempfile.TemporaryDirectory(prefix="fleet-virt-proof-") as folder:
         files = {archives.REPORT: json.dumps({**report, "at": proof.at}, indent=1).encode()}

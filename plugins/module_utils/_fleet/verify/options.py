@@ -63,14 +63,15 @@ class VerifyOptions(t.TypedDict):
 
 @dataclass(frozen=True)
 class SavedArchive:
-    """An archive to prove: ``name`` is what it is called here (UUID::ARCHIVE), ``manifest`` and
-    ``definition`` are texts of it. ``expected``: the VM has answered before. ``unbootable`` says
-    why it is only read; ``proof`` is the UUID of the VM that runs from it."""
+    """An archive to prove: ``name`` is what it is called here (UUID::ARCHIVE), ``archive_id`` its
+    id, ``manifest`` and ``definition`` are texts of it. ``expected``: the VM has answered before.
+    ``unbootable`` says why it is only read; ``proof`` is the UUID of the VM that runs from it."""
 
     name: str = ""
     vm: str = ""
     uuid: str = ""
     archive: str = ""
+    archive_id: str | None = None
     manifest: str = ""
     definition: str = ""
     expected: bool = False

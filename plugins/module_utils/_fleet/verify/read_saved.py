@@ -25,11 +25,13 @@ if t.TYPE_CHECKING:
 
 @dataclass
 class FoundArchives:
-    """The backups to prove, why others are damaged, by name, and what could not be read at all."""
+    """The backups to prove, why others are damaged, by name, what could not be read at all, and
+    what people have to know."""
 
     vms: list[SavedArchive] = field(default_factory=list)
     damaged: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def find(place: BackupPlace, access: Access, options: VerifyOptions) -> FoundArchives:
@@ -39,11 +41,14 @@ def find(place: BackupPlace, access: Access, options: VerifyOptions) -> FoundArc
         present = [name.lower() for name in wanted]
     repositories = read_repositories.repositories(place, present, access, sizes=False)
     repositories = listed.select(repositories, wanted)
-    if not any(repository.vms or repository.problem for repository in repositories):
+    if not any(each.all_vms or each.problem for each in repositories):
         raise PlanRefused(f"{place} has no backup of a VM; check virt_backup_to")
     archives_there = FoundArchives(
-        problems=[problem for repository in repositories for problem in repository.problems]
+        problems=[problem for repository in repositories for problem in repository.problems],
+        notes=[note for repository in repositories for note in repository.notes],
     )
+    if options["archive"] is None:
+        archives_there.problems += [why for each in repositories if (why := each.all_ahead)]
     chosen = decide.choose(repositories, options["archive"], options["backups"], options["sample"])
     for repository, saved in chosen:
         backup = saved.backup
@@ -66,6 +71,7 @@ def find(place: BackupPlace, access: Access, options: VerifyOptions) -> FoundArc
                 vm=backup.vm,
                 uuid=backup.uuid,
                 archive=backup.archive,
+                archive_id=repository.ids.get(backup.archive),
                 manifest=manifest,
                 definition=definition,
                 expected=decide.is_expected(repository, saved),

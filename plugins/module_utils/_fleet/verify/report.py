@@ -50,8 +50,8 @@ def would_be(unbootable: str) -> str:
     return _WOULD_READ if unbootable else _WOULD
 
 
-def text(verified: t.Sequence[VerifiedBackup]) -> str:
-    """The table, and below it what was found in all."""
+def text(verified: t.Sequence[VerifiedBackup], notes: t.Sequence[str] = ()) -> str:
+    """The table, and below it what was found in all, with notes on the place."""
     rows = [
         (v["name"], v["archive"], v["hypervisor"], v["state"], v["how"] or v["msg"])
         for v in verified
@@ -59,7 +59,8 @@ def text(verified: t.Sequence[VerifiedBackup]) -> str:
     counts = {state: [v["state"] for v in verified].count(state) for state in STATES.values()}
     summary = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     lines = [table(_HEADS, rows)] if rows else []
-    return "\n".join([*lines, f"{len(rows)} backups{': ' if summary else ''}{summary}"]) + "\n"
+    lines.append(f"{len(rows)} backups{': ' if summary else ''}{summary}")
+    return "\n".join([*lines, *notes]) + "\n"
 
 
 def records(verified: t.Sequence[VerifiedBackup]) -> str:
