@@ -163,7 +163,7 @@ Change = Callable[[str], str]
             "is compressed",
         ),
         (lambda text: text.replace(">1024<", ">lots<"), "'lots' and no number"),
-        (lambda text: text.replace("MegaBytes", "furlongs"), "'furlongs', which is not known"),
+        (lambda text: text.replace("MegaBytes", "furlongs"), "'furlongs', which is none"),
         (lambda text: text.replace("Envelope", "domain"), "is 'domain' and no OVF Envelope"),
         (
             lambda text: text.replace("</Envelope>", '<VirtualSystem ovf:id="b"/></Envelope>'),
@@ -231,3 +231,147 @@ def test_answer_without_images_creates_nothing(answers: dict[str, Converted], wo
     with pytest.raises(FleetVirtError) as refused:
         decide.request(SPEC, {}, ["disk1"], answers)
     assert words in str(refused.value)
+
+
+_BOOT = '<vmw:BootOrderSection xmlns:vmw="v" vmw:instanceId="72" vmw:type="disk"/>'
+
+
+def _two(controllers: str, first: str, second: str, *, disk: str = "", more: str = "") -> str:
+    """A VM with the disks a.vmdk, whose item comes first, and b.vmdk."""
+    text = packages.virtualbox("a.vmdk", more=packages.item(17, **_values(second)))
+    old = packages.item(17, HostResource="/disk/vmdisk1", Parent=20, AddressOnParent=0)
+    text = text.replace(old, packages.item(17, **_values(first)))
+    for kind, subtype in ((5, "PIIX4"), (20, "AHCI")):
+        text = text.replace(packages.item(kind, ResourceSubType=subtype, Address=0), "")
+    text = text.replace("<VirtualHardwareSection>", f"{more}<VirtualHardwareSection>{controllers}")
+    file = '<File ovf:id="file2" ovf:href="b.vmdk"/></References>'
+    entry = '<Disk ovf:capacity="1048576" ovf:diskId="vmdisk2" ovf:fileRef="file2" {}/>'
+    text = text.replace("</References>", file)
+    return text.replace("</DiskSection>", f"{entry.format(disk)}</DiskSection>")
+
+
+def _values(text: str) -> dict[str, object]:
+    return dict(pair.split("=", 1) for pair in text.split())
+
+
+def _controller(identifier: int, address: object, kind: int = 6) -> str:
+    return packages.item(kind, InstanceID=identifier, Address=address)
+
+
+_A, _B = "HostResource=/disk/vmdisk1 InstanceID=71 ", "HostResource=/disk/vmdisk2 InstanceID=72 "
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        (_two(_controller(8, 1) + _controller(9, 0), _A + "Parent=8 AddressOnParent=0",
+              _B + "Parent=9 AddressOnParent=0"), "b"),
+        (_two(_controller(9, 0) + _controller(8, 1), _A + "Parent=8 AddressOnParent=0",
+              _B + "Parent=9 AddressOnParent=5"), "b"),
+        (_two(_controller(8, 0), _A + "Parent=8 AddressOnParent=10",
+              _B + "Parent=8 AddressOnParent=9"), "b"),
+        (_two(_controller(8, 0) + _controller(9, 0, 20), _A + "Parent=9 AddressOnParent=0",
+              _B + "Parent=8 AddressOnParent=1"), "b"),
+        (_two(_controller(8, 0), _A + "Parent=8 AddressOnParent=0",
+              _B + "Parent=8 AddressOnParent=1"), "a"),
+        (_two("", _A, _B), "a"),
+        (_two("", _A + "AddressOnParent=x", _B + "AddressOnParent=1"), "b"),
+        (_two(_controller(8, 0), _A + "Parent=8 AddressOnParent=0",
+              _B + "Parent=8 AddressOnParent=1", disk='ovf:boot="true"'), "b"),
+        (_two(_controller(8, 0), _A + "Parent=8 AddressOnParent=0",
+              _B + "Parent=8 AddressOnParent=1", more=_BOOT), "b"),
+        (_two(_controller(8, 0), _A + "Parent=8 AddressOnParent=0",
+              _B + "Parent=8 AddressOnParent=1 BootOrder=1"), "b"),
+    ],
+)  # fmt: skip
+def test_disks_are_in_the_order_in_which_the_guest_finds_them(text: str, first: str) -> None:
+    disks = [disk.file for disk in ovf.parse(text.encode()).disks]
+    assert disks == (["a.vmdk", "b.vmdk"] if first == "a" else ["b.vmdk", "a.vmdk"])
+
+
+@pytest.mark.parametrize(
+    ("units", "factor"),
+    [
+        ("byte", 1),
+        ("Bytes", 1),
+        ("bytes * 2^20", MIB),
+        ("byte*1024*1024", MIB),
+        ("byte * 512", 512),
+        ("byte*2^9", 512),
+        (" Byte * 2 ^ 20 ", MIB),
+        ("byte * 10^6", 10**6),
+        ("KiloBytes", 1024),
+        ("KB * 1024", MIB),
+        ("MiB", MIB),
+        ("gigabyte", 1 << 30),
+        ("TB", 1 << 40),
+    ],
+)
+def test_unit_of_capacity_is_known(units: str, factor: int) -> None:
+    text = packages.virtualbox().replace(
+        'ovf:capacity="67108864"', f'ovf:capacity="2" ovf:capacityAllocationUnits="{units}"'
+    )
+    (disk,) = ovf.parse(text.encode()).disks
+    assert disk.capacity == 2 * factor
+
+
+@pytest.mark.parametrize("units", ["byte * 0", "byte * 2^99", "byte * x", "byte *", "2^20", "*"])
+def test_unit_that_is_none_is_refused(units: str) -> None:
+    text = packages.virtualbox().replace("MegaBytes", units)
+    with pytest.raises(PlanRefused, match="which is none; correct the descriptor"):
+        ovf.parse(text.encode())
+
+
+@pytest.mark.parametrize(
+    ("name", "properties", "size"),
+    [
+        ("size", '<Property ovf:key="size" ovf:value="10"/>', 10),
+        ("size", '<Property ovf:key="size"><Value ovf:value="11"/></Property>', 11),
+        ("a.size.1", '<Property ovf:key="size" ovf:value="12"/>', 12),
+        ("size", '<Property ovf:key="other" ovf:value="12"/>', None),
+        ("size", '<Property ovf:key="size"/>', None),
+    ],
+)
+def test_capacity_may_be_a_property(name: str, properties: str, size: int | None) -> None:
+    section = f'<ProductSection ovf:class="a" ovf:instance="1">{properties}</ProductSection>'
+    text = packages.virtualbox().replace('"67108864"', f'"${{{name}}}"')
+    text = text.replace("</VirtualSystem>", f"{section}</VirtualSystem>")
+    if size is None:
+        with pytest.raises(PlanRefused, match=f"is the property '{name}', which has no value"):
+            ovf.parse(text.encode())
+    else:
+        assert [disk.capacity for disk in ovf.parse(text.encode()).disks] == [size]
+
+
+def test_empty_disk_that_several_items_name_is_a_disk_for_each() -> None:
+    again = packages.item(17, HostResource="/disk/vmdisk1", Parent=20, AddressOnParent=1)
+    text = packages.virtualbox(more=again)
+    with pytest.raises(PlanRefused, match="the disk 'vmdisk1' twice; remove one of the items"):
+        ovf.parse(text.encode())
+    empty = ovf.parse(text.replace('ovf:fileRef="file1"', "").encode())
+    assert [(disk.file, disk.capacity) for disk in empty.disks] == [(None, 64 * MIB)] * 2
+
+
+def test_reference_with_escapes_is_the_file(tmp_path: Path) -> None:
+    disk = packages.stream(tmp_path, "my disk.vmdk")
+    path = packages.ova(tmp_path / "web.ova", packages.virtualbox("my%20disk.vmdk"), disk)
+    source = read_source.source(str(path), verify=True)
+    assert [disk.file for disk in source.vm.disks] == ["my disk.vmdk"]
+    for hostile in ("..%2f..%2fetc%2fshadow", "a%2Fb", "%2e%2e", "a%00b"):
+        with pytest.raises(PlanRefused, match="which has a"):
+            ovf.parse(packages.virtualbox(hostile).encode())
+
+
+def test_nvram_and_unknown_files_are_named_as_lost() -> None:
+    files = '<File ovf:id="f2" ovf:href="db.nvram"/><File ovf:id="f3" ovf:href="x.dat"/>'
+    text = packages.vmware().replace("</References>", f"{files}</References>")
+    lost = ovf.parse(text.encode()).left_out
+    assert lost[1:] == (
+        "NVRAM ('db.nvram': the firmware's settings, boot entries and keys)",
+        "file 'x.dat'",
+    )
+    key = '<vmw:ExtraConfig vmw:key="nvram" vmw:value="ovf:/file/f3"/></VirtualHardwareSection>'
+    named = ovf.parse(text.replace("</VirtualHardwareSection>", key).encode()).left_out
+    assert [text.partition(":")[0] for text in named[1:]] == ["NVRAM ('db.nvram'", "NVRAM ('x.dat'"]
+    box = packages.virtualbox().replace("</vbox:Machine>", '<NVRAM path="w.nvram"/></vbox:Machine>')
+    assert "NVRAM ('w.nvram'" in ovf.parse(box.encode()).left_out[-1]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import typing as t
+from urllib.parse import unquote
 
 from ... import _lxml
 from ..._errors import PlanRefused
@@ -23,7 +24,10 @@ from . import archive
 if t.TYPE_CHECKING:
     from ..._lxml import Element
 
-_EXPORT = "export the VM again"
+_EDIT = (
+    "correct the descriptor (tar -xf unpacks an OVA), remove its manifest (.mf), and import the"
+    " .ovf; or import the disk by the name of its file alone"
+)
 # CIM_ResourceAllocationSettingData.ResourceType
 _CPU, _MEMORY, _NIC, _DISK = "3", "4", "10", "17"
 _CONTROLLERS = ("5", "6", "19", "20")  # a VM gets those that its disks need
@@ -39,9 +43,17 @@ _LEFT_OUT = {
     "26": "USB device",
     "35": "sound card",
 }
-_UNITS = {"byte": 1, "bytes": 1, "kilobytes": 1 << 10, "megabytes": 1 << 20, "gigabytes": 1 << 30}
-_SHORT = {"kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
-_POWER = re.compile(r"byte\s*\*\s*(2|10)\s*\^\s*(\d{1,2})")
+_UNITS = {"byte": 1, "bytes": 1, "b": 1}
+_PREFIXES = {"k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
+_NAMES = {"kilo": "k", "mega": "m", "giga": "g", "tera": "t", "peta": "p"}
+_NAMES.update({"kibi": "k", "mebi": "m", "gibi": "g", "tebi": "t", "pebi": "p"})
+for _name, _prefix in _NAMES.items():
+    _UNITS.update({f"{_name}byte{plural}": 1 << _PREFIXES[_prefix] for plural in ("", "s")})
+for _prefix, _power in _PREFIXES.items():
+    _UNITS.update({f"{_prefix}b": 1 << _power, f"{_prefix}ib": 1 << _power})
+_FACTOR = re.compile(r"(\d{1,19})(?:\s*\^\s*(\d{1,2}))?", re.ASCII)
+_MOST_BYTES = 1 << 63
+_PROPERTY = re.compile(r"\$\{([^{}]+)\}")
 # By what each writes; a guest has drivers for its own, or for virtio where it had that
 _NIC_MODELS = {
     "e1000": "e1000",
@@ -56,6 +68,7 @@ _ANY_NIC = "e1000"
 _VIRTIO = ("virtio", "virtio_scsi")
 _UEFI_BIOS = ("3", "4")  # oVirt's BiosType: Q35 with OVMF, and with secure boot
 _MOST_DEVICES = 64
+_NOWHERE = 1 << 31
 
 
 @dataclass(frozen=True)
@@ -104,18 +117,20 @@ def parse(data: bytes) -> OvfVm:
             " own"
         )
     system = systems[0]
+    configuration = _configuration(root)
     files = _files(root)
-    disks = _disks(root, files)
-    items = _items(system, _configuration(root))
+    disks = _disks(root, files, _properties(root, configuration))
+    items = _items(system, configuration)
     quantities = {kind: _quantity(items, kind) for kind in (_CPU, _MEMORY)}
     left = [_LEFT_OUT[kind] for item in items if (kind := _text(item, "ResourceType")) in _LEFT_OUT]
+    left += _left_files(root, system, files)
     memory = quantities[_MEMORY]
     uefi, secure = _firmware(system)
     return OvfVm(
         name=_text(system, "Name") or _attribute(system, "id") or "",
         vcpus=quantities[_CPU],
         memory_mib=None if memory is None else -(-memory // MIB),
-        disks=tuple(_attached(items, disks)),
+        disks=tuple(_attached(_ordered(root, items), disks)),
         nics=tuple(_nics(items)),
         uefi=uefi,
         secure_boot=secure,
@@ -150,25 +165,63 @@ def _files(root: Element) -> dict[str, str]:
     for entry in _all(root, "File"):
         name = _attribute(entry, "href") or ""
         problem = "is on a server" if "://" in name else archive.name_problem(name)
+        problem = problem or archive.name_problem(unquote(name))
         if problem:
             raise PlanRefused(
-                f"the descriptor refers to the file {show(name)}, which {problem}; {_EXPORT} with"
-                " its files beside the descriptor"
+                f"the descriptor refers to the file {show(name)}, which {problem}; put it beside"
+                f" the descriptor, and {_EDIT}"
             )
         if _attribute(entry, "chunkSize"):
             raise PlanRefused(
-                f"the file {show(name)} is split into several; {_EXPORT} with each disk in one file"
+                f"the file {show(name)} is split into several; join them (cat {name}.0* >{name}),"
+                f" and import {name} alone"
             )
         if (_attribute(entry, "compression") or "identity") != "identity":
             raise PlanRefused(
-                f"the file {show(name)} is compressed; {_EXPORT} without compression (VMDKs of the"
-                " type streamOptimized are compressed themselves)"
+                f"the file {show(name)} is compressed; unpack it (gunzip <{name} >disk), and import"
+                " that alone"
             )
         files[_attribute(entry, "id") or ""] = name
     return files
 
 
-def _disks(root: Element, files: t.Mapping[str, str]) -> dict[str, OvfDisk]:
+def _left_files(root: Element, system: Element, files: t.Mapping[str, str]) -> list[str]:
+    """What is lost of files that no disk has: UEFI variables, and what nobody knows."""
+    used = {_attribute(entry, "fileRef") for entry in _all(root, "Disk")}
+    # VirtualBox has them in a file beside its own, and names it in its own part of the descriptor
+    lost = {_attribute(entry, "path") for entry in _all(system, "NVRAM")} - {None, ""}
+    others = {name for identifier, name in files.items() if identifier not in used}
+    lost |= {name for name in others if name.lower().endswith((".nvram", ".fd", "_vars"))}
+    for entry in (*_all(system, "Config"), *_all(system, "ExtraConfig")):
+        if _attribute(entry, "key") == "nvram":
+            value = _attribute(entry, "value") or ""
+            lost.add(files.get(value.rpartition("/")[2], value))
+    named = [
+        f"NVRAM ({show(name)}: the firmware's settings, boot entries and keys)"
+        for name in sorted(map(str, lost))
+    ]
+    return named + [f"file {show(name)}" for name in sorted(others - lost)]
+
+
+def _properties(root: Element, configuration: str | None) -> dict[str, str]:
+    """The values of properties, in this configuration, by key and by qualified key."""
+    values: dict[str, str] = {}
+    for section in _all(root, "ProductSection"):
+        kind, instance = (_attribute(section, name) or "" for name in ("class", "instance"))
+        for entry in section.iterfind("{*}Property"):
+            key, value = _attribute(entry, "key") or "", _attribute(entry, "value")
+            for other in entry.iterfind("{*}Value"):
+                if _attribute(other, "configuration") in (None, configuration):
+                    value = _attribute(other, "value")
+            if value is not None:
+                values.setdefault(key, value)
+                values[".".join(filter(None, (kind, key, instance)))] = value
+    return values
+
+
+def _disks(
+    root: Element, files: t.Mapping[str, str], properties: t.Mapping[str, str]
+) -> dict[str, OvfDisk]:
     """The disks by their identifiers."""
     disks: dict[str, OvfDisk] = {}
     for entry in _all(root, "Disk"):
@@ -177,17 +230,26 @@ def _disks(root: Element, files: t.Mapping[str, str]) -> dict[str, OvfDisk]:
         if _attribute(entry, "parentRef"):
             raise PlanRefused(
                 f"the disk {show(identifier)} is the difference to another (a snapshot); remove"
-                f" the VM's snapshots, and {_EXPORT}"
+                " the VM's snapshots where it comes from, and export it after that"
             )
         if reference and reference not in files:
             raise PlanRefused(
                 f"the disk {show(identifier)} is in the file {show(reference)}, which the"
-                f" descriptor does not have; {_EXPORT}"
+                f" descriptor does not have; {_EDIT}"
             )
         units = _attribute(entry, "capacityAllocationUnits") or "byte"
+        capacity = (_attribute(entry, "capacity") or "0").strip()
+        variable = _PROPERTY.fullmatch(capacity)
+        if variable:
+            if variable[1] not in properties:
+                raise PlanRefused(
+                    f"the capacity of the disk {show(identifier)} is the property"
+                    f" {show(variable[1])}, which has no value; give it one (ovf:value): {_EDIT}"
+                )
+            capacity = properties[variable[1]].strip()
         disks[identifier] = OvfDisk(
             files[reference] if reference else None,
-            _number(_attribute(entry, "capacity") or "0", "capacity") * _factor(units),
+            _number(capacity, "capacity") * _factor(units),
             (_attribute(entry, "disk-interface") or "").lower() in _VIRTIO,
         )
     return disks
@@ -241,21 +303,63 @@ def _quantity(items: t.Sequence[Element], kind: str) -> int | None:
     return None
 
 
+def _ordered(root: Element, items: t.Sequence[Element]) -> list[Element]:
+    """The items of disks as a guest's firmware finds them: what is said to boot, then by the
+    address of their controller, and by theirs on it. What has no address keeps its place."""
+    controllers = {
+        _text(item, "InstanceID") or _text(item, "InstanceId"): (_address(item, "Address"), place)
+        for place, item in enumerate(items)
+        if _text(item, "ResourceType") in _CONTROLLERS
+    }
+    first = {
+        str(_attribute(entry, "instanceId")): place
+        for place, entry in enumerate(_all(root, "BootOrderSection"))
+        if _attribute(entry, "instanceId")
+    }
+    boots = {
+        _attribute(entry, "diskId")
+        for entry in _all(root, "Disk")
+        if (_attribute(entry, "boot") or "").lower() in ("true", "1")
+    }
+    last = len(items)
+
+    def rank(item: Element) -> tuple[int, int, int, int]:
+        order = _address(item, "BootOrder")
+        chosen = first.get(_text(item, "InstanceID") or _text(item, "InstanceId"), last)
+        if _identifier(item) in boots:
+            chosen = -1
+        elif 0 < order < _NOWHERE:
+            chosen = min(chosen, order)
+        nowhere = (_NOWHERE, last)
+        controller = controllers.get(_text(item, "Parent"), nowhere)
+        return (chosen, *controller, _address(item, "AddressOnParent"))
+
+    return sorted((item for item in items if _text(item, "ResourceType") == _DISK), key=rank)
+
+
+def _address(item: Element, name: str) -> int:
+    text = _text(item, name)
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else _NOWHERE
+
+
+def _identifier(item: Element) -> str:
+    return _text(item, "HostResource").rpartition("/disk/")[2]
+
+
 def _attached(items: t.Sequence[Element], disks: t.Mapping[str, OvfDisk]) -> t.Iterator[OvfDisk]:
-    """The disks of the VM in the order of its devices."""
+    """The disks of these items. Each that names an empty one gets one of its own."""
     seen: list[str] = []
     for item in items:
-        if _text(item, "ResourceType") != _DISK:
-            continue
-        resource = _text(item, "HostResource")
-        identifier = resource.rpartition("/disk/")[2]
+        identifier = _identifier(item)
         if identifier not in disks:
             raise PlanRefused(
-                f"the VM has a disk {show(resource)} that the descriptor does not describe;"
-                f" {_EXPORT}"
+                f"the VM has a disk {show(_text(item, 'HostResource'))} that the descriptor does"
+                f" not describe; {_EDIT}"
             )
-        if identifier in seen:
-            raise PlanRefused(f"the VM has the disk {show(identifier)} twice; {_EXPORT}")
+        if identifier in seen and disks[identifier].file is not None:
+            raise PlanRefused(
+                f"the VM has the disk {show(identifier)} twice; remove one of the items: {_EDIT}"
+            )
         seen.append(identifier)
         yield disks[identifier]
 
@@ -282,16 +386,17 @@ def _firmware(system: Element) -> tuple[bool, bool]:
 
 def _number(text: str, what: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 18:
-        raise PlanRefused(f"the descriptor's {what} is {show(text)} and no number; {_EXPORT}")
+        raise PlanRefused(f"the descriptor's {what} is {show(text)} and no number; {_EDIT}")
     return int(text)
 
 
 def _factor(units: str) -> int:
-    """How many bytes a unit of CIM has, as ``byte * 2^20`` or ``MegaBytes``."""
-    power = _POWER.fullmatch(units.strip().lower())
-    if power:
-        return int(pow(int(power[1]), min(int(power[2]), 60)))
-    factor = {**_UNITS, **_SHORT}.get(units.strip().lower())
-    if factor is None:
-        raise PlanRefused(f"the descriptor has the unit {show(units)}, which is not known here")
-    return factor
+    """How many bytes a unit of CIM has, as ``byte * 2^20``, ``byte*1024*1024`` or ``MegaBytes``."""
+    name, *factors = (part.strip() for part in units.lower().split("*"))
+    result = _UNITS.get(name, 0)
+    for factor in factors:
+        match = _FACTOR.fullmatch(factor)
+        result = result * int(match[1]) ** int(match[2] or 1) if match else 0
+    if not 0 < result < _MOST_BYTES:
+        raise PlanRefused(f"the descriptor has the unit {show(units)}, which is none; {_EDIT}")
+    return result

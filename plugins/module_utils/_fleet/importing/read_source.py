@@ -15,6 +15,8 @@ import os
 import re
 import stat
 import typing as t
+from dataclasses import replace
+from urllib.parse import unquote
 
 from ..._errors import FleetVirtError, PlanRefused
 from ..._records import dataclass
@@ -154,11 +156,19 @@ def _package(
         vm = ovf.parse(text)
     except FleetVirtError as error:
         raise PlanRefused(f"{where}{error}") from None
+    vm = replace(vm, disks=tuple(_named(disk, files) for disk in vm.disks))
     if verify:
         _verify(files, names[0], [disk.file for disk in vm.disks if disk.file], where)
     if not vm.disks:
         raise PlanRefused(f"{where}the VM has no disk; there is nothing to import")
     return ImportSource(vm, tuple(_found(disk, files, where) for disk in vm.disks))
+
+
+def _named(disk: OvfDisk, files: t.Mapping[str, SourceFile]) -> OvfDisk:
+    """The disk with its file as that is called: a reference may be escaped, as ``a%20b.vmdk``."""
+    if disk.file is None or disk.file in files:
+        return disk
+    return replace(disk, file=unquote(disk.file))
 
 
 def _found(
@@ -212,11 +222,12 @@ def _verify(
     text = _content(manifest, _MANIFEST_BYTES, where).decode("utf-8", "replace")
     for line in text.splitlines():
         match = _LINE.fullmatch(line.strip())
-        if match is None or match[2] not in (descriptor, *disks) or match[2] not in files:
+        name = "" if match is None else match[2] if match[2] in files else unquote(match[2])
+        if match is None or name not in (descriptor, *disks) or name not in files:
             continue
-        came = digest(files[match[2]], match[1].lower())
+        came = digest(files[name], match[1].lower())
         if came != match[3].lower():
             raise PlanRefused(
-                f"{where}{show(match[2])} has the {match[1].upper()} {came}, and its manifest says"
+                f"{where}{show(name)} has the {match[1].upper()} {came}, and its manifest says"
                 f" {match[3].lower()}; it is damaged or was changed: {_AGAIN}"
             )
