@@ -11,16 +11,22 @@ printed and may be given as FLEET_VIRT_SEED.
 from __future__ import annotations
 
 import collections
+import contextlib
 import json
 import os
 import random
 import re
+import signal
+import threading
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.fleet.virt.tests.integration.support import killing
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
 from ansible_collections.fleet.virt.tests.integration.support.backup_server import (
     SECRET,
@@ -279,3 +285,114 @@ def test_next_proof_succeeds_after_a_kill_at_any_moment(trials: Trials) -> None:
         trials.require_nothing_left(what)
         for host, name in VMS.items():
             trials.guests.execute(host, name, "test ! -e /broken")
+
+
+def _other(trials: Trials, folder: Path) -> Ansible:
+    return Ansible(trials.server.ansible.inventory, folder)
+
+
+def test_restore_that_is_killed_before_an_effect_is_finished_by_the_next_run(
+    trials: Trials, tmp_path: Path
+) -> None:
+    """Before each effect in turn, while another controller restores the same; then once more."""
+    server, guests = trials.server, trials.guests
+    other = _other(trials, tmp_path)
+    archive = server.archives("killed1", "hv1")[0]
+    where = f"{server.repository('killed1', 'hv1')}::{archive}"
+    manifest = json.loads(server.borg("extract", "--stdout", where, "manifest.json"))
+    digests = {file["path"]: file["sha256"] for file in manifest["files"]}
+    copy, number, hits = "killed1-copy", 1, 0
+    given = {**server.variables, "vm_name": "killed1", "vm_new_name": copy, "virt_archive": archive}
+    for trial in range(_TRIALS):
+        host = sorted(VMS)[trial % 2]
+        words = {**given, "vm_host": host}
+        dying = killing.Mortal(guests.lab, host, "virt_restore", "creating", number)
+        by = {"ansible_python_interpreter": dying.interpreter}
+
+        def restore(who: int) -> Run:
+            time.sleep(who * (trial % 3))  # noqa: B023
+            chosen = {**words, **({} if who else by)}  # noqa: B023
+            return (other if who else server.ansible).playbook("restore", chosen, limit=300)
+
+        with ThreadPoolExecutor(2) as both:
+            runs = list(both.map(restore, range(2)))
+        effects = dying.effects()
+        killed = len(effects) == number
+        hits += killed
+        text = f"{runs[0]}\n{runs[1]}\n{effects}"
+        assert not killed or runs[0].returncode, text
+        if killed and runs[1].returncode:
+            _require_unstartable(trials, host, copy, text)
+        again = server.ansible.playbook("restore", words, limit=300)
+        text += str(again)
+        assert again.returncode == 0, text
+        print(
+            f"restore {trial}: {host}, killed {killed} at effect {number} of {len(effects)}"
+            f" ({effects[-1:]}), {[run.returncode for run in runs]}, {hits} hits"
+        )
+        trials.require_nothing_left(text)
+        listed = guests.virsh(host, "domblklist", copy, "--details").splitlines()
+        paths = {line.split()[2]: line.split()[3] for line in listed}
+        read = guests.script(host, _DIGEST.format(" ".join(paths.values()))).split()[::2]
+        assert read == [digests[f"disks/{target}.raw"] for target in paths], text
+        for there in VMS:
+            names = guests.virsh(there, "list", "--all", "--name").split()
+            assert (copy in names) == (there == host), text
+        guests.remove(host, copy)
+        for there in VMS:
+            guests.script(there, f"rm {IMAGES}/{copy}* || true")
+            assert copy not in guests.script(there, f"ls {IMAGES}"), text
+        number = number + 1 if killed else 1
+    assert 2 * hits >= _TRIALS, f"too few were hit: {hits} of {_TRIALS}"
+
+
+def test_pruning_that_is_killed_at_its_borg_deletes_only_what_the_policy_lets_go(
+    trials: Trials, tmp_path: Path
+) -> None:
+    """The borg that deletes is killed once it is there, while another controller prunes too."""
+    server, other = trials.server, _other(trials, tmp_path)
+    policy = {**server.variables, "virt_names": "killed1", "virt_keep": {"last": 2}}
+    server.ansible.playbook("prune_backups", policy, limit=300)  # one that it does not know yet
+    near, hits = server.variables["virt_backup_read_from"].encode(), 0
+    for trial in range(min(_TRIALS, 10)):
+        while len(server.archives("killed1", "hv1")) < 4:
+            server.backup("killed1")
+            time.sleep(1.1)
+        names = [one for one in server.archives("killed1", "hv1") if one[:2] == "20"]
+        server.ansible.playbook("backups", server.variables, limit=300).succeeded()
+        over = threading.Event()
+        wanted = (b"delete", b"compact")[trial % 2]
+
+        def kill() -> bool:
+            """End the borg that deletes, or frees the space, a moment after it is there."""
+            while not over.wait(0.005):  # noqa: B023
+                for command in Path("/proc").glob("[0-9]*/cmdline"):
+                    with contextlib.suppress(OSError):
+                        words = command.read_bytes().split(b"\0")
+                        if wanted in words and any(near in word for word in words):  # noqa: B023
+                            time.sleep(0.1 * (trial % 5))  # noqa: B023
+                            os.kill(int(command.parent.name), signal.SIGKILL)
+                            return True
+            return False
+
+        def prune(who: int) -> Run:
+            time.sleep(who * trial % 4)  # noqa: B023
+            return (other if who else server.ansible).playbook("prune_backups", policy, limit=300)
+
+        with ThreadPoolExecutor(3) as three:
+            killer = three.submit(kill)
+            runs = list(three.map(prune, range(2)))
+            over.set()
+            hit = killer.result()
+        hits += hit
+        again = server.ansible.playbook("prune_backups", policy, limit=300)
+        text = f"{runs[0]}\n{runs[1]}\n{again}"
+        assert again.returncode == 0, text
+        left = [one for one in server.archives("killed1", "hv1") if one[:2] == "20"]
+        print(
+            f"prune {trial}: hit {hit}, {[run.returncode for run in runs]}, {len(names)} to {left}"
+        )
+        assert left == names[-2:], text
+        checked = server.borg("check", server.repository("killed1", "hv1"))
+        assert not checked.strip(), checked
+    assert 2 * hits >= min(_TRIALS, 10), hits

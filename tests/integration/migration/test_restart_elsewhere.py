@@ -24,7 +24,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards import rea
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards.card import CardName
 from ansible_collections.fleet.virt.tests.contract import documentation
 from ansible_collections.fleet.virt.tests.integration.provisioning.conftest import Fleet
-from ansible_collections.fleet.virt.tests.integration.support import doctor, tls
+from ansible_collections.fleet.virt.tests.integration.support import doctor, killing, tls
 from ansible_collections.fleet.virt.tests.integration.support.ansible import (
     SERVERS,
     Ansible,
@@ -485,3 +485,65 @@ def test_two_controllers_at_once_restart_a_vm_once(survivors: Survivors, tmp_pat
         movers.guests.execute(new, "web3", "count start")
         survivors.start(at)
         at = new
+
+
+@pytest.mark.trials
+def test_taker_that_is_killed_after_it_has_the_card_is_finished_by_the_next_run(
+    survivors: Survivors, tmp_path: Path
+) -> None:
+    """Before each effect after it took the card, in turn, while another controller restarts the VM
+    on the third hypervisor. Then both run once more."""
+    lab, movers, folder, at = survivors.fleet.lab, survivors.movers, survivors.folder, "hv3"
+    controllers = [Ansible(lab.inventory, tmp_path / f"taker{number}") for number in (1, 2)]
+    for controller in controllers:
+        controller.home.mkdir()
+    survivors.make("web4")
+    movers.count("web4", at)
+    number, hits = 2, 0
+    for trial in range(_TRIALS):
+        reached = movers.shown(at, "web4")
+        taker, other = random.sample([host for host in _HOSTS if host != at], 2)
+        counter = read_cards.require(str(folder), CardName("web4", (at,))).counter
+        lab.kill(at)
+        dying = killing.Mortal(lab, taker, "virt_restart", r"^os\.link .*web4@", number)
+
+        def restart(who: int, host: str) -> Run:
+            words = ["-e", "vm_name=web4", "-e", f"virt_hosts={at},{host}"]  # noqa: B023
+            words += ["-e", f"ansible_python_interpreter={dying.interpreter}"] if who == 0 else []  # noqa: B023
+            time.sleep(3 * who * (trial % 2))  # noqa: B023
+            command = RESTART.replace("hv3", at)  # noqa: B023
+            return survivors.run(command, *words, ansible=controllers[who])
+
+        with _Sampler(survivors, "web4") as sampler, ThreadPoolExecutor(2) as both:
+            runs = list(both.map(restart, range(2), (taker, other)))
+            effects = dying.effects()
+            killed = len(effects) == number
+            hits += killed
+            text = f"{runs[0]}\n{runs[1]}\n{effects}"
+            assert not killed or runs[0].returncode, text
+            again = survivors.run(RESTART.replace("hv3", at))
+        text += str(again)
+        assert again.returncode == 0, text
+        places = [host for host in (taker, other) if movers.state(host, "web4") == "running"]
+        assert len(places) == 1, f"trial {trial}: {places}\n{text}"
+        new = places[0]
+        codes = [run.returncode for run in runs]
+        print(
+            f"trial {trial}: {at} to {taker if killed else new}, then {new}, killed {killed} at"
+            f" effect {number} of {len(effects)} ({effects[-1:]}), {codes},"
+            f" most {sampler.most} QEMU in {sampler.samples} samples, {hits} hits"
+        )
+        assert sampler.most == len(survivors.running("web4")) == 1, text
+        assert [one.name for one in folder.glob("web4@*")] == [CardName("web4", (new,)).file], text
+        after = read_cards.require(str(folder), CardName("web4", (new,)))
+        assert after.counter > counter, text
+        disks = [one.name for one in folder.glob("web4*.qcow2")]
+        assert disks == [f"web4_system.r{after.counter}.qcow2"], text
+        movers.guests.wait_agent(new, "web4")
+        assert movers.shown(new, "web4") >= reached
+        movers.guests.execute(new, "web4", "count start")
+        # the next effect where this one was there to be hit, else the first one again
+        number = number + 1 if killed else 2
+        survivors.start(at)
+        at = new
+    assert 2 * hits >= _TRIALS, f"too few were hit: {hits} of {_TRIALS}"

@@ -5,15 +5,21 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
+from ansible_collections.fleet.virt.tests.integration.support.killing import Mortal
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 
 from .conftest import IMAGES, KILL, Movers
 
+_TRIALS = int(os.environ.get("FLEET_VIRT_TRIALS", "1"))
 _SHARED = {"disks": [{"name": "system", "pool": "shared", "size": 256}], "overlay": False}
 # A screen whose password is in the definition, and so in each snapshot
 _SCREEN = (
@@ -51,15 +57,15 @@ def _disk(movers: Movers, host: str, name: str) -> str:
     return next(word for word in listed if word.startswith("/"))
 
 
-def _marked(movers: Movers, host: str, name: str, text: str) -> None:
+def _marked(movers: Movers, host: str, name: str, text: str, at: str = "200M") -> None:
     """Have the disk of a VM that is off carry a text, beyond its file system's first MiB."""
     path = _disk(movers, host, name)
-    movers.fleet.host(host, f"qemu-io -c 'write -P {text} 200M 64k' {path}")
+    movers.fleet.host(host, f"qemu-io -c 'write -P {text} {at} 64k' {path}")
 
 
-def _mark(movers: Movers, host: str, name: str, text: str) -> bool:
+def _mark(movers: Movers, host: str, name: str, text: str, at: str = "200M") -> bool:
     path = _disk(movers, host, name)
-    done = movers.fleet.host(host, f"qemu-io -r -c 'read -P {text} 200M 64k' {path}")
+    done = movers.fleet.host(host, f"qemu-io -r -c 'read -P {text} {at} 64k' {path}")
     return "Pattern verification failed" not in done
 
 
@@ -198,3 +204,67 @@ def test_copying_of_files_that_is_killed_leaves_them_on_the_source(movers: Mover
     assert _snapshots(movers, "hv2", "cut") == before
     movers.qemu_check("hv2", "cut")
     _nothing_kept(movers)
+
+
+@pytest.mark.trials
+@pytest.mark.usefixtures("folder")
+def test_move_with_snapshots_that_is_killed_before_an_effect_is_ended_by_a_repair(
+    movers: Movers, tmp_path: Path
+) -> None:
+    """To and fro, one that is off with local disks and one that runs on shared storage, before each
+    effect in turn; another controller moves the same VM a moment later."""
+    other = Ansible(movers.ansible.inventory, tmp_path)
+    movers.make("away", start=False, disks=[{"name": "system", "size": 64}])
+    _marked(movers, "hv1", "away", "0x33", at="40M")
+    movers.make("live", start=False, **_SHARED)
+    movers.fleet.host("hv1", "virsh -q start live")
+    movers.count("live")
+    at, number, hits = {"away": "hv1", "live": "hv1"}, {"away": 1, "live": 1}, 0
+    for name in at:
+        _snapshot(movers, name, "first")
+        _snapshot(movers, name, "second")
+    before = {name: _snapshots(movers, "hv1", name) for name in at}
+    for trial in range(_TRIALS):
+        name = ("away", "live")[trial % 2]
+        source, new = at[name], _OTHER[at[name]]
+        reached = movers.shown(source, name) if name == "live" else 0
+        dying = Mortal(movers.lab, source, "virt_migrate", "migrating", number[name])
+        by = {"ansible_python_interpreter": dying.interpreter}
+
+        def move(who: int) -> Run:
+            time.sleep(who * (1 + trial % 3))  # noqa: B023
+            words = {"vm_name": name, "vm_host": new, **({} if who else by)}  # noqa: B023
+            return (other if who else movers.ansible).playbook("migrate_vm", words, limit=300)
+
+        with ThreadPoolExecutor(2) as both:
+            runs = list(both.map(move, range(2)))
+        effects = dying.effects()
+        killed = len(effects) == number[name]
+        hits += killed
+        text = f"{runs[0]}\n{runs[1]}\n{effects}"
+        assert not killed or runs[0].returncode, text
+        repaired = movers.ansible.playbook("repair_vms", {}, limit=300)
+        text += str(repaired)
+        assert repaired.returncode == 0, text
+        again = movers.playbook(vm_name=name, vm_host=new)
+        text += str(again)
+        assert again.returncode == 0, text
+        print(
+            f"trial {trial}: {name} to {new}, killed {killed} at effect {number[name]} of"
+            f" {len(effects)} ({effects[-1:]}), {[run.returncode for run in runs]}, {hits} hits"
+        )
+        movers.clean(source, name) if name == "away" else None
+        assert movers.state(source, name) == "", text
+        assert _snapshots(movers, new, name) == before[name], text
+        _nothing_kept(movers)
+        if name == "live":
+            assert movers.state(new, name) == "running", text
+            last, _went_on = movers.last_number(new, name)
+            assert last >= reached, text
+            movers.guests.execute(new, name, "count start")
+        else:
+            assert _mark(movers, new, name, "0x33", at="40M"), text
+            movers.qemu_check(new, name)
+        number[name] = number[name] + 1 if killed else 1
+        at[name] = new
+    assert 2 * hits >= _TRIALS, f"too few were hit: {hits} of {_TRIALS}"

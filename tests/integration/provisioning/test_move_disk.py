@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 import shlex
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.fleet.virt.tests.integration.support import doctor
@@ -17,6 +22,7 @@ from ansible_collections.fleet.virt.tests.integration.support.ansible import Ans
 from ansible_collections.fleet.virt.tests.integration.support.guests import IMAGES, Guests
 from ansible_collections.fleet.virt.tests.integration.support.killing import (
     KILL,
+    Mortal,
     begun,
     meanwhile,
 )
@@ -27,6 +33,7 @@ MODULE = "fleet.virt.virt_move_disk"
 NAME = "web1"
 FAST = "/srv/fast"
 HOSTS = ("hv1", "hv2")
+_TRIALS = int(os.environ.get("FLEET_VIRT_TRIALS", "1"))
 BOTH = "hv1:hv2"
 # As the guide shows it, with what it must print
 _COMMAND = (
@@ -148,3 +155,59 @@ def test_disk_moves_while_the_guest_writes_and_back_when_off(
     both.virsh("hv1", "start", NAME)
     both.wait_agent("hv1", NAME)
     assert count(both, "hv1") > after["hv1"]
+
+
+@pytest.mark.trials
+def test_move_that_is_killed_before_an_effect_is_finished_by_the_next_run(
+    both: Guests, ansible: Ansible, tmp_path: Path
+) -> None:
+    """There and back, before each effect in turn, while another controller moves the same disk at
+    the same moment or a little later. Then it is moved once more by each."""
+    pools = {"fast": f"{FAST}/{NAME}.qcow2", "default": f"{IMAGES}/{NAME}.qcow2"}
+    other = Ansible(ansible.inventory, tmp_path)
+    number = dict.fromkeys(HOSTS, 1)
+    hits = tried = 0
+
+    def trial(host: str, pool: str, late: float) -> str:
+        reached = count(both, host)
+        dying = Mortal(both.lab, host, "virt_move_disk", ">changing<", number[host])
+        by = {"ansible_python_interpreter": dying.interpreter}
+        words = {"name": NAME, "disk": "vda", "pool": pool}
+
+        def run(who: int) -> dict[str, Any]:
+            time.sleep(late * who)
+            extra = None if who else by
+            return (other if who else ansible).module(host, "virt_move_disk", words, extra=extra)[
+                host
+            ]
+
+        with ThreadPoolExecutor(2) as two:
+            answers = list(two.map(run, range(2)))
+        effects = dying.effects()
+        killed = len(effects) == number[host]
+        what = f"{host}, effect {number[host]} {effects[-1:]} of {len(effects)}: {answers}"
+        assert killed == bool(answers[0].get("failed")) or not killed, what
+        number[host] = number[host] + 1 if killed else 1
+        last = [one.module(host, "virt_move_disk", words)[host] for one in (ansible, other)]
+        assert not any(answer.get("failed") for answer in last), (what, last)
+        assert not last[1]["changed"], (what, last)
+        assert place(both, host) == [pools[pool]] * 3, (what, last)
+        assert count(both, host) > reached, what
+        left = both.script(host, f"virsh -q dumpxml --inactive {NAME} | grep -c phase || :")
+        assert left.strip() == "0", what
+        failed = [one["failed"] for one in answers]
+        print(f"{'killed' if killed else 'over'}: {what[:200]}, failed {failed}")
+        return "killed" if killed else ""
+
+    for turn in range(_TRIALS):
+        pool = ("fast", "default")[turn % 2]
+        with ThreadPoolExecutor(2) as hosts:
+            done = list(hosts.map(trial, HOSTS, [pool] * 2, [0.0, 1.0]))
+        hits += sum(map(bool, done))
+        tried += len(done)
+    print(f"{hits} of {tried} were killed at an effect")
+    assert 2 * hits >= tried
+    for host in HOSTS:
+        both.virsh(host, "destroy", NAME)
+        checked = both.script(host, f"qemu-img check {pools[pool]}; echo $?")
+        assert checked.strip().endswith("0"), checked

@@ -168,3 +168,137 @@ def mortal(lab: Laboratory, host: str, *plans: str) -> list[str]:
                 input=kills if one.name == host else f'#!/bin/sh\nexec {one.python} "$@"\n',
             )
     return [f"/run/killing/{name}/python3" for name in names]
+
+
+# Beside the Python of a module: it writes down each effect of the module before that takes place,
+# and ends it with SIGKILL before the one that the plan says: the number of effects after the first
+# that fits the sign. Effects are calls of libvirt that change something, changes of files, programs.
+_COUNTING = r"""
+import os
+import re
+import sys
+
+folder = os.environ.pop("FLEET_VIRT_KILLING")
+with open(folder + "/plan") as file:
+    sign, number = file.read().split("\n")[:2]
+pattern, number, count = re.compile(sign), int(number), 0
+notes = os.open(folder + "/effects", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+owner = os.getpid()
+apart = ("/dev/", "/proc/", "/root/.ansible", "/tmp/", "/var/lib/lab-python")
+
+
+def effect(text):
+    global count
+    if os.getpid() != owner:
+        return
+    if count or pattern.search(text):
+        count += 1
+        os.write(notes, (text.replace("\n", " ")[:300] + "\n").encode())
+        if count == number:
+            os.kill(owner, 9)
+
+
+def audit(event, given):
+    if event == "open":
+        if isinstance(given[2], int) and given[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            name = str(given[0])
+            if name[:1] == "/" and not name.startswith(apart) and name[-5:] != ".lock":
+                effect("open " + name)
+    elif event in ("os.rename", "os.link", "os.symlink"):
+        effect("%s %s %s" % (event, given[0], given[1]))
+    elif event in ("os.remove", "os.rmdir", "os.truncate", "os.mkdir"):
+        if not str(given[0]).startswith("/tmp/"):
+            effect("%s %s" % (event, given[0]))
+    elif event == "subprocess.Popen":
+        effect("program %s" % (given[1],))
+
+
+def watch(kind, name):
+    old = getattr(kind, name, None)
+    if old is None:
+        return
+
+    def called(self, *args, **more):
+        effect("libvirt %s %s" % (name, " ".join(str(word) for word in args)))
+        return old(self, *args, **more)
+
+    setattr(kind, name, called)
+
+
+import libvirt
+
+for name in ("defineXML", "defineXMLFlags", "storagePoolDefineXML", "storagePoolCreateXML",
+             "nwfilterDefineXML", "secretDefineXML"):
+    watch(libvirt.virConnect, name)
+for name in ("setMetadata", "create", "createWithFlags", "undefine", "undefineFlags",
+             "attachDeviceFlags", "updateDeviceFlags", "detachDeviceFlags", "setAutostart",
+             "destroy", "destroyFlags", "migrateToURI3", "rename", "snapshotCreateXML",
+             "blockCopy", "blockCommit", "blockRebase", "blockJobAbort", "backupBegin", "abortJob",
+             "suspend", "resume", "managedSave", "blockResize"):
+    watch(libvirt.virDomain, name)
+for name in ("createXML", "createXMLFrom", "create", "destroy", "undefine", "setAutostart"):
+    watch(libvirt.virStoragePool, name)
+for name in ("delete", "resize", "wipe", "upload"):
+    watch(libvirt.virStorageVol, name)
+sys.addaudithook(audit)
+"""
+_AT_EFFECT = r"""#!/bin/sh
+python=@PYTHON@
+[ $# -eq 0 ] || exec $python "$@"
+folder=${0%/*}
+sent=$(mktemp)
+trap 'rm -f "$sent"' EXIT
+cat >"$sent"
+module=$(cat "$folder/module")
+grep -q "^ansible_module='fleet.virt.$module',\$" "$sent" || { $python <"$sent"; exit; }
+echo >>"$folder/runs"
+run=$(cat "$folder/run")
+[ "$run" -eq 0 ] || [ "$(wc -l <"$folder/runs")" -eq "$run" ] || { $python <"$sent"; exit; }
+FLEET_VIRT_KILLING=$folder PYTHONPATH=$folder /usr/bin/python3 <"$sent"
+status=$?
+rm "$sent"
+[ $status -lt 128 ] || kill -9 $$
+exit $status
+"""
+
+
+class Mortal:
+    """A Python for one run of Ansible, with pipelining, in which a module dies on one hypervisor.
+
+    ``run``: in which of its runs there, 0 for any. It dies before the effect of that ``number``,
+    counted from the first whose text has the regular expression ``sign``; never with 0, so that the
+    effects are known.
+    """
+
+    def __init__(
+        self, lab: Laboratory, host: str, module: str, sign: str = "", number: int = 0, run: int = 0
+    ) -> None:
+        self.lab, self.host = lab, host
+        self.folder = f"/run/killing/{module}.{secrets.token_hex(4)}"
+        for one in lab.hosts:
+            if one.state == "running" and not one.bare:
+                mortal = _AT_EFFECT.replace("@PYTHON@", one.python)
+                plain = f'#!/bin/sh\nexec {one.python} "$@"\n'
+                lab.ssh(
+                    one.name,
+                    f"umask 022; mkdir -p {self.folder}; cd {self.folder}; cat >python3;"
+                    " chmod 755 python3",
+                    input=mortal if one.name == host else plain,
+                )
+        for name, text in {
+            "sitecustomize.py": _COUNTING,
+            "plan": f"{sign}\n{number}\n",
+            "module": module,
+            "run": str(run),
+        }.items():
+            lab.ssh(host, f"cat >{self.folder}/{name}", input=text)
+
+    @property
+    def interpreter(self) -> str:
+        """What ``ansible_python_interpreter`` is for that run."""
+        return f"{self.folder}/python3"
+
+    def effects(self) -> list[str]:
+        """The effects that were counted, the last of which did not take place if it was killed."""
+        shown = self.lab.ssh(self.host, f"cat {self.folder}/effects 2>/dev/null || :").stdout
+        return str(shown).splitlines()
