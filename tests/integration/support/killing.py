@@ -172,7 +172,7 @@ def mortal(lab: Laboratory, host: str, *plans: str) -> list[str]:
 
 # Beside the Python of a module: it writes down each effect of the module before that takes place,
 # and ends it with SIGKILL before the one that the plan says: the number of effects after the first
-# that fits the sign. Effects are calls of libvirt that change something, changes of files, programs.
+# that fits the sign. Effects: calls of libvirt that change something, changes of files, programs.
 _COUNTING = r"""
 import os
 import re
