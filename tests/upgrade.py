@@ -2,9 +2,10 @@
 # Copyright (c) 2026 Fleet Virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an earlier commit made is read, finished, changed, moved and purged by this checkout.
+"""What an earlier commit made is read, finished, changed, moved and purged by this checkout, and
+both take turns on one fleet.
 
-    make upgrade [ARGS="--old COMMIT"]
+    make upgrade [ARGS="--old COMMIT --beside COMMIT"]
 
 A laboratory of two is brought up for it. Modules of the earlier commit are killed right after the
 call to libvirt that marks a phase, or so many changing calls later. Both run with this checkout's
@@ -32,10 +33,17 @@ sys.path.append(str(CHECKOUT / "tests" / "benchmarks"))
 
 import versions
 from ansible_collections.fleet.virt.tests.integration.support import blank, offline, tls
+from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
+from ansible_collections.fleet.virt.tests.integration.support.backup_server import BackupServer
+from ansible_collections.fleet.virt.tests.integration.support.guests import Guests
+from ansible_collections.fleet.virt.tests.integration.support.shared_folder import shared_folder
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
 # The last commit before what a release reads was promised
 OLD = "74031d50"
+# One that has notes, cards, and backups: it works on the same fleet, before and after this checkout
+BESIDE = "125f4cbd"
+SHARED = "/srv/upgrade-shared"
 HOSTS = ("hv1", "hv2")
 IMAGES = "/var/lib/libvirt/images"
 NAME = "upgrade"
@@ -477,14 +485,89 @@ def used_by(new: Arm) -> None:
         )
 
 
+def cards(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("*.fleet.xml"))
+
+
+def takes_turns(old: Arm, new: Arm, folder: Path) -> None:
+    """VMs on shared storage: each collection reads the cards, notes and metadata of the other."""
+    disks = [{"name": "system", "image": blank.NAME, "pool": "upgrade"}]
+    request = vm("c-turn", disks=disks, overlay=False)
+    request.pop("image")
+    old.done("provision_vm", "c-turn", virt_vms=[request])
+    expect("its card is beside its disk", cards(folder) == ["c-turn@hv1.fleet.xml"])
+    for arm, other in ((new, old), (old, new)):
+        arm.done("provision_vm", "the same request", says="unchanged", virt_vms=[request])
+        arm.done("migrate_vm", "c-turn to hv2", vm_name="c-turn", vm_host="hv2")
+        expect(f"{arm.name}: its card says so", cards(folder) == ["c-turn@hv2.fleet.xml"])
+        text = other.done("list", "after that", says="c-turn")
+        expect(f"{other.name}: no leftover", "leftover" not in text, text)
+        other.done("state", "on", vm_name="c-turn", vm_state="running", vm_autostart=True)
+        arm.done("state", "off", vm_name="c-turn", vm_state="shutoff", vm_force=True)
+        other.done("migrate_vm", "c-turn back", vm_name="c-turn", vm_host="hv1")
+        arm.done("state", "no autostart", vm_name="c-turn", vm_autostart=False)
+        text = arm.done("repair_vms", "nothing to repair")
+        expect(f"{arm.name}: it changed nothing", "changed=1" not in text, text)
+        expect(f"{arm.name}: one card", cards(folder) == ["c-turn@hv1.fleet.xml"])
+    for arm, other in ((new, old), (old, new)):
+        second = f"c-turn-{arm.name}"
+        name = "c-turn" if arm is new else "c-turn-new"
+        arm.done("rename", f"{name} to {second}", vm_name=name, vm_new_name=second)
+        expect(f"{arm.name}: the card as well", cards(folder) == [f"{second}@hv1.fleet.xml"])
+        text = other.done("list", f"{second} alone", says=second)
+        expect(f"{other.name}: not {name} as well", f"{name} " not in text, text)
+    for arm, other in ((new, old), (old, new)):
+        taken = vm(f"c-note-{arm.name}")
+        arm.done("provision_vm", taken["name"], virt_vms=[taken])
+        other.done("provision_vm", "the same request", says="unchanged", virt_vms=[taken])
+        other.done("purge_vm", taken["name"], vm_name=taken["name"], vm_force=True)
+    new.done("purge_vm", "c-turn-old", vm_name="c-turn-old", vm_force=True)
+    expect("no card and no disk is left", not cards(folder) and not list(folder.glob("c-*")))
+
+
+def saves_in_turns(old: Arm, new: Arm, server: BackupServer) -> None:
+    """One repository: archives, proofs and what is remembered of them."""
+    given: dict[str, object] = {**server.variables, "vm_name": "c-saved"}
+    known = new.folder / "known.json"
+    prune = {**given, "virt_keep": {"last": 2}, "virt_backup_known": str(known)}
+    old.done("provision_vm", "c-saved", virt_vms=[vm("c-saved", host="hv1")])
+    for arm in (old, new, old, new):
+        arm.done("backup", "c-saved", says="saved", **given)
+        time.sleep(1.1)
+    for arm in (old, new):
+        text = arm.done("backups", "of both", **server.variables)
+        expect(f"{arm.name}: four backups of one VM", "4 backups of 1 VM" in text, text)
+    names = server.archives("c-saved", "hv1")
+    old.done("prune_backups", "two go", **prune)
+    expect("two are left", server.archives("c-saved", "hv1") == names[-2:])
+    new.done("backup", "c-saved", says="saved", **given)
+    time.sleep(1.1)
+    new.done("prune_backups", "one goes, after the old file was read", **prune)
+    kept = server.archives("c-saved", "hv1")
+    expect("two are left again", len(kept) == 2 and kept[0] == names[-1], str(kept))
+    before = known.read_text()
+    code, text = old.play("prune_backups", **prune)
+    expect("old: it does not read the new file as empty: rc is not 0", code != 0, text)
+    expect("and neither prunes nor forgets", known.read_text() == before, known.read_text())
+    expect("nothing was deleted", server.archives("c-saved", "hv1") == kept)
+    new.done("prune_backups", "nothing to do", **prune)
+    for arm, archive in ((new, kept[0]), (old, kept[1])):  # each what the other made
+        copy = f"c-copy-{arm.name}"
+        arm.done("restore", archive, **given, vm_new_name=copy, virt_archive=archive, vm_host="hv2")
+        expect(f"{copy} is on hv2", copy in domains("hv2"))
+    for arm in (old, new):
+        arm.done("purge_vm", "a copy", vm_name=f"c-copy-{arm.name}", vm_force=True)
+    new.done("purge_vm", "c-saved", vm_name="c-saved", vm_force=True)
+
+
 def earlier(commit: str, folder: Path) -> Path:
     """A collections folder with that commit's."""
     command = ["git", "-c", f"safe.directory={CHECKOUT}", "archive", commit]
     packed = subprocess.run(command, cwd=CHECKOUT, check=True, capture_output=True).stdout
-    target = folder / "old" / "ansible_collections" / "fleet" / "virt"
+    target = folder / commit / "ansible_collections" / "fleet" / "virt"
     target.mkdir(parents=True)
     subprocess.run(["tar", "-x", "-C", target], input=packed, check=True)
-    return folder / "old"
+    return folder / commit
 
 
 def prepare() -> None:
@@ -500,9 +583,34 @@ def prepare() -> None:
     offline.build(lab, {"small": ()})
 
 
+def beside(old: Arm, new: Arm, began: float) -> None:
+    """Both collections at work on one fleet, with shared storage and a place of backups."""
+    place = old.folder / "shared"
+    place.mkdir(mode=0o711)
+    server = BackupServer(Guests(lab), Ansible(lab.inventory, old.folder), ("hv1", "hv2"), 1024)
+    pool = {"pools": [{"name": "upgrade", "path": SHARED, "shared": True}]}
+    with shared_folder(lab, place, SHARED, HOSTS):
+        code, text = old.command(
+            "ansible", *("hypervisors", "-b", "-m", "fleet.virt.virt_pool", "-a", json.dumps(pool))
+        )
+        expect("old: the pool on shared storage: rc 0", code == 0, text)
+        print(f"\n== takes_turns, {time.monotonic() - began:.0f} s", flush=True)
+        takes_turns(old, new, place)
+        for host in HOSTS:
+            ssh(host, "virsh pool-destroy upgrade; virsh pool-undefine upgrade")
+    print(f"\n== saves_in_turns, {time.monotonic() - began:.0f} s", flush=True)
+    server.begin()
+    try:
+        saves_in_turns(old, new, server)
+    finally:
+        server.end()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--old", default=OLD, help="the earlier commit")
+    parser.add_argument("--beside", default=BESIDE, help="that which takes turns")
+    parser.add_argument("--only-beside", action="store_true", help="nothing else")
     options = parser.parse_args()
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="upgrade-") as place:
@@ -515,11 +623,12 @@ def main() -> int:
             ssh(host, _CLEAN)
         with tls.trusting(lab, HOSTS):
             prepare()
-            for part, arm in parts:
+            for part, arm in () if options.only_beside else parts:
                 print(
                     f"\n== {part.__name__} {arm.name}, {time.monotonic() - began:.0f} s", flush=True
                 )
                 part(arm)
+            beside(Arm("old", earlier(options.beside, folder), folder), new, began)
     seconds = time.monotonic() - began
     count = len(met) + len(complaints)
     print(f"\n{count} expectations, {len(complaints)} complaints, {seconds:.0f} s")
