@@ -36,6 +36,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import
     evacuation as migration_evacuation,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
+    named as migration_names,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
     options as migration_options,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
@@ -43,6 +46,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.facts import (
     Based,
+    Compared,
     MigrateLook,
     Moved,
 )
@@ -91,9 +95,12 @@ class ActionModule(StagedAction[MigrateWork]):
     """The module runs the stages on the hypervisor; this runs those on the controller."""
 
     WORK = MigrateWork
+    CONTROLLER = ("names", "decide", "report")
 
     def decided(self, work: MigrateWork) -> t.Mapping[str, object]:
         options = self.options(VirtMigrateOptions, ARGUMENTS)
+        if work.stage == "names":
+            return {"changed": False, "named": self._named()}
         stage = self._decide if work.stage == "decide" else self._report
         return stage(options, work, self._values)
 
@@ -107,6 +114,9 @@ class ActionModule(StagedAction[MigrateWork]):
             cards = [card["name"] for card in self._cards().get(host, ()) if not card["problem"]]
             unmanaged = [vm["uuid"] for vm in self._unmanaged().get(host, ()) if not vm["problem"]]
             work = dataclasses.replace(work, cards=cards, unmanaged=unmanaged)
+        if work.stage == "compare":
+            named = self._named()[str(task_vars["inventory_hostname"])]
+            work = dataclasses.replace(work, named=migration_names.plain(named))
         given = {**self.given, envelope.OPTION: envelope.plain(work)}
         if work.stage == "bases":
             return self._bases(self.options(VirtMigrateOptions, ARGUMENTS), work, task_vars)
@@ -171,6 +181,9 @@ class ActionModule(StagedAction[MigrateWork]):
     def _decide(self, options: VirtMigrateOptions, work: MigrateWork, task_vars: Values) -> Answer:
         migration_options.options(options)  # before a hypervisor is marked in vain
         answers = self.answers("virt_look", MigrateLook, "look")
+        compared = self.answers("virt_compared", Compared, "compare")
+        if options["state"] != "repaired":
+            migration_names.with_lacking(answers, self._named(), compared)
         lost = self.lost()
         expected = self.expected()
         problem = proofs.unknown_lost(lost, list(dict.fromkeys([*answers, *expected])))
@@ -248,6 +261,12 @@ class ActionModule(StagedAction[MigrateWork]):
             "problems": decision.problems,
             "notes": decision.notes,
         }
+
+    def _named(self) -> migration_names.Named:
+        """What each hypervisor is to be asked for, of what VMs name that may move there."""
+        variables = Variables(self._values, self._templar)
+        host = as_text(variables.get("vm_host", variables.get("virt_host")))
+        return migration_names.to_compare(self.answers("virt_look", MigrateLook, "look"), host)
 
     @staticmethod
     def _destination(name: str, answers: t.Mapping[str, MigrateLook], task_vars: Values) -> Answer:

@@ -425,6 +425,10 @@ host:
           description: Images that placement asked for by their path and that it does not have.
           type: list
           elements: str
+        files:
+          description: Paths of the emulators and of the firmware that libvirt finds.
+          type: list
+          elements: str
         devices:
           description: All paths of block devices.
           type: list

@@ -446,12 +446,12 @@ def main() -> None:
                     every=bool(stage.evacuated) and stage.evacuated == params["source"],
                     home=stage.home or None,
                 )
+            if stage.stage == "compare":
+                return migration_look.compare(connection, stage.named)
             ask = connection.conn.getHostname
             here = params["source"] or str(connection.call("read the host name", ask))
             settings = migration_jobs.MigrationSettings(
-                here,
-                params["base_pool"],
-                migration_options.options(params),
+                *(here, params["base_pool"], migration_options.options(params)),
                 repair=params["state"] == "repaired",
                 parallel=params["parallel"],
                 evacuating=bool(stage.evacuated) and stage.evacuated == here,

@@ -386,7 +386,7 @@ def test_shell_scripts_parse() -> None:
 _AT_HOME = {"virt_capacity", "virt_place", "virt_plan", "virt_show"}
 _STAGES_AT_HOME = {"decide", "end", "list", "note", "prepare", "report", "settle"}
 _STAGES_AT_HOME |= {"cleared", "order_restarts", "note_restarts", "find", "prove", "starts"}
-_STAGES_AT_HOME |= {"summary"}
+_STAGES_AT_HOME |= {"summary", "names"}
 _BUILTIN_AT_HOME = re.compile(
     r"(assert|debug|fail|meta|set_fact|validate_argument_spec|(include|import)_(tasks|role|vars))$"
 )

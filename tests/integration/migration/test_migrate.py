@@ -219,8 +219,62 @@ def test_b18_a_failure_leaves_it_running_and_the_target_clean(movers: Movers) ->
     assert movers.state("hv2", "b18") == "running"
 
 
+_TAKER = (
+    "<domain type='qemu'><name>taker</name><memory unit='MiB'>16</memory><os><type"
+    " arch='x86_64'>hvm</type></os><devices><graphics type='vnc' port='5999' autoport='no'"
+    " listen='127.0.0.1'/></devices></domain>"
+)
+_OWN_QEMU = "/usr/local/bin/qemu-own"
+_OF_HOST = (
+    f"<emulator>{_OWN_QEMU}</emulator><graphics type='vnc' port='5999' autoport='no'"
+    " listen='127.0.0.1'/>"
+)
+_SHARED = (
+    "<shmem name='own' role='peer'><model type='ivshmem-plain'/><size unit='M'>4</size></shmem>"
+)
+
+
+def _refused_for_what_it_names(movers: Movers) -> None:
+    """Its own emulator, a kernel, shared memory, and a port that another VM has on the destination,
+    which is of another release: check mode, the run and the module alone refuse it alike."""
+    fleet = movers.fleet
+    before = fleet.host("hv1", "virsh dumpxml --inactive off")
+    fleet.host("hv1", f"ln -s /usr/bin/qemu-system-x86_64 {_OWN_QEMU}; touch /srv/own-vmlinuz")
+    named = re.sub("<emulator>.*</emulator>", _OF_HOST + _SHARED, before)
+    named = named.replace("</os>", "<kernel>/srv/own-vmlinuz</kernel></os>")
+    movers.lab.ssh("hv1", "virsh -q define /dev/stdin", input=named)
+    movers.lab.ssh("hv2", "virsh -q create --paused /dev/stdin", input=_TAKER)
+    kept = fleet.host("hv1", "virsh dumpxml --inactive off")
+    lacking = (
+        f"{_OWN_QEMU} of its emulator is no program there",
+        "/srv/own-vmlinuz of its kernel does not exist",
+        "port 5999 of its vnc console is 'taker''s there, which runs",
+    )
+    try:
+        for check in (True, False):
+            refused = movers.playbook(vm_name="off", check=check)
+            said = " ".join((refused.stdout + refused.stderr).split())
+            assert refused.returncode != 0, str(refused)
+            assert [problem for problem in lacking if problem not in said] == [], str(refused)
+        alone = movers.module("off")
+        assert "cannot move: it has the shared memory 'own' (ivshmem-plain)" in alone["msg"]
+        assert lacking[0] in alone["msg"]
+        assert lacking[2] in alone["msg"]
+    finally:
+        fleet.host("hv2", "virsh -q destroy taker")
+    assert fleet.host("hv1", "virsh dumpxml --inactive off") == kept
+    assert "off" not in fleet.domains()["hv2"]
+    for host in ("hv1", "hv2"):
+        fleet.host(host, f"ln -sf /usr/bin/qemu-system-x86_64 {_OWN_QEMU}")
+    shared = re.compile("<shmem.*</shmem>", re.S)
+    bootable = kept.replace("<kernel>/srv/own-vmlinuz</kernel>", "")
+    movers.lab.ssh("hv1", "virsh -q define /dev/stdin", input=shared.sub("", bootable))
+
+
 def test_one_that_is_shut_off_moves_and_never_runs(movers: Movers) -> None:
+    """Once the destination has what it names."""
     movers.make("off", start=False)
+    _refused_for_what_it_names(movers)
     log = "/var/log/libvirt/qemu/off-console.log"
     done = harness.verify(
         movers.ansible,

@@ -621,3 +621,12 @@ def test_vm_of_cell_without_quorum_does_not_move(changes: dict[str, t.Any]) -> N
 def test_vm_of_cell_is_never_copied() -> None:
     (problem,) = plan(source(cell=_CELL), TARGET, MigrationOptions()).findings
     assert problem.startswith("disk vda would be copied to hv2, and 'web1' is a VM of a cell (ha)")
+
+
+def test_names_that_the_destination_lacks_and_what_never_moves_are_refused() -> None:
+    lacks = target(lacking=("/opt/qemu of its emulator is no program there",))
+    found = plan(source(immovable=("it has the shared memory 'a'",)), lacks, MigrationOptions())
+    assert found.findings == [
+        "'web1' cannot move: it has the shared memory 'a'",
+        "hv2 lacks what 'web1' names: /opt/qemu of its emulator is no program there",
+    ]

@@ -109,3 +109,22 @@ def test_one_that_leaves_meanwhile_is_not_said_to_be_there_and_in_no_move(
     found = migration_look.look(connection, (), "base", "/base", unfinished=True)
     assert "arrived" in [vm["name"] for vm in found["host"]["vms"]]
     assert [(vm["name"], vm["phase"]) for vm in found["vms"]] == [("arrived", "migrating")]
+
+
+def test_shared_memory_of_vm_on_destination_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Connection, "local", True)
+    shared = "<devices><shmem name='own' role='master'><model type='ivshmem-plain'/></shmem>"
+    with connect("test:///default", 10) as opened:
+        text = _DOMAIN.format(name="other", devices=f"{shared}</devices>")
+        other = opened.conn.createXML(text, 0)
+        names = [
+            {"kind": "shared memory", "value": "own", "use": "its shared memory"},
+            {"kind": "file", "value": "/nowhere/k", "use": "its kernel"},
+        ]
+        answer = migration_look.compare(opened, {"web1": names, "web2": []})
+        other.destroy()
+    assert answer["lacking"] is not None
+    assert {*answer["lacking"]} == {"web1"}
+    file, memory = answer["lacking"]["web1"]
+    assert file.startswith("/nowhere/k of its kernel does not exist")
+    assert memory.startswith("'other', which runs there, has shared memory own too")

@@ -27,6 +27,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import effects as init
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import fleet_plan
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import (
+    read_creation as creation,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import (
     read_existing as existing,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.effects_batch import (
@@ -285,3 +288,22 @@ def test_start_needs_of_every_kind_are_named_when_missing(
     machine.connection.conn.networkLookupByName("lan").destroy()  # type: ignore[attr-defined]
     (inactive,) = machine.call(lambda one: start_blockers.read(one, dom, text)) or []
     assert "virsh net-start lan" in inactive
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_new_vm_that_names_what_hypervisor_lacks_is_refused(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, check: bool
+) -> None:
+    """A fragment, as what a copy gets of its source: nothing is claimed for it."""
+    monkeypatch.setattr(creation, "_QEMU", "TEST")
+    fragment = (
+        "<domain><devices><input type='evdev'><source dev='/nowhere/event1'/></input></devices>"
+        "</domain>"
+    )
+    named: dict[str, object] = {"kernel": "/nowhere/vmlinuz", "xml": fragment}
+    made = _provision(machine, check=check, name="new1", **named)
+    assert made["failed"]
+    assert "names what hv1 lacks: /nowhere/vmlinuz of its kernel does not exist" in made["msg"]
+    assert "/nowhere/event1 of its input does not exist" in made["msg"]
+    assert "new1" not in machine.domains()
+    assert not _provision(machine, check=True, name="new1")["failed"]

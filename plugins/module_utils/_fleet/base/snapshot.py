@@ -532,11 +532,13 @@ class GuestCpuEntry(t.TypedDict):
 
 class OffersEntry(t.TypedDict):
     """What not every hypervisor has; None if unknown. ``volumes`` are names by pool,
-    ``absent_files`` those that it was asked for and does not have. ``cell`` is that of which it is
+    ``absent_files`` those that it was asked for and does not have, ``files`` its emulators and
+    firmware. ``cell`` is that of which it is
     a member, None if that has no quorum there."""
 
     volumes: dict[str, list[str]]
     absent_files: list[str]
+    files: list[str]
     devices: list[str] | None
     interfaces: list[str] | None
     openvswitch: list[str] | None

@@ -125,6 +125,7 @@ def created(
         "vsock": False,
         "disks": [{"path": path, "bytes": size, "backing": None} for path, size in paths],
         "media": [],
+        "names": [],
         "error": None,
     }
     _take(answers[host], vm, 1)

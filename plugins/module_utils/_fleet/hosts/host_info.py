@@ -80,6 +80,20 @@ def secure_boot(xml: str) -> bool | None:
     return "yes" in [value.text for value in _children(reported[0], "value")]
 
 
+def loaders(xml: str) -> list[str]:
+    """The files of firmware that libvirt knows of and that exist; ``xml`` as of
+    :func:`firmwares`."""
+    root = read_root(xml, "domainCapabilities", "domain capabilities")
+    loader = first_children(first_children(root).get("os")).get("loader")
+    return [str(value.text) for value in _children(loader, "value") if value.text]
+
+
+def emulators(xml: str) -> list[str]:
+    """The emulators of the host's ``<capabilities>``, of any architecture."""
+    root = read_root(xml, "capabilities", "capabilities")
+    return sorted({str(one.text) for one in root.iter("emulator") if one.text})
+
+
 def tpms(xml: str) -> list[str] | None:
     """Models of TPM 2.0 that can be emulated; None if libvirt's driver does not report them.
 

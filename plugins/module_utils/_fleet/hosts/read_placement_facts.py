@@ -102,6 +102,7 @@ def read(
         ),
         "offers": {
             **_offers(connection, offered, files),
+            "files": sorted({*host_info.emulators(text), *offered.loaders}),
             "portgroups": {name: info["portgroups"] for name, info in networks.items()},
             "cell": cell.cell if cell is not None and cell.quorate else None,
         },
@@ -162,6 +163,7 @@ class _Offered(t.NamedTuple):
     firmwares: list[str] | None = None
     tpms: list[str] | None = None
     secure_boot: bool | None = None
+    loaders: tuple[str, ...] = ()
     cpu: GuestCpuEntry | None = None
 
 
@@ -177,6 +179,7 @@ def _offered(connection: Connection, host: HostEntry, machine_types: list[str]) 
             host_info.firmwares(text),
             host_info.tpms(text),
             host_info.secure_boot(text),
+            tuple(host_info.loaders(text)),
             _guest_cpu(connection, where, text),
         )
     except FleetVirtError:
@@ -205,13 +208,14 @@ def _guest_cpu(
 
 
 def _offers(connection: Connection, offered: _Offered, files: t.Collection[str]) -> OffersEntry:
-    """Features that not every hypervisor has; ``volumes``, ``portgroups`` and ``cell`` are filled
-    in later."""
+    """Features that not every hypervisor has; ``volumes``, ``files``, ``portgroups`` and ``cell``
+    are filled in later."""
     local = connection.local
     there = paths.probe(files, connection.timeout).files if local and files else {}
     return {
         "volumes": {},
         "absent_files": [path for path in files if path not in there] if local else [],
+        "files": [],
         "devices": placement_devices.block_devices() if local else None,
         "interfaces": placement_devices.interfaces() if local else None,
         "openvswitch": placement_devices.openvswitch_bridges() if local else None,

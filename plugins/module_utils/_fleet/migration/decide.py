@@ -425,5 +425,6 @@ def request_of(name: str, vm: Answer, host: str | None, cell: str = "") -> Reque
             nwfilters=tuple(vm.get("nwfilters") or ()),
             vsock=bool(vm.get("vsock")),
             cell=cell if vm.get("ha") else None,
+            lacking=tuple(sorted((vm.get("lacking") or {}).items())),
         ),
     )

@@ -31,10 +31,19 @@ class MovingDisk(t.TypedDict):
     backing: str | None
 
 
+class NameEntry(t.TypedDict):
+    """What a VM names of its hypervisor, and which part of it does."""
+
+    kind: str
+    value: str
+    use: str
+
+
 class MovingDemand(t.TypedDict):
     """What a VM needs on its new hypervisor; nothing is known of one that could not be read.
 
-    ``media`` are the paths of what is in its drives.
+    ``media`` are the paths of what is in its drives, ``names`` what only the other machine itself
+    can say whether it has it.
     """
 
     active: bool
@@ -48,17 +57,20 @@ class MovingDemand(t.TypedDict):
     vsock: bool
     disks: list[MovingDisk]
     media: list[str]
+    names: list[NameEntry]
 
 
 class _Unsound(t.TypedDict, total=False):
     unsound: str
+    lacking: dict[str, str]
 
 
 class MovingVm(MovingDemand, _Unsound, answers.LeftBehind):
     """A VM that may move; ``error`` says why its demand is not known.
 
     ``ha``: a cell restarts it. ``unsound``: so is whether it is in a move, since its hypervisor's
-    answer is not as declared.
+    answer is not as declared. ``lacking`` is what other hypervisors lack of what it names, noted on
+    the controller.
     """
 
     name: answers.VmName
@@ -122,6 +134,12 @@ class Moved(answers.Result, total=False):
     vms: list[MovedVm] | None
     cards: list[CardEntry] | None
     unmanaged: list[UnmanagedVm] | None
+
+
+class Compared(answers.Result, total=False):
+    """What a hypervisor lacks of what VMs name, by VM."""
+
+    lacking: dict[str, list[str]] | None
 
 
 class Based(answers.Result, total=False):

@@ -197,9 +197,9 @@ class MigrateWork(SelectingWork):
     and when they were read by their own clock, in milliseconds: ``UUID.AT``. ``cards`` are the VMs
     whose cards are to be written, ``unmanaged`` those, by UUID, that their cell is to manage again.
     ``partly``: VMs that a silent hypervisor may have are left there,
-    and that is no failure."""
+    and that is no failure. ``named`` is what VMs name, to compare with what is there."""
 
-    STAGES = ("all", "look", "decide", "bases", "act", "report")
+    STAGES = ("all", "look", "names", "compare", "decide", "bases", "act", "report")
 
     names: list[str] = field(default_factory=list)
     evacuated: str = ""
@@ -210,3 +210,4 @@ class MigrateWork(SelectingWork):
     places: dict[str, str] = field(default_factory=dict)
     cards: list[str] = field(default_factory=list)
     unmanaged: list[str] = field(default_factory=list)
+    named: dict[str, list[dict[str, str]]] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from ..base.metadata import Metadata, Owner, metadata_problems
 from ..base.names import CLAIM, playbook_command
 from ..cell import hold
 from ..engine import leases
-from ..placement.offers import DEFINE_NWFILTER
+from ..storage.host_names import DEFINE_NWFILTER
 from . import plan_snapshots
 from .plan_disks import ejects, is_seed, lacking_space, volume_of
 from .types import DEPLOY, RENEW, DestinationDomain, MigrationOptions, MigrationPlan, Source, Target
@@ -206,6 +206,7 @@ def _vm(source: Source) -> list[str]:
         )
     for device in source.hostdevs:
         problems.append(f"{name!r} has the host device {device}, which cannot move; detach it")
+    problems += [f"{name!r} cannot move: {reason}" for reason in source.immovable]
     return problems
 
 
@@ -259,6 +260,7 @@ def _host(source: Source, target: Target) -> list[str]:
     for name in source.nwfilters:
         if target.nwfilters is not None and name not in target.nwfilters:
             problems.append(f"{where} has no network filter {name}; {DEFINE_NWFILTER}")
+    problems += [f"{where} lacks what {source.name!r} names: {one}" for one in target.lacking]
     if target.free_mib is not None and target.free_mib < source.memory_mib:
         problems.append(
             f"{where} has {target.free_mib} MiB of memory free, {source.name!r} needs"

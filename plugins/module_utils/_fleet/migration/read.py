@@ -31,18 +31,18 @@ from ..base.names import NOTES
 from ..base.states import state_name
 from ..engine import effects_backups as backups
 from ..engine import effects_lease_holder as owners
-from ..hosts import domain_info, host_info, network_info
+from ..hosts import domain_info, host_info, network_info, read_host_names
 from ..hosts import read_nwfilters as nwfilters
 from ..hosts.read_bridges import bridges
 from ..hosts.read_host import MAINTENANCE_VOLUME, is_marked
-from ..state import start_needs
 from ..storage import effects_storage as storage
-from ..storage import encryption, file_references, storage_info
+from ..storage import encryption, file_references, host_names, storage_info
 from ..storage.file_references import RAW
+from ..storage.host_names import HostNames
 from ..storage.read_file_users import FOLDER_TYPES, read_header
 from ..storage.read_pools import describe_volume, list_handles, list_pools
 from ..storage.read_shared_pools import SharedPools
-from . import read_snapshots
+from . import immovable, read_snapshots
 from .types import (
     Destination,
     DestinationDomain,
@@ -89,9 +89,10 @@ def read_source(connection: Connection, dom: VirDomain, host: str) -> Source:
         connection.call(f"read autostart of {name}", dom.autostart)
     )
     live = _parse(connection, dom, 0)
-    stored = metadata.parse(
-        _parse(connection, dom, DOMAIN_XML_INACTIVE) if facts["persistent"] else live
-    )
+    kept = _parse(connection, dom, DOMAIN_XML_INACTIVE) if facts["persistent"] else live
+    stored = metadata.parse(kept)
+    # what it has now has to be there, and what it gets at its next start
+    names = host_names.union(host_names.of_definition(live), host_names.of_definition(kept))
     info = domain_info.parse(_lxml.tostring(live), f"domain {name}")
     cpu = live.find("cpu")
     capabilities = _capabilities(connection)
@@ -115,8 +116,10 @@ def read_source(connection: Connection, dom: VirDomain, host: str) -> Source:
             (str(source.get("network")), str(source.get("portgroup")))
             for source in live.iterfind("devices/interface[@type='network']/source[@portgroup]")
         ),
-        nwfilters=start_needs.nwfilters_of(live),
-        vsock=start_needs.has_vsock(live),
+        nwfilters=names.nwfilters,
+        vsock=host_names.of_definition(live).vsock,
+        names=names.beside(),
+        immovable=immovable.reasons(live),
         interfaces=tuple(str(nic["source"]) for nic in info["nics"] if nic["type"] == "direct"),
         hostdevs=tuple(f"{hostdev['type']} {hostdev['source']}" for hostdev in info["hostdevs"]),
         cpu=None if cpu is None else _lxml.tostring(cpu),
@@ -301,6 +304,11 @@ def read_target(
         maintenance=is_marked(connection, NOTES) is True
         or any(marks & set(pool.volumes) for pool in pools),
         cpu_problem=_cpu_problem(connection, source),
+        lacking=tuple(
+            read_host_names.missing(
+                connection, HostNames(source.names), uuid=source.uuid, moving=True
+            )
+        ),
     )
 
 

@@ -22,9 +22,10 @@ from ..base.selected import Selected
 from ..cards import leftover
 from ..cards.effects_keep import lacking as lacking_cards
 from ..cell import effects_repair
-from ..hosts import domain_info
+from ..hosts import domain_info, read_host_names
 from ..hosts import read_placement_facts as placement_facts
 from ..storage import read_paths as paths
+from ..storage.host_names import OF_MACHINE, HostName, HostNames
 from . import read as migration_facts
 from . import read_keys as migration_keys
 from .types import Source
@@ -32,7 +33,7 @@ from .types import Source
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
     from ..placement.facts import SeenHost
-    from .facts import MigrateLook, MovingDemand, MovingVm
+    from .facts import Compared, MigrateLook, MovingDemand, MovingVm
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,17 @@ def look(
     }
 
 
+def compare(connection: Connection, named: t.Mapping[str, list[dict[str, str]]]) -> Compared:
+    """What this hypervisor lacks of what VMs of others name. Changes nothing."""
+    lacking = {}
+    for vm, entries in named.items():
+        names = tuple(HostName(one["kind"], one["value"], one["use"]) for one in entries)
+        missing = read_host_names.missing(connection, HostNames(names), moving=True)
+        if missing:
+            lacking[vm] = missing
+    return {"changed": False, "lacking": lacking}
+
+
 def _is_claim(vm: _Seen) -> bool:
     return vm.name.endswith(CLAIM) and vm.stored.phase == "creating" and vm.stored.move is not None
 
@@ -162,6 +174,7 @@ def _entry(connection: Connection, vm: _Seen, hanging: t.Collection[str]) -> Mov
         "vsock": False,
         "disks": [],
         "media": [],
+        "names": [],
         "error": None,
     }
     silent = [file for file in vm.files if file in hanging]
@@ -196,4 +209,9 @@ def _demand(source: Source) -> MovingDemand:
             if disk.capacity
         ],
         "media": [disk.path for disk in source.disks if disk.is_drive and disk.path is not None],
+        "names": [
+            {"kind": name.kind, "value": name.value, "use": name.use}
+            for name in source.names
+            if name.kind in OF_MACHINE
+        ],
     }

@@ -14,8 +14,7 @@ from ..engine.leases import Holder
 
 if t.TYPE_CHECKING:
     from ..cell.facts import CellView
-
-    pass
+    from ..storage.host_names import HostName
 
 # What to do about certificates that have expired
 RENEW = "renew it with ansible-playbook fleet.virt.renew_keys"
@@ -118,8 +117,9 @@ class Source:
     """The VM where it is. ``expired`` and ``missing_certificates`` describe the expired and missing
     certificates there for outgoing VMs. Of its ``snapshots``, parents are first; ``record_bytes``
     are what libvirt's records of them take, packed. ``state_files``: it has UEFI variables or the
-    state of a TPM, which are in files that libvirt copies only while the VM runs. ``cell`` is what
-    its hypervisor says of the cell that restarts it."""
+    state of a TPM, which are in files that libvirt copies only while the VM runs. ``names`` are
+    what it names of its hypervisor, ``immovable`` is why nothing moves it. ``cell`` is what its
+    hypervisor says of the cell that restarts it."""
 
     name: str
     uuid: str
@@ -143,6 +143,8 @@ class Source:
     vsock: bool = False
     interfaces: tuple[str, ...] = ()
     hostdevs: tuple[str, ...] = ()
+    names: tuple[HostName, ...] = ()
+    immovable: tuple[str, ...] = ()
     cpu: str | None = None
     managed_save: bool = False
     snapshots: tuple[SourceSnapshot, ...] = ()
@@ -198,6 +200,7 @@ class DestinationDomain:
 class Target:
     """The destination as the source sees it over TLS.
 
+    ``lacking`` is what is not there of what the VM names.
     ``shared`` are the disks in a pool that both have, by path: empty for one that is proven to be
     the same file, else the reason why not.
     """
@@ -216,6 +219,7 @@ class Target:
     bridges: tuple[str, ...] | None = None
     maintenance: bool = False
     cpu_problem: str | None = None
+    lacking: tuple[str, ...] = ()
     shared: t.Mapping[str, str] = field(default_factory=dict)
 
 

@@ -394,5 +394,6 @@ _FIXED: tuple[tuple[str, t.Callable[[PlacementHost, Request], str | None]], ...]
     ("vsock", lambda host, request: offers.vsock(request.wants, host.offers)),
     ("secure_boot", lambda host, request: offers.secure_boot(request.wants, host.offers)),
     ("secrets", lambda host, request: offers.secrets(request.wants, host.offers)),
+    ("names", lambda host, request: dict(request.wants.lacking).get(host.name)),
     ("cell", lambda host, request: offers.cell(request.wants, host.offers)),
 )

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from ... import _lxml
 from ..._records import dataclass
 from ..base.json_values import as_mapping, as_mappings, as_text
+from ..storage.host_names import DEFINE_NWFILTER, LOAD_VSOCK
 
 if t.TYPE_CHECKING:
     from ..spec.devices import Nic
@@ -24,7 +25,8 @@ _MIB_KIB = 1024
 class Wants:
     """``portgroups`` are networks with the name of a port group of theirs, ``nwfilters`` names of
     libvirt's network filters. ``hugepages`` are the size in KiB (0: the default) and MiB in all,
-    None for none. ``cell`` is the cell that restarts it, empty for any, None for none."""
+    None for none. ``cell`` is the cell that restarts it, empty for any, None for none. ``lacking``
+    are hypervisors that said what they have not of what it names."""
 
     volumes: tuple[tuple[str, str], ...] = ()
     files: tuple[str, ...] = ()
@@ -39,6 +41,7 @@ class Wants:
     secure_boot: bool = False
     secrets: tuple[str, ...] = ()
     cell: str | None = None
+    lacking: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,10 +76,6 @@ class Offers:
     cpu: HostCpu | None = None
 
 
-DEFINE_NWFILTER = (
-    "define it there (virsh nwfilter-dumpxml on a hypervisor that has it, virsh nwfilter-define)"
-)
-LOAD_VSOCK = "load the kernel's module there (modprobe vhost_vsock)"
 NOTHING_WANTED, NOTHING_KNOWN = Wants(), Offers()
 
 

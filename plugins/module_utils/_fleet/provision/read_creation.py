@@ -13,6 +13,7 @@ import dataclasses
 import typing as t
 import uuid as uuids
 
+from ... import _lxml
 from ..._errors import FleetVirtError, PlanRefused, error_message
 from ..base import effects_config_files as config_files
 from ..base.effects_lookup import find_domain, read_metadata
@@ -22,12 +23,15 @@ from ..daemon import consoles as daemon_consoles
 from ..engine import effects_lease as lease
 from ..engine import effects_lease_holder as owners
 from ..engine.steps import Plan
+from ..hosts import read_host_names
 from ..hosts import read_secrets as secrets
 from ..placement import demand
 from ..seed import effects_nocloud as seed_nocloud
 from ..spec.devices import Disk
 from ..spec.domain import Domain, machine_problems
 from ..storage import effects_storage as storage
+from ..storage import host_names
+from ..storage.host_names import HostNames
 from . import effects_creation_definition as creation_definition
 from . import plan_creation as creation
 from . import read_fleet_cpu as fleet_cpu
@@ -39,6 +43,7 @@ if t.TYPE_CHECKING:
     from ..base.metadata import Owner
     from .effects_batch import BatchSettings
 
+_QEMU = "QEMU"
 _QEMU_CONF = "/etc/libvirt/qemu.conf"
 
 
@@ -275,7 +280,24 @@ def _require_cell(host: Host, draft: Draft, uuid: str | None) -> None:
         raise PlanRefused(problem)
 
 
+def _require_names(host: Host, draft: Draft, uuid: str | None) -> None:
+    """Raise PlanRefused for what the definition names of this hypervisor and is not there. Its
+    disks, networks and what placement asks for have been looked at."""
+    if host.connection.conn.getType() != _QEMU:
+        return
+    text = creation_definition.final_xml(host, draft, uuid or str(uuids.uuid4()), None)
+    named = host_names.of_definition(_lxml.parse(text, f"domain {draft.domain.name}")).beside()
+    if not draft.domain.start:  # a port is taken when it starts
+        named = tuple(name for name in named if name.kind != host_names.PORT)
+    missing = read_host_names.missing(host.connection, HostNames(named))
+    if missing:
+        raise PlanRefused(
+            f"{draft.domain.name!r} names what {host.settings.home} lacks: {'; '.join(missing)}"
+        )
+
+
 def _require_valid(host: Host, draft: Draft, uuid: str | None) -> None:
+    _require_names(host, draft, uuid)
     if draft.domain.ha:
         _require_cell(host, draft, uuid)
     leftovers = host.settings.leftovers

@@ -15,11 +15,11 @@ from ..base import metadata
 from ..base.xml_values import nvram_file
 from ..cards.card import Card
 from ..migration.records import remove_unknown
-from ..state import start_needs
-from ..storage import encryption
+from ..storage import encryption, host_names
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
+    from ..storage.host_names import HostNames
 
 _DRIVES = ("cdrom", "floppy")
 
@@ -134,6 +134,6 @@ def _passed(root: Element) -> list[str]:
     return ["a device of its own"] if root.find("devices/hostdev") is not None else []
 
 
-def demand(card: Card) -> start_needs.StartNeeds:
+def demand(card: Card) -> HostNames:
     """What it needs of a hypervisor to be started."""
-    return start_needs.of_definition(card.root)
+    return host_names.of_definition(card.root)

@@ -23,7 +23,8 @@ from ..cards.card import Card, CardFile, CardName, disk_files
 from ..fencing.read_silence import sign_of_life
 from ..hosts import domain_info, host_info, read_cell, read_noted, read_secrets
 from ..hosts import read_placement_facts as placement_facts
-from ..state import read_start_blockers, start_needs
+from ..state import read_start_blockers
+from ..storage import host_names
 from ..storage import read_file_users as file_users
 from ..storage.read_file_users import References
 from . import definition, plan
@@ -199,7 +200,7 @@ def _entry(
 ) -> CardEntry:
     facts = facts_of(connection, file, here, old)
     info = domain_info.from_root(card.root, card.stored)
-    needs = start_needs.of_definition(card.root)
+    needs = host_names.of_definition(card.root)
     made = plan.take_over(facts)
     return {
         "name": card.name,

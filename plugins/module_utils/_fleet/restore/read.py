@@ -30,9 +30,10 @@ from ..notes import effects as notes
 from ..notes import read as read_notes
 from ..placement.facts import seen_host
 from ..restart import definition as restarted
-from ..state import read_start_blockers, start_needs
+from ..state import read_start_blockers
 from ..storage import effects_own_files as owned
 from ..storage import effects_storage as storage
+from ..storage import host_names
 from ..storage import read_file_users as file_users
 from . import definition
 from . import plan as restore_plan
@@ -111,7 +112,7 @@ def _entry(
     restoring = read(connection, vm, options, here, observed=False)
     facts, wanted, root = restoring.facts, restoring.wanted, restoring.root
     info = domain_info.from_root(root, wanted.final)
-    needs = start_needs.of_definition(root)
+    needs = host_names.of_definition(root)
     disks = restoring.manifest.backup.disks
     sizes = [(restoring.volumes[disk.target], disk.size) for disk in disks]
     waits = restore_plan.waits(facts, wanted)
