@@ -205,6 +205,7 @@ class ActionModule(StagedAction[RestoreWork]):
             host: [one for one in those if one not in problems] for host, those in decided.items()
         }
         gone = {host: [one for one in those if one in problems] for host, those in decided.items()}
+        remarks += restore_decision.left_out(self._vms(), kept)
         for remark in [*remarks, *restore_decision.remarks(kept, self._there(answers))]:
             _output.say(f"{remark}\n")
         return {

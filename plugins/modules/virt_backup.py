@@ -12,9 +12,12 @@ version_added: 0.2.0
 description:
   - Saves each domain as an archive of borg in a repository of its own, which is named after its
     UUID, below O(to). The repository is created if it is missing, and encrypted.
-  - An archive has all writable disks as the guest sees them, flattened, from one moment, with holes
-    as holes; the definition, the UEFI variables, the state of an emulated TPM, the record of the
+  - An archive has all disks as the guest sees them, flattened, from one moment, with holes as
+    holes, also those that are read-only, plugged in until the domain is shut off, or added for its
+    next start; the definition, the UEFI variables, the state of an emulated TPM, the record of the
     seed, and a manifest with digests. Internal snapshots are not in it.
+  - A disk that is read-only, or only waits for the next start, is left out if it cannot be saved.
+    Manifest and result name it (RV(vms[].left_out)).
   - A running domain keeps running. Its disks are read by a backup job of libvirt, which needs a
     folder (O(scratch)) for what the guest overwrites meanwhile. Before that is full, the backup is
     abandoned, so that the guest never has to wait for space.
@@ -146,6 +149,12 @@ vms:
     added:
       description: By how many bytes the repository grew.
       type: int
+    left_out:
+      description:
+        - The disks that are not in the backup, each with the reason, for example one that waits for
+          the next start and that another domain writes to.
+      type: list
+      elements: str
     gave_way:
       description:
         - Whether it failed since something else was done to the domain, which wins, such as a

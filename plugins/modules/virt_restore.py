@@ -56,6 +56,15 @@ options:
       - By default V(copy) with O(new_name), else V(restore).
     type: str
     choices: [restore, copy]
+  without:
+    description:
+      - What the archive lacks of the VM, which is restored without it. Targets of disks (V(vdb))
+        that only one of definition and archive has, or V(hostdev) for the devices that its former
+        hypervisor passed to it. The error without it names these.
+      - A disk that only the archive has stays there. M(fleet.virt.virt_restore_disk) restores it.
+    type: list
+    elements: str
+    default: []
   place:
     description:
       - Where the backups are, a folder or C(ssh://user@host/folder), in which each VM has a

@@ -181,7 +181,8 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "renew_keys": _KEYS,
     "repair_vms": _CHOSEN | {"virt_keep_volumes", "virt_proof_folder"},
     "restore": _CHOSEN
-    | {"virt_archive", "virt_backup_host_key", "virt_restore_as", "virt_unasked"}
+    | {"virt_archive", "virt_backup_host_key", "virt_restore_as", "virt_restore_without"}
+    | {"virt_unasked"}
     | {"vm_host", "vm_new_name"},
     "restore_disk": frozenset({"vm_name", "virt_archive", "virt_backup_host_key"})
     | {"virt_disk", "virt_to_pool"},

@@ -11,6 +11,7 @@ import os
 import typing as t
 
 import pytest
+from ansible_collections.fleet.virt.plugins.module_utils import _lxml
 from ansible_collections.fleet.virt.plugins.module_utils._errors import SpecError
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import (
     decide,
@@ -39,7 +40,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.steps imp
 _WANTED = BackupRequest("/mnt/backup", "secret")
 _DISK = BackupDisk("vda", "/srv/a.qcow2", "qcow2", 1 << 30)
 _OFF = BackupFacts("web1", "u", disks=(_DISK,))
-_RUNNING = dataclasses.replace(_OFF, state="running", active=True, scratch_mib=1000)
+_WRITTEN = dataclasses.replace(_DISK, written=True)
+_RUNNING = dataclasses.replace(
+    _OFF, state="running", active=True, scratch_mib=1000, disks=(_WRITTEN,)
+)
 _OPTIONS: dict[str, t.Any] = {
     "to": "/mnt/backup/",
     "passphrase": "secret",
@@ -138,7 +142,7 @@ def test_definition_in_an_archive_has_no_mark_of_a_run() -> None:
         "<domain type='qemu'><name>a</name><metadata><f:fleet xmlns:f='urn:fleet.virt:1'>"
         "<f:phase>changing</f:phase><f:group>web</f:group></f:fleet></metadata></domain>"
     )
-    saved = definition.saved(text, "a")
+    saved = definition.unmarked(_lxml.parse(text, "domain a"))
     assert "changing" not in saved
     assert "web" in saved
 
@@ -146,10 +150,11 @@ def test_definition_in_an_archive_has_no_mark_of_a_run() -> None:
 def test_report_shows_what_was_saved_and_what_failed() -> None:
     entry: t.Any = {"name": "web1", "changed": True, "failed": False, "msg": None, "steps": []}
     entry |= {"archive": "2026-11-28T06:51:18Z", "consistency": "frozen"}
-    entry |= {"size": 1 << 30, "added": 1 << 20, "uuid": "u"}
+    entry |= {"size": 1 << 30, "added": 1 << 20, "uuid": "u", "left_out": ["vdb: it waits"]}
     answers: t.Any = {"hv1": {"vms": [entry]}, "hv2": {"failed": True, "msg": "gone"}}
     text, failures = decide.report({"hv1": ["web1"], "hv2": ["db1"]}, answers, check=False)
     assert "web1  hv1         saved   2026-11-28T06:51:18Z  frozen       1024.0    1.0" in text
+    assert "web1: its backup is without disk vdb: it waits\n" in text
     assert len(failures) == 1
     assert "db1 on hv2: gone" in failures[0]
 
@@ -157,7 +162,7 @@ def test_report_shows_what_was_saved_and_what_failed() -> None:
 def _tried(*, gave_way: bool = False, msg: str | None = None, **more: t.Any) -> t.Any:
     entry = {"name": "web1", "changed": not msg, "failed": bool(msg), "msg": msg, "steps": []}
     entry |= dict.fromkeys(("uuid", "archive", "consistency", "size", "added"))
-    return {"vms": [{**entry, "gave_way": gave_way, "not_tried": False, **more}]}
+    return {"vms": [{**entry, "gave_way": gave_way, "not_tried": False, "left_out": [], **more}]}
 
 
 def test_backup_that_gave_way_is_tried_where_the_vm_then_is_and_reported_once() -> None:

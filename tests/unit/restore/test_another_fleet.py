@@ -33,7 +33,9 @@ from ansible_collections.fleet.virt.tests.unit.backup._made import PASSPHRASE, U
 from .test_restore_crashes import _OPTIONS
 
 _AT = at(28)
-_FILES = {archives.DOMAIN: b"<domain/>", "disks/vda.raw": b"a disk" * 10_000}
+_DOMAIN = f"""<domain><name>web1</name><uuid>{UUID}</uuid><devices>
+<disk type='file'><source file='/srv/a'/><target dev='vda'/></disk></devices></domain>"""
+_FILES = {archives.DOMAIN: _DOMAIN.encode(), "disks/vda.raw": b"a disk" * 10_000}
 
 
 def _save(folder: Path, place: Path, access: Access) -> None:
@@ -80,7 +82,7 @@ def test_vm_is_restored_from_repository_key_and_passphrase(tmp_path: Path) -> No
     effects_borg.run(second, ["key", "import", f"{other}/{UUID}", key["path"]])
     (vm,) = read_archives.find(second, options, "run")
     assert (vm.name, vm.uuid, vm.archive, vm.copy) == ("web1", UUID, _AT, False)
-    assert vm.definition == "<domain/>"
+    assert vm.definition == _DOMAIN
     manifest = archives.read_manifest(vm.manifest)
     archive = Archive(second, str(other), vm.repository, vm.archive)
     for path, content in _FILES.items():

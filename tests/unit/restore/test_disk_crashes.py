@@ -233,7 +233,9 @@ def test_disk_larger_than_the_free_space_is_refused(
 def test_archive_without_the_disk_is_refused_on_the_controller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(effects_disk.read_archives, "find", lambda *_given: [_saved("run")])
+    monkeypatch.setattr(
+        effects_disk.read_archives, "find", lambda *_given, **_named: [_saved("run")]
+    )
     access = Access("x", "/nowhere")
     assert [vm.name for vm in effects_disk.find(access, _OPTIONS, "")] == ["web1"]
     with pytest.raises(effects_disk.PlanRefused, match="no disk"):

@@ -60,7 +60,7 @@ def test_restore_opens_repository_with_the_key_of_the_hypervisor(
 ) -> None:
     keys = []
 
-    def find(access: Access, *_more: object) -> t.NoReturn:
+    def find(access: Access, *_more: object, **_named: object) -> t.NoReturn:
         keys.append(access.key)
         raise PlanRefused("it was opened")
 

@@ -67,6 +67,7 @@ _OPTIONS: RestoreOptions = {
     "new_name": None,
     "archive": None,
     "restore_as": None,
+    "without": [],
     "place": "/srv/backup",
     "passphrase": "x",
     "ssh_key": None,

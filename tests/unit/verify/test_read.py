@@ -10,10 +10,15 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import archives
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
     connect,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.verify import definition, read
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.verify import (
+    definition,
+    read,
+    read_saved,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.verify.options import (
     ARGUMENTS,
     VerifyOptions,
@@ -56,3 +61,17 @@ def test_nothing_is_proven_in_folder_that_others_have(
         pytest.raises(PlanRefused, match=r"virt_proof_folder.* on storage that other"),
     ):
         read.look(connection, _options(place), [])
+
+
+@pytest.mark.parametrize(
+    ("definition_text", "said"),
+    [
+        ("<domain/>", "no disk vda; no name; no uuid"),
+        ("<domain", "restoring would refuse it"),
+    ],
+)
+def test_archive_that_restoring_refuses_has_failed(definition_text: str, said: str) -> None:
+    disks = (archives.SavedDisk("vda", 1, "raw"),)
+    backup = archives.Backup("web1", "u", "hv1", "x", archives.SHUT_OFF, disks)
+    with pytest.raises(archives.ArchiveError, match=said):
+        read_saved.require_restorable(definition_text, archives.Manifest(backup, ()))

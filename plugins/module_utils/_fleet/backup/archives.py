@@ -93,11 +93,23 @@ class SavedFile:
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """A disk that the VM had at that moment, and why it is neither saved nor in the definition."""
+
+    target: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.target}: {self.why}"
+
+
+@dataclass(frozen=True)
 class Manifest:
-    """All that is in an archive, the manifest itself aside."""
+    """All that is in an archive, the manifest itself aside, and the disks that are not."""
 
     backup: Backup
     files: tuple[SavedFile, ...]
+    left_out: tuple[LeftOut, ...] = ()
 
     def file(self, path: str) -> SavedFile | None:
         """The file of that path."""
@@ -225,7 +237,10 @@ def read_proof(text: str) -> ArchiveProof:
 def manifest(content: Manifest) -> str:
     """The text of a manifest; raises ArchiveError for one that would not be read back."""
     files = [{"path": f.path, "size": f.size, "sha256": f.sha256} for f in content.files]
-    text = json.dumps({**_head(content.backup), "files": files}, indent=1) + "\n"
+    document = {**_head(content.backup), "files": files}
+    if content.left_out:
+        document["left_out"] = [{"target": one.target, "why": one.why} for one in content.left_out]
+    text = json.dumps(document, indent=1) + "\n"
     if read_manifest(text) != content:
         raise ArchiveError(f"the manifest of {content.backup.at} would not be read back")
     return text
@@ -252,7 +267,11 @@ def read_manifest(text: str) -> Manifest:
     for disk in backup.disks:
         if any(file.path == disk.path and file.size != disk.size for file in files):
             raise ArchiveError(f"{MANIFEST}: {disk.path} has another size than the disk")
-    return Manifest(backup, files)
+    left_out = tuple(
+        LeftOut(entry.matching("target", _TARGET), entry.text("why"))
+        for entry in document.entries("left_out", 2 * _MOST_DISKS)
+    )
+    return Manifest(backup, files, left_out)
 
 
 def _head(backup: Backup) -> dict[str, object]:
@@ -324,6 +343,8 @@ class _Document:
 
     def entries(self, key: str, most: int) -> list[_Document]:
         values = self.value(key)
+        if key == "left_out" and values is None:  # most have none, and those of 0.1.0 no such list
+            return []
         if not isinstance(values, list) or len(values) > most:
             self.refuse(f"{key} is not a list of at most {most}")
         return [_Entry(value, f"{self._what}: {key}[{i}]") for i, value in enumerate(values)]

@@ -126,6 +126,7 @@ def _entry(vm: Outcome[BackedUpVm], answers: t.Mapping[str, BackedUp]) -> Backed
         "consistency": None,
         "size": None,
         "added": None,
+        "left_out": [],
         "gave_way": False,
         "not_tried": False,
         "failed": True,
@@ -138,7 +139,7 @@ def report(
 ) -> tuple[str, list[str]]:
     """The report as text, and the failures."""
     rows: list[list[str | None]] = []
-    failures = []
+    failures, remarks = [], []
     for vm in outcomes(shares, answers, BackedUpVm):
         if vm.problem is not None:
             failures.append(vm.problem)
@@ -152,8 +153,11 @@ def report(
                 _mib(entry.get("size")),
                 _mib(entry.get("added")),
             ]
+            left = entry.get("left_out") or [] if vm.problem is None else []
+            remarks += [f"{vm.name}: its backup is without disk {one}" for one in left]
         rows.append([vm.name, vm.host, outcome, *cells])
-    return table(_HEADS, sorted(rows, key=lambda row: str(row[0]))) + "\n", failures
+    lines = [table(_HEADS, sorted(rows, key=lambda row: str(row[0]))), *remarks]
+    return "\n".join(lines) + "\n", failures
 
 
 def _mib(size: int | None) -> str | None:

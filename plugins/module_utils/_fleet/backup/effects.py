@@ -11,8 +11,7 @@ import os
 import time
 import typing as t
 
-from ..._errors import FleetVirtError, LibvirtFailure, PlanRefused
-from ..._libvirt import DOMAIN_XML_INACTIVE
+from ..._errors import FleetVirtError, LibvirtFailure, PlanRefused, error_message
 from ..._records import dataclass, field
 from ..base import answers
 from ..base import effects_programs as programs
@@ -33,12 +32,10 @@ from ..engine import effects_backups as units
 from ..engine import effects_lease as lease
 from ..engine import effects_lease_holder as owners
 from ..engine import effects_verb as verb
-from . import definition, effects_unit, read
+from ..engine.steps import Plan
+from . import effects_unit, read
 from . import plan as plans
 from .facts import BackupFacts, BackupLook, BackupRequest, Clear, Save
-
-if t.TYPE_CHECKING:
-    from ..._libvirt import VirDomain
 
 _LOCK_SECONDS = 5.0
 _END_SECONDS = 60.0
@@ -71,7 +68,6 @@ exit 0
 class _BackupJob(verb.Job[BackupFacts]):
     """One domain and what came of its backup."""
 
-    dom: VirDomain
     wanted: BackupRequest
     made: t.Mapping[str, object] = field(default_factory=dict, init=False)
     changes_vm = False
@@ -93,6 +89,7 @@ class _BackupJob(verb.Job[BackupFacts]):
             "consistency": as_text(self.made.get("consistency")),
             "size": size if isinstance(size, int) else None,
             "added": added if isinstance(added, int) else None,
+            "left_out": [str(one) for one in self.facts.left_out],
             "gave_way": self.gave_way,
             "not_tried": self.not_tried,
         }
@@ -141,10 +138,9 @@ def run(
     verb.require_local(connection, "its files are read there")
     if again and not check:
         _wait(connection, names, lambda stored: stored.phase == "migrating", lease.PATIENCE)
-    domains = require_domains(connection, names).values()
 
     def planned() -> list[_BackupJob]:
-        return [_planned(connection, dom, wanted) for dom in domains]
+        return [_job(connection, name, wanted) for name in dict.fromkeys(names)]
 
     def work(jobs: t.Iterable[_BackupJob]) -> None:
         for job in jobs:
@@ -174,10 +170,21 @@ def _wait(
             time.sleep(_POLL)
 
 
-def _planned(connection: Connection, dom: VirDomain, wanted: BackupRequest) -> _BackupJob:
+def _job(connection: Connection, name: str, wanted: BackupRequest) -> _BackupJob:
+    """The job of a VM; one that cannot be read fails alone."""
+    try:
+        return _planned(connection, name, wanted)
+    except FleetVirtError as error:
+        connection.call("ask libvirt", connection.conn.getLibVersion)  # else all have failed
+        refused: Plan[BackupFacts] = Plan(refusals=(error_message(error),))
+        return _BackupJob(connection, name, None, BackupFacts(name, ""), refused, wanted)
+
+
+def _planned(connection: Connection, name: str, wanted: BackupRequest) -> _BackupJob:
+    dom = require_domains(connection, [name])[name]
     facts = read.facts(connection, dom, wanted)
     plan = plans.plan(facts, wanted)
-    return _BackupJob(connection, facts.name, facts.uuid, facts, plan, dom, wanted)
+    return _BackupJob(connection, facts.name, facts.uuid, facts, plan, wanted)
 
 
 def _carry_out(job: _BackupJob) -> None:
@@ -189,8 +196,7 @@ def _carry_out(job: _BackupJob) -> None:
             owners.host_lock(_LOCK_SECONDS, f"backup-{job.facts.uuid}"),
         ):
             job.connection = connection
-            job.dom = require_domains(connection, [job.name])[job.name]
-            current = _planned(job.connection, job.dom, job.wanted)
+            current = _planned(job.connection, job.name, job.wanted)
             job.facts, job.after, job.plan = current.facts, current.after, current.plan
             job.problem = current.problem
             if not job.problem:
@@ -236,7 +242,6 @@ def _save(job: _BackupJob) -> None:
 
 def _order(job: _BackupJob) -> effects_unit.UnitOrder:
     facts, wanted, connection = job.facts, job.wanted, job.connection
-    text = connection.call(f"read {facts.name}", job.dom.XMLDesc, DOMAIN_XML_INACTIVE)
     return effects_unit.UnitOrder(
         uri=connection.uri,
         timeout=connection.timeout,
@@ -250,9 +255,10 @@ def _order(job: _BackupJob) -> effects_unit.UnitOrder:
         ssh_key=wanted.ssh_key,
         scratch=wanted.scratch,
         scratch_mib=facts.scratch_mib,
-        domain=definition.saved(text, facts.name),
+        domain=facts.domain,
         seed=facts.stored.seed if facts.stored is not None else None,
         disks=[dataclasses.asdict(disk) for disk in facts.disks],
+        left_out=[dataclasses.asdict(one) for one in facts.left_out],
     )
 
 

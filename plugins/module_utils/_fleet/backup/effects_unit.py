@@ -94,6 +94,7 @@ class UnitOrder:
     domain: str
     seed: str | None
     disks: list[dict[str, object]]
+    left_out: list[dict[str, str]] = field(default_factory=list)
 
     @property
     def saved_disks(self) -> list[BackupDisk]:
@@ -105,6 +106,7 @@ class UnitOrder:
                 str(disk["format"]),
                 t.cast("int", disk["size"]),
                 bool(disk["block"]),
+                bool(disk["written"]),
             )
             for disk in self.disks
         ]
@@ -136,7 +138,9 @@ class _Backup:
         self.shown: list[ShownDisk] = []
         self.at = ""
         self.consistency = archives.SHUT_OFF
-        self._before = [files.identity(disk) for disk in self.disks]
+        # Those that libvirt's job does not have are read from their files
+        self.still = [disk for disk in self.disks if not (order.active and disk.written)]
+        self._before = [files.identity(disk) for disk in self.still]
 
     def run(self) -> Answer:
         """Do it, and watch; what came of it."""
@@ -236,7 +240,7 @@ class _Backup:
     def _lost_by(self, connection: Connection, dom: VirDomain) -> str | None:
         if not self.order.active:
             started = connection.call(f"read the state of {self.order.name}", dom.isActive)
-            if started or [files.identity(disk) for disk in self.disks] != self._before:
+            if started or self._changed():
                 return "it was started meanwhile, or its files were changed, which wins"
         else:
             connection.call("ask libvirt", connection.conn.getLibVersion)
@@ -246,7 +250,12 @@ class _Backup:
                     "it was shut off meanwhile, or moved, or libvirt ended the job for something"
                     " else, all of which win"
                 )
+            if self._changed():
+                return "files of its disks were changed by others than it, which wins"
         return None
+
+    def _changed(self) -> bool:
+        return [files.identity(disk) for disk in self.still] != self._before
 
     def _scratch_bytes(self) -> int:
         used = 0
@@ -314,7 +323,8 @@ class _Backup:
         xml = connection.call(f"read {self.order.name}", dom.XMLDesc, 0)
         number = _lxml.parse(xml, f"domain {self.order.name}").get("id")
         socket = f"{read.private_folder(number)}/{read.SOCKET}"
-        text = _lxml.tostring(_request(self.order, self.disks, socket))
+        written = [disk for disk in self.disks if disk not in self.still]
+        text = _lxml.tostring(_request(self.order, written, socket))
 
         def begin() -> None:
             connection.call(
@@ -342,10 +352,11 @@ class _Backup:
 
     def _show_disks(self, socket: str | None) -> None:
         """Have each disk shown as a raw file (FUSE)."""
-        socket = socket or self._serve_files()
+        reader = self._serve_files() if self.still else ""
         for disk in self.disks:
             path = archives.disk_path(disk.target)
-            shown = ShownDisk(self.folder, path, socket, disk.target)
+            of_job = socket is not None and disk not in self.still
+            shown = ShownDisk(self.folder, path, str(socket) if of_job else reader, disk.target)
             self.shown.append(shown)
             if shown.size != disk.size:
                 raise PlanRefused(
@@ -353,11 +364,11 @@ class _Backup:
                 )
 
     def _serve_files(self) -> str:
-        """Have QEMU read the files of a VM that is off; the socket of what it reads."""
+        """Have QEMU read the files that no VM writes to; the socket of what it reads."""
         socket = str(self.folder / "nbd")
         argv = ["env", *_BUFFERS, programs.find("qemu-storage-daemon") or "qemu-storage-daemon"]
         argv += ["--nbd-server", f"addr.type=unix,addr.path={socket}"]
-        for disk in self.disks:
+        for disk in self.still:
             export = {"type": "nbd", "id": disk.target, "node-name": disk.target}
             argv += ["--blockdev", json.dumps(_node(disk))]
             argv += ["--export", json.dumps({**export, "name": disk.target})]
@@ -445,7 +456,8 @@ class _Backup:
             paths.flush()
             saved = [shown.digested() for shown in self.shown]
             saved += [files.digested(self.folder, path) for path in small]
-            text = archives.manifest(archives.Manifest(backup, tuple(saved)))
+            left_out = tuple(archives.LeftOut(**one) for one in self.order.left_out)
+            text = archives.manifest(archives.Manifest(backup, tuple(saved), left_out))
             (self.folder / archives.MANIFEST).write_text(text, encoding="utf-8")
             why = self._lost(connection, dom)
             if why is None:

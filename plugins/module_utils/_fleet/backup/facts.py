@@ -12,6 +12,7 @@ from ..base.metadata import Metadata
 from ..engine.leases import Holder
 from ..engine.steps import Action
 from ..snapshots.facts import AUTO
+from .archives import LeftOut
 
 # What a run that was killed may leave of its backup on the hypervisor
 JOB, FILES = "job", "files"
@@ -33,13 +34,14 @@ class BackupRequest:
 @dataclass(frozen=True)
 class BackupDisk:
     """A disk that is saved; ``source`` is its file or block device, ``size`` what the guest sees
-    in bytes."""
+    in bytes. ``written``: the VM that runs writes to it."""
 
     target: str
     source: str
     format: str
     size: int
     block: bool = False
+    written: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,8 @@ class BackupFacts:
     ``blockers`` are parts of it that cannot be saved, or that are missing here, with the remedy.
     ``job`` is what libvirt is doing with it, ``own_unit``: a backup of it is at work. ``left`` is
     what a backup that was killed has left. ``scratch_mib`` is the room for what the guest
-    overwrites meanwhile. ``saved``: how many backups this run has made; only in predictions.
+    overwrites meanwhile. ``domain`` is the definition for the archive, and ``left_out`` the disks
+    that are not in it. ``saved``: how many backups this run has made; only in predictions.
     """
 
     name: str
@@ -60,6 +63,8 @@ class BackupFacts:
     managed_save: bool = False
     agent: bool = False
     disks: tuple[BackupDisk, ...] = ()
+    domain: str = ""
+    left_out: tuple[LeftOut, ...] = ()
     blockers: tuple[str, ...] = ()
     job: str | None = None
     own_unit: bool = False
@@ -88,8 +93,9 @@ class BackupLook(answers.Result, total=False):
 
 class BackedUpVm(answers.TriedVm):
     """What came of it for a VM: the archive, if one was made, how consistent it is, the size of
-    what was saved and how much of it was new, in bytes. ``gave_way``: none was, since something
-    else that was done to the VM wins; it can be tried again."""
+    what was saved and how much of it was new, in bytes. ``left_out`` says which disks are not in
+    it, and why. ``gave_way``: none was, since something else that was done to the VM wins; it can
+    be tried again."""
 
     uuid: str | None
     steps: list[str]
@@ -97,6 +103,7 @@ class BackedUpVm(answers.TriedVm):
     consistency: str | None
     size: int | None
     added: int | None
+    left_out: list[str]
     gave_way: bool
 
 

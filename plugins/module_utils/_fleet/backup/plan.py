@@ -88,9 +88,10 @@ def _refusals(facts: BackupFacts) -> t.Iterator[str]:
             f"libvirt is busy with {name!r} (its job: {facts.job}), so no backup can begin; wait"
             " until it has ended and try again"
         )
-    if not facts.disks:
-        yield f"{name!r} has no writable disk; there is nothing to save"
     yield from facts.blockers
+    written = [disk for disk in facts.disks if disk.written or not facts.active]
+    if not written and not facts.blockers:
+        yield f"{name!r} has no writable disk; there is nothing to save"
     if facts.active and facts.scratch_mib < LEAST_SCRATCH:
         yield (
             f"there are {facts.scratch_mib} MiB for what {name!r} overwrites while it is saved;"

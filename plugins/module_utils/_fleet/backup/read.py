@@ -7,31 +7,35 @@
 from __future__ import annotations
 
 import glob
+import json
 import os
 import typing as t
 from pathlib import Path
 
 from ... import _lxml
-from ..._errors import LibvirtFailure
+from ..._errors import FleetVirtError, LibvirtFailure, PlanRefused
 from ..._libvirt import DOMAIN_XML_INACTIVE
+from ..._records import dataclass
 from ..base import effects_deadline as deadline
 from ..base import effects_locks as locks
 from ..base import effects_programs as programs
 from ..base import metadata
 from ..base.effects_connection import Connection
+from ..base.json_values import as_mapping, as_number
 from ..base.states import state_name
 from ..engine import effects_backups as units
 from ..engine import effects_lease_holder as owners
-from ..snapshots import guest_agent, parsed
+from ..snapshots import guest_agent
 from ..storage import encryption
 from ..storage import read_file_systems as file_systems
-from . import places
-from .archives import FORMATS
+from . import definition, places
+from .archives import FORMATS, LeftOut
 from .facts import FILES, JOB, BackupDisk, BackupFacts, BackupRequest
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
     from ..._lxml import Element
+    from .definition import DefinedDisk, Definition
 
 SOCKET = "fleet-virt-backup.sock"
 JOB_ENDED = "job-ended"  # a file in the folder of a backup whose job has ended as it should
@@ -39,6 +43,8 @@ _PRIVATE = "/var/lib/libvirt/qemu/domain-{number}-*"
 _MONITOR = "monitor.sock"
 _LISTENING = "/proc/net/unix"
 _MIB = 1024**2
+_SECONDS = 60.0
+_MOST_WHY = 500  # characters
 _NO_JOB = 0
 _PROGRAMS = {"borg": "borgbackup", "qemu-storage-daemon": "qemu-system-common or qemu-utils"}
 
@@ -57,7 +63,11 @@ def facts(connection: Connection, dom: VirDomain, wanted: BackupRequest) -> Back
     active, persistent, state, saved, stored, now = connection.call(f"read domain {name}", ask)
     root = _lxml.parse(now, f"domain {name}")
     kept = metadata.parse(_lxml.parse(stored, f"domain {name}"))
-    disks, blockers = _disks(connection, dom, name, root)
+    made, disks, blockers = _definition(
+        connection, dom, _lxml.parse(stored, f"domain {name}"), root if active else None
+    )
+    if not blockers:
+        blockers = definition.unrestorable(made.root, [disk.target for disk in disks])
     blockers += _firmware(root, name)
     blockers += _missing(wanted, name, active=active, number=root.get("id"))
     unit = units.is_at_work(uuid)
@@ -74,6 +84,8 @@ def facts(connection: Connection, dom: VirDomain, wanted: BackupRequest) -> Back
         managed_save=saved,
         agent=active and guest_agent.is_connected(root),
         disks=tuple(disks),
+        domain=definition.unmarked(made.root),
+        left_out=tuple(LeftOut(target, why[:_MOST_WHY]) for target, why in made.left_out),
         blockers=tuple(blockers),
         job="backup" if own_job else _job(connection, dom),
         own_unit=unit,
@@ -148,56 +160,126 @@ def _firmware(root: Element, name: str) -> list[str]:
     return [f"the UEFI variables of {name!r} are of type {kind}; those in files can be saved"]
 
 
-def _disks(
-    connection: Connection, dom: VirDomain, name: str, root: Element
-) -> tuple[list[BackupDisk], list[str]]:
-    """The disks that are saved, and why some cannot be."""
-    disks, blockers = [], []
-    secrets = {
-        str(target.get("dev"))
-        for disk in root.iterfind("devices/disk")
-        if encryption.secret_of(disk) and (target := disk.find("target")) is not None
-    }
-    shared = {
-        str(target.get("dev"))
-        for disk in root.iterfind("devices/disk")
-        if disk.find("shareable") is not None and (target := disk.find("target")) is not None
-    }
-    for disk in parsed.disks(root):
-        if not disk.taken or disk.target in shared:
-            if disk.target in shared:
-                blockers.append(
-                    f"disk {disk.target} of {name!r} is shareable: other VMs write to it, so no"
-                    " moment of it is this VM's; detach it first"
-                )
-            continue
-        source = disk.source
-        if disk.type == "volume":
-            pool, _slash, volume = source.partition("/")
+@dataclass
+class _Source:
+    """Where a disk's content is: a path, or what libvirt calls it, and why it cannot be saved."""
+
+    path: str
+    why: str = ""
+
+
+class _Sources:
+    """Where the disks of the VM have their content; each volume is looked up once."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._volumes: dict[tuple[str, str], _Source] = {}
+
+    def of(self, disk: Element) -> _Source:
+        """Where the content of ``disk`` is."""
+        source = disk.find("source")
+        if source is None:
+            return _Source("", "it has no source")
+        if disk.get("type") == "volume":
+            pool, volume = source.get("pool", ""), source.get("volume", "")
+            if (pool, volume) not in self._volumes:
+                self._volumes[pool, volume] = self._volume(pool, volume)
+            return self._volumes[pool, volume]
+        path = source.get("file") or source.get("dev") or ""
+        return _Source(path) if path.startswith("/") else _Source(str(dict(source.attrib)))
+
+    def place(self, disk: Element) -> str:
+        """The same for whatever is the same file or device."""
+        path = self.of(disk).path
+        if not path.startswith("/"):
+            return path
+        return deadline.call(
+            lambda: os.path.realpath(path), seconds=_SECONDS, what=f"look at {path}"
+        )
+
+    def _volume(self, pool: str, volume: str) -> _Source:
+        connection = self._connection
+        try:
             handle = connection.call(
                 f"look for pool {pool}", connection.conn.storagePoolLookupByName, pool
             )
             in_pool = connection.call(
                 f"look for volume {volume}", handle.storageVolLookupByName, volume
             )
-            source = str(connection.call(f"read volume {volume}", in_pool.path))
-        if disk.target in secrets:
-            blockers.append(
-                f"disk {disk.target} of {name!r} is encrypted by QEMU, and would be saved in clear;"
-                " back up from inside the guest"
-            )
-        elif not source.startswith("/") or disk.format not in FORMATS:
-            blockers.append(
-                f"disk {disk.target} of {name!r} is {disk.format or 'of no format'} of type"
-                f" {disk.type}; files and block devices in {' and '.join(FORMATS)} can be saved"
-            )
-        else:
+            return _Source(str(connection.call(f"read volume {volume}", in_pool.path)))
+        except LibvirtFailure as error:
+            return _Source(f"{pool}/{volume}", f"its volume {pool}/{volume} is not there: {error}")
+
+
+def _definition(
+    connection: Connection, dom: VirDomain, stored: Element, running: Element | None
+) -> tuple[Definition, list[BackupDisk], list[str]]:
+    """The definition for the archive, its disks, and why some cannot be saved."""
+    sources, name = _Sources(connection), str(dom.name())
+    made = definition.for_archive(stored, running, sources.place)
+    disks, blockers = [], []
+    for disk in list(made.disks):
+        source = sources.of(disk.element)
+        why = _unsaved(disk.element, source)
+        if not why:
+            try:
+                disks.append(_saved_disk(connection, dom, disk, source.path))
+            except FleetVirtError as error:
+                why = f"cannot be read ({error})"
+        if why and (disk.readonly or disk.waits):
+            made.leave_out(disk.target, f"it {why}")
+        elif why:
+            blockers.append(f"disk {disk.target} of {name!r} {why}")
+    return made, disks, blockers
+
+
+def _unsaved(disk: Element, source: _Source) -> str:
+    """Why a disk cannot be saved, empty if it can."""
+    if disk.find("shareable") is not None:
+        return (
+            "is shareable: other VMs write to it, so no moment of it is this VM's; detach it first"
+        )
+    if encryption.secret_of(disk):
+        return "is encrypted by QEMU, and would be saved in clear; back up from inside the guest"
+    if source.why:
+        return f"cannot be saved: {source.why}"
+    driver = disk.find("driver")
+    kind = None if driver is None else driver.get("type")
+    if not source.path.startswith("/") or kind not in FORMATS:
+        return (
+            f"is {kind or 'of no format'} of type {disk.get('type', 'file')}; files and block"
+            f" devices in {' and '.join(FORMATS)} can be saved"
+        )
+    return ""
+
+
+def _saved_disk(connection: Connection, dom: VirDomain, disk: DefinedDisk, path: str) -> BackupDisk:
+    driver = disk.element.find("driver")
+    kind = "" if driver is None else driver.get("type", "")
+    size = None
+    if not disk.written:
+        there = deadline.call(
+            lambda: os.path.lexists(path), seconds=_SECONDS, what=f"look at {path}"
+        )
+        if not there:
+            raise PlanRefused(f"{path} does not exist")
+    if not disk.waits:
+        try:
             size = int(
                 connection.call(f"read disk {disk.target}", dom.blockInfo, disk.target, 0)[0]
             )
-            block = disk.type == "block" or source.startswith("/dev/")
-            disks.append(BackupDisk(disk.target, source, str(disk.format), size, block))
-    return disks, blockers
+        except LibvirtFailure:  # it knows no volume of a VM that is off
+            size = None
+    if size is None:
+        # What another VM writes to has no moment while this one does not run from it
+        share = () if disk.waits else ("--force-share",)
+        words = ["qemu-img", "info", "--output=json", *share, "-f", kind, path]
+        said = as_mapping(json.loads(programs.run(words, seconds=_SECONDS)))
+        size = as_number(said.get("virtual-size"))
+    if size is None:
+        raise PlanRefused(f"the size of {path} is not known")
+    block = disk.element.get("type") == "block" or path.startswith("/dev/")
+    return BackupDisk(disk.target, path, kind, size, block, disk.written)
 
 
 def _missing(wanted: BackupRequest, name: str, *, active: bool, number: str | None) -> list[str]:

@@ -12,6 +12,7 @@ import typing as t
 from ..._errors import PlanRefused
 from ..._records import dataclass, field
 from ..._units import MIB
+from ..backup import archives
 from ..base.names import command_on
 from ..cards import leftover
 from ..migration.decide import request_of
@@ -197,6 +198,17 @@ def entries_of(vm: SavedVm, answers: Answers) -> dict[str, RestoreEntry]:
         for entry in answer.get("entries") or ()
         if entry["name"] == vm.name
     }
+
+
+def left_out(vms: t.Sequence[SavedVm], shares: t.Mapping[str, t.Sequence[str]]) -> list[str]:
+    """Which disks the VMs that are restored had, and are not in their backups."""
+    restored = {name for names in shares.values() for name in names}
+    return [
+        f"{vm.name}: its backup was made without disk {one}, so it is restored without it"
+        for vm in vms
+        if vm.name in restored
+        for one in archives.read_manifest(vm.manifest).left_out
+    ]
 
 
 def remarks(shares: t.Mapping[str, t.Sequence[str]], answers: Answers) -> list[str]:

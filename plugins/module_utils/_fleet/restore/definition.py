@@ -19,6 +19,7 @@ import typing as t
 
 from ..._errors import PlanRefused
 from ..._records import dataclass
+from ..backup import definition as archived
 from ..backup.archives import SavedDisk
 from ..base import metadata, names
 from ..base.metadata import Metadata, OwnVolume
@@ -30,17 +31,19 @@ if t.TYPE_CHECKING:
     from ..._lxml import Element
 
 TPM_FOLDER = "/var/lib/libvirt/swtpm"
-_DRIVES = ("cdrom", "floppy")
+HOSTDEV = "hostdev"
 _BELOW = ("backingStore", "mirror", "source", "encryption", "auth")
 
 
 @dataclass(frozen=True)
 class RestoreTarget:
-    """A disk and the volume that it gets; ``disk`` is what the collection calls the disk."""
+    """A disk and the volume that it gets; ``disk`` is what the collection calls the disk. It was in
+    ``folder``, or is called by its ``pool``."""
 
     saved: SavedDisk
     disk: str
     folder: str
+    pool: str = ""
 
     def volume(self, vm: str, pool: str, folder: str) -> OwnVolume:
         """Its volume in a pool, with the name that creation would give it."""
@@ -54,22 +57,32 @@ def targets(root: Element, disks: t.Sequence[SavedDisk]) -> list[RestoreTarget]:
 
     Raises PlanRefused unless each is a disk of the definition, and each of those is saved.
     """
-    stored = metadata.parse(root) or Metadata()
-    called = {volume.path: volume.target for volume in stored.volumes}
-    places = {}
-    for disk in root.iterfind("devices/disk"):
-        place, source = disk.find("target"), disk.find("source")
-        dev = "" if place is None else place.get("dev", "")
-        if disk.get("device", "disk") in _DRIVES:
-            continue
-        path = "" if source is None else source.get("file") or source.get("dev") or ""
-        places[dev] = (called.get(path, dev), posixpath.dirname(path))
-    problems = [f"no disk {disk.target}" for disk in disks if disk.target not in places]
-    saved = {disk.target for disk in disks}
-    problems += [f"a disk {dev}, which was not saved" for dev in places if dev not in saved]
+    problems = archived.unrestorable(root, [disk.target for disk in disks])
     if problems:
-        raise PlanRefused(f"the definition in the archive has {'; '.join(problems)}")
-    return [RestoreTarget(disk, *places[disk.target]) for disk in disks]
+        raise PlanRefused("; ".join(problems))
+    return [target_of(root, disk) for disk in disks]
+
+
+def target_of(root: Element, disk: SavedDisk) -> RestoreTarget:
+    """A disk of an archive as its definition has it, if it does."""
+    stored = metadata.parse(root) or Metadata()
+    element = archived.disks_of(root).get(disk.target)
+    source = None if element is None else element.find("source")
+    if source is None:
+        return RestoreTarget(disk, disk.target, "")
+    path = source.get("file") or source.get("dev") or ""
+    pool, volume = source.get("pool", ""), source.get("volume", "")
+    called = [
+        own.target
+        for own in stored.volumes
+        if own.path == path or (pool and (own.pool, own.name) == (pool, volume))
+    ]
+    return RestoreTarget(disk, *called[:1] or [disk.target], posixpath.dirname(path), pool)
+
+
+def host_devices(root: Element) -> list[Element]:
+    """The devices that its hypervisor passed to it; not those that one makes for each VM."""
+    return [one for one in root.iterfind("devices/hostdev") if one.get("type") != "mdev"]
 
 
 def name_of(root: Element) -> str:
@@ -94,20 +107,15 @@ def has_tpm(root: Element) -> bool:
 def blockers(root: Element, machine_types: t.Collection[str]) -> list[str]:
     """Why this hypervisor cannot have it, whatever it is called."""
     problems = []
-    stored = metadata.parse(root)
-    if stored is not None and stored.broken is not None:
-        problems.append(f"the metadata in the archive cannot be used ({stored.broken})")
     machine = root.find("os/type")
     kind = None if machine is None else machine.get("machine")
     if kind is not None and machine_types and kind not in machine_types:
         problems.append(f"its QEMU has no machine type {kind!r}")
-    for host in root.iterfind("devices/hostdev"):
-        if host.get("type") != "mdev":
-            problems.append(
-                "its former hypervisor passed a device of its own to it; restore the disk beside"
-                " another VM (vm_disks), or put the same device here and define it by hand"
-            )
-            break
+    if host_devices(root):
+        problems.append(
+            "its former hypervisor passed a device of its own to it; restore it without:"
+            f" -e virt_restore_without={HOSTDEV}"
+        )
     return problems
 
 
@@ -151,7 +159,7 @@ def adapted(
     seeds = {volume.path for volume in stored.volumes if volume.role == "seed"} if stored else set()
     for disk in changed.iterfind("devices/disk"):
         source = disk.find("source")
-        if source is None or disk.get("device", "disk") not in _DRIVES:
+        if source is None or disk.get("device", "disk") not in archived.DRIVES:
             continue
         if source.get("file") in seeds:
             disk.remove(source)  # its medium was for the first boot, which is over or is repeated

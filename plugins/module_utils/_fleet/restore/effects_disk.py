@@ -128,6 +128,7 @@ def find(access: Access, options: RestoreDiskOptions, run_id: str) -> list[Saved
         "new_name": None,
         "archive": options["archive"],
         "restore_as": None,
+        "without": [],
         "place": options["place"],
         "passphrase": options["passphrase"],
         "ssh_key": options["ssh_key"],
@@ -136,7 +137,7 @@ def find(access: Access, options: RestoreDiskOptions, run_id: str) -> list[Saved
         "base_pool": "",
         "base_path": "",
     }
-    vms = read_archives.find(access, wanted, run_id)
+    vms = read_archives.find(access, wanted, run_id, whole=False)
     for vm in vms:
         _target(vm, options["disk"])
     return vms
@@ -145,7 +146,8 @@ def find(access: Access, options: RestoreDiskOptions, run_id: str) -> list[Saved
 def _target(vm: SavedVm, disk: str) -> definition.RestoreTarget:
     """The disk that is meant by its target, or by what the collection calls it."""
     root = _lxml.parse(vm.definition, f"{archives.DOMAIN} of {vm.source}")
-    targets = definition.targets(root, archives.read_manifest(vm.manifest).backup.disks)
+    disks = archives.read_manifest(vm.manifest).backup.disks
+    targets = [definition.target_of(root, saved) for saved in disks]
     for target in targets:
         if disk in (target.saved.target, target.disk):
             return target
@@ -173,7 +175,8 @@ def _planned(
         raise PlanRefused(f"{vm.source} has no {target.saved.path}")
     moment = vm.archive.replace(":", "")
     volume = names.volume_name(name, f"{target.disk}-{moment}", target.saved.format)
-    called = options["pool"] or storage.pool_at(connection, target.folder) or "default"
+    former = storage.pool_of(connection, target.folder, target.pool)
+    called = options["pool"] or former or "default"
     pool = storage.find_pool(connection, called, None)
     path = f"{pool.path if pool else target.folder}/{volume}"
     wanted = NewDisk(vm.source, called, volume, path)

@@ -20,6 +20,7 @@ ARGUMENTS: Spec = {
     "new_name": {"type": "str"},
     "archive": {"type": "str"},
     "restore_as": {"type": "str", "choices": [RESTORE, COPY]},
+    "without": {"type": "list", "elements": "str", "default": []},
     "place": {"type": "str", "required": True},
     "passphrase": {"type": "str", "required": True, "no_log": True},
     "ssh_key": {"type": "path", "no_log": False},
@@ -37,6 +38,7 @@ class RestoreOptions(t.TypedDict):
     new_name: str | None
     archive: str | None
     restore_as: str | None
+    without: list[str]
     place: str
     passphrase: str
     ssh_key: str | None

@@ -196,7 +196,7 @@ def _volume(
 ) -> OwnVolume:
     """The volume of a disk: where it was, if there is a pool, else in the pool of ``options``,
     which is made where it does not exist."""
-    name = storage.pool_at(connection, target.folder)
+    name = storage.pool_of(connection, target.folder, target.pool)
     pool = storage.find_pool(connection, name, None) if name else None
     pool = pool or storage.find_pool(connection, options["pool"], options["pool_path"])
     pool = pool or storage.Pool(options["pool"], options["pool_path"])

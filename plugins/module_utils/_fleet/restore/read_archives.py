@@ -7,24 +7,29 @@ lost."""
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 import uuid as uuids
 
+from ... import _lxml
 from ..._errors import PlanRefused
 from ..backup import archives, places, read_repositories
+from ..backup import definition as archived
 from ..backup.archives import ArchiveError, Backup
 from ..backup.effects_borg import Access
 from ..backup.listing import Repository
 from ..backup.places import BackupPlace
 from ..base.names import require_named
+from . import definition
 from .effects_archive import Archive
 from .options import COPY, RESTORE, RestoreOptions, SavedVm
 
 _SHOWN = 10
 
 
-def find(access: Access, options: RestoreOptions, run: str) -> list[SavedVm]:
-    """The VMs that ``options`` mean, from the archive that was chosen or the newest.
+def find(access: Access, options: RestoreOptions, run: str, *, whole: bool = True) -> list[SavedVm]:
+    """The VMs that ``options`` mean, from the archive that was chosen or the newest. ``whole``:
+    they are to be restored, and not a part of them.
 
     Raises PlanRefused with the reason of each that cannot be found.
     """
@@ -39,7 +44,7 @@ def find(access: Access, options: RestoreOptions, run: str) -> list[SavedVm]:
     listed = names if by_uuid else read_repositories.uuids(place, access)
     repositories = read_repositories.repositories(place, listed, access, sizes=False)
     unread = [problem for repository in repositories for problem in repository.problems]
-    vms, problems = [], []
+    vms, problems, unknown = [], [], list(dict.fromkeys(options["without"]))
     for name in names:
         those = [one for one in repositories if one.all_vms and name in (one.uuid, one.name)]
         problem = _ambiguous(name, those, unread, place)
@@ -59,7 +64,17 @@ def find(access: Access, options: RestoreOptions, run: str) -> list[SavedVm]:
             there = ", ".join(one.archive for one in all_backups[-_SHOWN:])
             problems.append(f"{name!r} has no archive {wanted!r}; the newest are: {there}")
             continue
-        vms.append(_saved(access, options, backups[-1], run))
+        saved = _saved(access, options, backups[-1], run)
+        if whole:
+            saved, lacks, problem = complete(saved, options["without"])
+            unknown = [one for one in unknown if one not in lacks]
+            problems += [problem] if problem else []
+        vms.append(saved)
+    if unknown and not problems:
+        problems.append(
+            f"virt_restore_without={','.join(unknown)}: none of these archives lacks that; remove"
+            " it from virt_restore_without"
+        )
     if problems:
         raise PlanRefused("; ".join(problems))
     return vms
@@ -101,3 +116,34 @@ def _saved(access: Access, options: RestoreOptions, backup: Backup, run: str) ->
         definition=archive.file(definition).decode("utf-8", "replace"),
         claimer=str(uuids.uuid5(uuids.NAMESPACE_OID, f"{run} {name}")),
     )
+
+
+def complete(vm: SavedVm, without: t.Collection[str]) -> tuple[SavedVm, list[str], str]:
+    """The VM without what ``without`` names and its archive lacks: targets of disks, and the
+    devices of its hypervisor. Also all that it lacks, and why it cannot be restored."""
+    root = _lxml.parse(vm.definition, f"{archives.DOMAIN} of {vm.source}")
+    content = archives.read_manifest(vm.manifest)
+    missing, unknown = archived.unmatched(root, [one.target for one in content.backup.disks])
+    devices, hosts = root.find("devices"), definition.host_devices(root)
+    lacks = [*missing, *unknown, *([definition.HOSTDEV] if hosts else [])]
+    archived.remove_disks(root, [target for target in missing if target in without])
+    for device in hosts if definition.HOSTDEV in without and devices is not None else ():
+        devices.remove(device)
+    left = [target for target in unknown if target in without]
+    kept = tuple(disk for disk in content.backup.disks if disk.target not in left)
+    gone = {archives.disk_path(target) for target in left}
+    content = dataclasses.replace(
+        content,
+        backup=dataclasses.replace(content.backup, disks=kept),
+        files=tuple(file for file in content.files if file.path not in gone),
+    )
+    problem = "; ".join(archived.unrestorable(root, [disk.target for disk in kept]))
+    if problem:
+        problem = f"{vm.name}: {vm.source}: {problem}"
+        if missing or unknown:
+            given = ",".join([*missing, *unknown])
+            problem += f"; restore it without: -e virt_restore_without={given}"
+    if any(name in without for name in lacks):
+        text = _lxml.tostring(root)
+        vm = dataclasses.replace(vm, definition=text, manifest=archives.manifest(content))
+    return vm, lacks, problem

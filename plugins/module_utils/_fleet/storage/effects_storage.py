@@ -111,6 +111,18 @@ def pool_at(connection: Connection, folder: str) -> str | None:
     return None
 
 
+def pool_of(connection: Connection, folder: str, name: str) -> str | None:
+    """The name of the pool of files that a disk in ``folder``, or in the pool called ``name``,
+    would be in; None without such a pool here."""
+    if folder:
+        return pool_at(connection, folder)
+    for handle in list_pools(connection) if name else ():
+        info = storage_info.pool(connection.call(f"read pool {name}", handle.XMLDesc, 0))
+        if info["name"] == name and info["type"] in _FOLDER_TYPES:
+            return name
+    return None
+
+
 def volume_at(connection: Connection, path: str) -> VirStorageVol:
     """libvirt's object for the volume whose file is ``path``.
 

@@ -95,8 +95,30 @@ def look(
     return {
         "changed": False,
         "host": seen_host(host),
-        "entries": [_entry(connection, vm, machine_types, lacks) for vm in vms],
+        "entries": [_read_entry(connection, vm, machine_types, lacks) for vm in vms],
     }
+
+
+def _read_entry(
+    connection: Connection,
+    vm: SavedArchive,
+    machine_types: t.Collection[str],
+    lacks: t.Sequence[str],
+) -> ProofEntry:
+    """What this hypervisor says of a backup; one that it cannot read is only that one's."""
+    try:
+        return _entry(connection, vm, machine_types, lacks)
+    except (FleetVirtError, ValueError) as error:
+        connection.call("ask libvirt", connection.conn.getLibVersion)  # else all have failed
+        return {
+            "name": vm.name,
+            "problems": [],
+            "vcpus": 1,
+            "memory_mib": 0,
+            "domain_type": None,
+            "arch": None,
+            "error": str(error),
+        }
 
 
 def _lacking(options: VerifyOptions) -> list[str]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import typing as t
 import uuid as uuids
 
-from ..._errors import PlanRefused
+from ... import _lxml
+from ..._errors import FleetVirtError, PlanRefused
 from ..._records import dataclass, field
 from ..backup import archives, effects_borg, read_repositories
+from ..backup import definition as archived
 from ..backup import report as listed
 from ..backup.archives import ArchiveError
 from ..restore.effects_archive import Archive
@@ -19,6 +21,7 @@ from . import decide
 from .options import SavedArchive, VerifyOptions
 
 if t.TYPE_CHECKING:
+    from ..backup.archives import Manifest
     from ..backup.effects_borg import Access
     from ..backup.places import BackupPlace
 
@@ -63,6 +66,7 @@ def find(place: BackupPlace, access: Access, options: VerifyOptions) -> FoundArc
             if domain is not None:
                 definition = archive.file(domain).decode("utf-8", "replace")
             manifest = archives.manifest(content)
+            require_restorable(definition, content)
         except (ArchiveError, effects_borg.Damaged) as error:
             archives_there.damaged[name] = str(error)
         archives_there.vms.append(
@@ -79,3 +83,14 @@ def find(place: BackupPlace, access: Access, options: VerifyOptions) -> FoundArc
             )
         )
     return archives_there
+
+
+def require_restorable(text: str, content: Manifest) -> None:
+    """Raise ArchiveError if restoring would refuse the archive on every hypervisor."""
+    try:
+        root = _lxml.parse(text, archives.DOMAIN)
+    except FleetVirtError as error:
+        raise ArchiveError(f"restoring would refuse it: {error}") from None
+    problems = archived.unrestorable(root, [disk.target for disk in content.backup.disks])
+    if problems:
+        raise ArchiveError(f"restoring would refuse it: {'; '.join(problems)}")
