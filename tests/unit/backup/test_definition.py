@@ -298,7 +298,7 @@ def test_read_only_disk_that_cannot_be_saved_is_left_out_and_named(
     assert definition.unrestorable(root, ["vda"]) == []
 
 
-def test_read_only_disk_and_drive_are_told_apart(libvirt: Connection, tmp_path: Path) -> None:
+def test_read_only_disk_is_saved_and_drive_is_not(libvirt: Connection, tmp_path: Path) -> None:
     drive = (
         _disk("sda", "/nowhere/iso", "<shareable/><readonly/>", "raw")
         .replace("'disk'>", "'cdrom'>")

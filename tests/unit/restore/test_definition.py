@@ -161,7 +161,7 @@ _HOST_DEVICE = "<hostdev mode='subsystem' type='pci'/>"
         ("vda vdb", "vda vdc", ["vdb", "vdc"], "no disk vdc; a disk vdb, which was not saved"),
     ],
 )
-def test_archive_that_lacks_a_disk_is_restored_without_it_where_that_is_said(
+def test_archive_that_lacks_a_disk_is_restored_without_it_if_option_names_it(
     defined: str, saved: str, lacks: list[str], said: str
 ) -> None:
     vm = _saved(defined, saved)
@@ -181,7 +181,7 @@ def test_disk_that_was_saved_is_never_left_out() -> None:
     assert read_archives.complete(vm, ["vdb"]) == (vm, [], "")
 
 
-def test_device_of_the_former_hypervisor_is_left_out_where_that_is_said() -> None:
+def test_device_of_the_former_hypervisor_is_left_out_if_option_names_it() -> None:
     vm = _saved("vda", "vda", _HOST_DEVICE)
     (said,) = definition.blockers(_lxml.parse(vm.definition, "x"), ())
     option, _equals, value = said.rpartition(" ")[2].partition("=")

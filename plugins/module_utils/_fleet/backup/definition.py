@@ -126,8 +126,8 @@ def _added(root: Element, disk: Element) -> Element:
     for source in added.iterfind("source"):
         source.attrib.pop("index", "")
     address, boot = added.find("address"), added.find("boot")
-    addresses = [dict(one.attrib) for one in root.iterfind("devices/*/address")]
-    if address is not None and dict(address.attrib) in addresses:
+    addresses = [sorted(one.attrib.items()) for one in root.iterfind("devices/*/address")]
+    if address is not None and sorted(address.attrib.items()) in addresses:
         added.remove(address)
     orders = {one.get("order") for one in root.iterfind("devices/*/boot")}
     if boot is not None and boot.get("order") in orders:

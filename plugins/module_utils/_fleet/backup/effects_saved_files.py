@@ -37,6 +37,15 @@ def identity(disk: BackupDisk) -> tuple[int, int, int] | None:
     return None
 
 
+def node(disk: BackupDisk) -> dict[str, object]:
+    """How QEMU opens the file of a disk, which a start may use meanwhile."""
+    driver = "host_device" if disk.block else "file"
+    return {
+        **{"node-name": disk.target, "driver": disk.format, "read-only": True},
+        **{"force-share": True, "file": {"driver": driver, "filename": disk.source}},
+    }
+
+
 def digested(folder: Path, path: str) -> archives.SavedFile:
     """What the manifest says of a file."""
     digest, size = hashlib.sha256(), 0

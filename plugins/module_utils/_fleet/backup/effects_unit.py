@@ -370,7 +370,7 @@ class _Backup:
         argv += ["--nbd-server", f"addr.type=unix,addr.path={socket}"]
         for disk in self.still:
             export = {"type": "nbd", "id": disk.target, "node-name": disk.target}
-            argv += ["--blockdev", json.dumps(_node(disk))]
+            argv += ["--blockdev", json.dumps(files.node(disk))]
             argv += ["--export", json.dumps({**export, "name": disk.target})]
         # It makes the socket before the exports, and this last
         ready = self.folder / "ready"
@@ -487,15 +487,6 @@ def _request(order: UnitOrder, disks: t.Sequence[BackupDisk], socket: str) -> _l
         path = read.scratch_file(order.scratch, order.uuid, disk.target)
         _lxml.add(element, "scratch", {"file": path})
     return root
-
-
-def _node(disk: BackupDisk) -> dict[str, object]:
-    """How QEMU opens the file of a disk, which a start may use meanwhile."""
-    driver = "host_device" if disk.block else "file"
-    return {
-        **{"node-name": disk.target, "driver": disk.format, "read-only": True},
-        **{"force-share": True, "file": {"driver": driver, "filename": disk.source}},
-    }
 
 
 def _padded(paths: t.Sequence[str], block: int) -> bytes:

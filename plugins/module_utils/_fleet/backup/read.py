@@ -186,7 +186,9 @@ class _Sources:
                 self._volumes[pool, volume] = self._volume(pool, volume)
             return self._volumes[pool, volume]
         path = source.get("file") or source.get("dev") or ""
-        return _Source(path) if path.startswith("/") else _Source(str(dict(source.attrib)))
+        return (
+            _Source(path) if path.startswith("/") else _Source(str(sorted(source.attrib.items())))
+        )
 
     def place(self, disk: Element) -> str:
         """The same for whatever is the same file or device."""

@@ -77,7 +77,8 @@ def target_of(root: Element, disk: SavedDisk) -> RestoreTarget:
         for own in stored.volumes
         if own.path == path or (pool and (own.pool, own.name) == (pool, volume))
     ]
-    return RestoreTarget(disk, *called[:1] or [disk.target], posixpath.dirname(path), pool)
+    name = called[0] if called else disk.target
+    return RestoreTarget(disk, name, posixpath.dirname(path), pool)
 
 
 def host_devices(root: Element) -> list[Element]:

@@ -88,6 +88,7 @@ def find(access: Access, options: RestoreFileOptions, run_id: str) -> list[Saved
         "new_name": None,
         "archive": options["archive"],
         "restore_as": None,
+        "without": [],
         "place": options["place"],
         "passphrase": options["passphrase"],
         "ssh_key": options["ssh_key"],
@@ -96,7 +97,7 @@ def find(access: Access, options: RestoreFileOptions, run_id: str) -> list[Saved
         "base_pool": "",
         "base_path": "",
     }
-    return read_archives.find(access, wanted, run_id)
+    return read_archives.find(access, wanted, run_id, whole=False)
 
 
 def run(options: RestoreFileOptions, work: RestoreFileWork) -> dict[str, object]:

@@ -127,8 +127,9 @@ def complete(vm: SavedVm, without: t.Collection[str]) -> tuple[SavedVm, list[str
     devices, hosts = root.find("devices"), definition.host_devices(root)
     lacks = [*missing, *unknown, *([definition.HOSTDEV] if hosts else [])]
     archived.remove_disks(root, [target for target in missing if target in without])
-    for device in hosts if definition.HOSTDEV in without and devices is not None else ():
-        devices.remove(device)
+    if definition.HOSTDEV in without and devices is not None:
+        for device in hosts:
+            devices.remove(device)
     left = [target for target in unknown if target in without]
     kept = tuple(disk for disk in content.backup.disks if disk.target not in left)
     gone = {archives.disk_path(target) for target in left}
