@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards.card impor
     CardName,
     parse_name,
 )
+from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
 
 from .conftest import SHARED_AT, Movers
 
@@ -67,7 +69,21 @@ class _Watch:
         self._thread.join()
 
 
-def test_card_follows_its_vm_until_it_is_purged(movers: Movers, declared: Path) -> None:
+def _renamed(movers: Movers, place: Path, old: str, new: str) -> Ansible:
+    """A controller whose inventory calls a hypervisor of the laboratory otherwise."""
+    folder = place / "inventory"
+    folder.mkdir()
+    for file in Path(movers.lab.inventory).iterdir():
+        text = re.sub(
+            rf"^(\s+){re.escape(old)}:", rf"\1{new}:", file.read_text(), flags=re.MULTILINE
+        )
+        (folder / file.name).write_text(text)
+    return Ansible(folder, place)
+
+
+def test_card_follows_its_vm_until_it_is_purged(
+    movers: Movers, declared: Path, tmp_path: Path
+) -> None:
     wanted = {"disks": _DISKS, "overlay": False}
     movers.make("carded", **wanted)
     card = _card(declared, "carded", "hv1")
@@ -96,6 +112,16 @@ def test_card_follows_its_vm_until_it_is_purged(movers: Movers, declared: Path) 
     assert both in watch.seen
     card = _card(declared, "carded", "hv2")
     assert (card.running, len(card.snapshots)) == (False, 1)
+
+    # the same hypervisor under another name: its only definition is no leftover, and has its card
+    renamed = _renamed(movers, tmp_path, "hv2", "hv2.example.org")
+    changed = renamed.playbook("state", {"vm_name": "carded", "vm_autostart": "true"}).succeeded()
+    assert "leftover" not in str(changed), str(changed)
+    assert _card(declared, "carded", "hv2.example.org").autostart
+    checked = movers.ansible.playbook("repair_vms", check=True).succeeded()
+    assert "carded: its card on shared storage would be written" in checked.stdout
+    movers.ansible.playbook("state", {"vm_name": "carded", "vm_autostart": "false"}).succeeded()
+    assert not _card(declared, "carded", "hv2").autostart
 
     refused = movers.fleet.init("hv1", name="carded", memory=96, seed=False, **wanted)
     assert refused["failed"]

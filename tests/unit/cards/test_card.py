@@ -47,6 +47,19 @@ def test_card_is_read_as_it_was_written() -> None:
     assert cards.text_of(read) == text
 
 
+def test_uuid_of_writing_host_is_optional() -> None:
+    """Earlier versions neither write nor expect it: they ask for what they know of the root."""
+    machine = "22222222-2f60-4b1c-9d3e-0d9a6f3f7d10"
+    text = cards.text_of(dataclasses.replace(CARD, machine=machine))
+    assert f' machine="{machine}"' in text
+    assert cards.parse(AT.file, text).machine == machine
+    before = cards.text_of(CARD)
+    assert cards.parse(AT.file, before).machine is None
+    assert text.replace(f' machine="{machine}"', "") == before, "no element is new"
+    with pytest.raises(XmlError, match="machine is not a UUID"):
+        cards.parse(AT.file, text.replace(machine, "x"))
+
+
 def test_card_has_no_secret() -> None:
     text = cards.text_of(CARD)
     assert "passwd" not in text

@@ -16,6 +16,10 @@ from unittest import mock
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
+    read_caller as caller,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.names import is_card_file
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards import (
     effects_cards,
     read_cards,
@@ -203,3 +207,24 @@ def test_what_is_no_card_is_named_and_not_followed(tmp_path: Path, kind: str) ->
     assert AT.file in read.problem
     with pytest.raises(PlanRefused, match="no card that can be used"):
         read_cards.require(str(tmp_path), AT)
+
+
+def test_card_is_written_by_two_hypervisors_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A VM on its way: each has the lock of its own machine alone."""
+    both = dataclasses.replace(CARD, at=AT.on("hv1", "hv2"))
+    move = os.replace
+
+    def meanwhile(old: str, new: str) -> None:
+        monkeypatch.setattr(os, "replace", move)
+        monkeypatch.setattr(caller._state, "host", "hv2")
+        assert is_card_file(os.path.basename(old)), "and nobody takes it for a disk"
+        effects_cards.write(str(tmp_path), dataclasses.replace(both, counter=9))
+        move(old, new)
+
+    monkeypatch.setattr(os, "replace", meanwhile)
+    monkeypatch.setattr(caller._state, "host", "hv1")
+    effects_cards.write(str(tmp_path), both)
+    assert [file.name for file in tmp_path.iterdir()] == [both.at.file]
+    assert read_cards.require(str(tmp_path), both.at).counter == CARD.counter

@@ -775,3 +775,107 @@ def test_every_verb_keeps_cards() -> None:
         if isinstance(node, ast.Assign) and ast.unparse(node) == "changes_vm = False"
     }
     assert changing_nothing == {"backup", "restore", "template", "verify"}
+
+
+MACHINE = "22222222-2f60-4b1c-9d3e-0d9a6f3f7d10"
+
+
+def _renamed(host: Host, monkeypatch: pytest.MonkeyPatch, **changes: t.Any) -> None:
+    """A VM with a card, of a hypervisor that the inventory calls otherwise from now on."""
+    # libvirt's test driver has no UUID
+    monkeypatch.setattr(read_vms, "machine_uuid", lambda _connection: MACHINE)
+    host.define("web1", host.disk)
+    host.keep()
+    if changes:
+        host.write("hv1", **changes)
+    monkeypatch.setattr(caller._state, "host", "hv1.example.org")
+
+
+def _complete(host: Host) -> list[str]:
+    return [name for name in host.cards() if not name.startswith(".")]
+
+
+_NEW_NAME = "web1@hv1.example.org.fleet.xml"
+
+
+def test_card_of_renamed_hypervisor_gets_its_name(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With whatever is done to the VM, or by repair; killed anywhere, it has one card."""
+    _renamed(host, monkeypatch)
+    entry = {"name": "web1", "problem": None, "leftover": None, "called": "hv1"}
+    assert effects_keep.lacking(host.connection) == [entry]
+    assert effects_keep.repair(host.connection, ["web1"], check=True)
+    assert host.cards() == ["web1@hv1.fleet.xml"]
+    for _count in kills(host.keep):
+        assert _complete(host) in (["web1@hv1.fleet.xml"], [_NEW_NAME])
+        host.keep()
+        assert _complete(host) == [_NEW_NAME]
+        os.rename(host.shared / _NEW_NAME, host.shared / "web1@hv1.fleet.xml")
+    host.keep()
+    assert host.cards() == [_NEW_NAME]
+    assert effects_keep.lacking(host.connection) == []
+
+
+def test_purge_on_renamed_hypervisor_removes_card(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _renamed(host, monkeypatch)
+    host.connection.conn.lookupByName("web1").undefineFlags(0)
+    host.keep(uuid=UUID)
+    assert host.cards() == []
+
+
+def test_move_from_renamed_hypervisor_takes_card_along(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _renamed(host, monkeypatch)
+    move = _MOVE.format("running").replace('"hv1"', '"hv1.example.org"')
+    host.define("web1", host.disk, metadata=_MARKS.format("migrating") + move)
+    host.keep()
+    assert host.cards() == ["web1@hv1.example.org+hv2.fleet.xml"]
+
+
+@pytest.mark.parametrize("machine", [None, OTHER])
+def test_card_of_other_host_or_earlier_version_stays(
+    host: Host, monkeypatch: pytest.MonkeyPatch, machine: str | None
+) -> None:
+    _renamed(host, monkeypatch, machine=machine)
+    with pytest.raises(PlanRefused, match=r"on hv1, so hv1\.example\.org writes no card"):
+        host.keep()
+    assert host.cards() == ["web1@hv1.fleet.xml"]
+
+
+def test_leftover_takes_no_card_of_host_with_same_uuid(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Boards with a UUID that is not their own: the disks have other names, so the VM is there."""
+    _renamed(host, monkeypatch)
+    os.rename(host.disk, host.shared / "web1_system.r1.qcow2")
+    text = host.card().definition.replace("web1_system.qcow2", "web1_system.r1.qcow2")
+    host.write("hv1", definition=text, counter=1)
+    with pytest.raises(PlanRefused, match="the VM is on hv1"):
+        host.keep()
+    assert host.cards() == ["web1@hv1.fleet.xml"]
+
+
+def test_vm_of_cell_on_renamed_hypervisor_is_no_leftover(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_vms, "machine_uuid", lambda _connection: MACHINE)
+    host.define("web1", host.disk, metadata="<fleet:ha>yes</fleet:ha>")
+    assert host.of_cell(sure=True).kept_by == "hv1"
+    monkeypatch.setattr(caller._state, "host", "hv1.example.org")
+    assert effects_keep.clear_leftovers(host.connection, ["web1"], check=False) == []
+    assert find_domain(host.connection, "web1") is not None
+    assert host.of_cell().kept_by == "hv1.example.org"
+
+
+def test_host_uuid_that_changed_writes_no_card(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_vms, "machine_uuid", lambda _connection: MACHINE)
+    host.define("web1", host.disk)
+    host.keep()
+    host.write("hv1", machine=OTHER)
+    assert effects_keep.lacking(host.connection) == []
+    host.write("hv1", machine=None)  # by an earlier version
+    assert len(effects_keep.lacking(host.connection)) == 1

@@ -36,14 +36,16 @@ def replacing(
     owner: tuple[int, int] | None = None,
     durable: Durable = Durable.NAME,
     locked: bool = False,
+    unfinished: str | None = None,
 ) -> t.Iterator[t.BinaryIO]:
     """A new file to write to, which replaces ``path`` on exit, but not after an exception.
 
     ``owner`` (user, group) and ``mode`` are set before it has its name; None leaves them as set on
     the open file. ``locked``: a lock ensures that no other process writes this file, so leftovers
-    of a killed process are replaced, and secrets do not accumulate.
+    of a killed process are replaced, and secrets do not accumulate. ``unfinished`` is its name
+    meanwhile, in a folder that other hosts have as well, whom that lock does not stop.
     """
-    with _beside(path, locked) as (file, name):
+    with _beside(path, locked, unfinished) as (file, name):
         yield file
         _settle(file, mode, owner, durable)
         os.replace(name, path)
@@ -59,9 +61,12 @@ def write(
     owner: tuple[int, int] | None = None,
     durable: Durable = Durable.NAME,
     locked: bool = False,
+    unfinished: str | None = None,
 ) -> None:
     """Replace or create the file, as ``replacing`` does."""
-    with replacing(path, mode=mode, owner=owner, durable=durable, locked=locked) as file:
+    with replacing(
+        path, mode=mode, owner=owner, durable=durable, locked=locked, unfinished=unfinished
+    ) as file:
         file.write(data)
 
 
@@ -142,11 +147,13 @@ def flush(path: _Path) -> None:
 
 
 @contextlib.contextmanager
-def _beside(path: _Path, locked: bool) -> t.Iterator[tuple[t.BinaryIO, str]]:
+def _beside(
+    path: _Path, locked: bool, unfinished: str | None = None
+) -> t.Iterator[tuple[t.BinaryIO, str]]:
     """A new file in the same folder, 0600 from the start, and its name; removed on an exception."""
     folder, base = os.path.split(os.fspath(path))
     if locked:
-        name = os.path.join(folder, f".{base}.new")
+        name = os.path.join(folder, unfinished or f".{base}.new")
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)  # of a process that was killed
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -36,6 +36,7 @@ _MOST_COUNTED = 999_999
 _ROOT, _SNAPSHOTS = "card", "snapshots"
 _VERSION = "1"
 _KEPT_BY = "kept-by"
+_MACHINE = "machine"  # of a hypervisor; earlier versions neither write nor read it
 _LONGEST_NAME = 255  # bytes, with what is put around it while it is written
 _AROUND = len("..new")
 _HOST = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}"
@@ -80,7 +81,9 @@ class Card:
     ``definition`` is the inactive one, ``snapshots`` are the documents of its snapshots, parents
     first, ``current`` the name of the current one; none has a secret. ``running``: we want it to
     run. ``counter`` counts how often the VM was restarted elsewhere. ``kept_by`` is the hypervisor
-    that has the definition of a cell's VM that is off.
+    that has the definition of a cell's VM that is off. ``machine`` is the UUID of the hypervisor
+    that wrote it, which an inventory may call otherwise by now; None if an earlier version wrote
+    it.
     """
 
     at: CardName
@@ -92,6 +95,7 @@ class Card:
     current: str | None = None
     counter: int = 0
     kept_by: str | None = None
+    machine: str | None = None
 
     @property
     def name(self) -> str:
@@ -173,6 +177,11 @@ def disk_files(domain: Element) -> tuple[str | None, ...] | None:
     )
 
 
+def is_uuid(text: str | None) -> bool:
+    """Whether a card can have it as a UUID."""
+    return text is not None and _UUID.fullmatch(text) is not None
+
+
 def text_of(card: Card) -> str:
     """The content of the card's file; raises XmlError for what could not be read back."""
     root = _lxml.new(
@@ -185,6 +194,7 @@ def text_of(card: Card) -> str:
             "autostart": "yes" if card.autostart else "no",
             "counter": str(card.counter),
             **({_KEPT_BY: card.kept_by} if card.kept_by else {}),
+            **({_MACHINE: card.machine} if card.machine else {}),
         },
     )
     root.append(_without_secrets(_document(card.definition, "domain")))
@@ -200,7 +210,7 @@ def text_of(card: Card) -> str:
 
 
 def _outline(card: Card) -> tuple[object, ...]:
-    flags = (card.running, card.autostart, card.counter, card.kept_by)
+    flags = (card.running, card.autostart, card.counter, card.kept_by, card.machine)
     return card.uuid, *flags, len(card.snapshots)
 
 
@@ -227,6 +237,9 @@ def parse(file: str, text: str) -> Card:
     kept_by = root.get(_KEPT_BY)
     if kept_by is not None and not _ONE_HOST.fullmatch(kept_by):
         raise XmlError(f"{file}: {_KEPT_BY} is not the name of a hypervisor")
+    machine = root.get(_MACHINE)
+    if machine is not None and not _UUID.fullmatch(machine):
+        raise XmlError(f"{file}: {_MACHINE} is not a UUID")
     domains, kept = root.findall("domain"), root.findall(_SNAPSHOTS)
     if len(domains) != 1 or len(kept) > 1 or len(root) != len(domains) + len(kept):
         raise XmlError(f"{file}: a card has one definition, and at most one list of snapshots")
@@ -246,6 +259,7 @@ def parse(file: str, text: str) -> Card:
         kept[0].get("current") if kept else None,
         counter,
         kept_by,
+        machine,
     )
     # Of thousands of cards only the disks are looked at: parsing each once more is half of that
     vars(card)["disks"] = _named_disks(domains[0])

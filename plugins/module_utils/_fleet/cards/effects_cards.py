@@ -18,12 +18,15 @@ takes over make that name, and they hold its lock.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 
 from ..._errors import PlanRefused
 from ..base import effects_files as files
 from ..base import effects_locks as locks
+from ..base import read_caller as caller
 from ..base import read_file_identity as file_identity
+from ..base.names import CARD
 from .card import Card, CardName, text_of
 
 _LOCK_SECONDS = 30.0
@@ -37,7 +40,15 @@ def lock() -> contextlib.AbstractContextManager[int]:
 def write(folder: str, card: Card) -> None:
     """Write the card, in place of one of the same name."""
     content = text_of(card).encode()
-    files.write(os.path.join(folder, card.at.file), content, locked=True)
+    path = os.path.join(folder, card.at.file)
+    files.write(path, content, locked=True, unfinished=_unfinished(card.at))
+
+
+def _unfinished(at: CardName) -> str:
+    """The name of a card while this hypervisor writes it. Several may write one at the same time,
+    of a VM that moves or that a cell runs, and each has a lock of its own alone."""
+    writer = f"{caller.host()}\0{os.uname().nodename}\0{at.file}"
+    return f".{hashlib.sha256(writer.encode()).hexdigest()[:16]}{CARD}.new"
 
 
 def take(folder: str, old: CardName, new: CardName, identity: str) -> None:

@@ -11,6 +11,7 @@ nothing. A hypervisor without shared storage asks libvirt nothing for it.
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ... import _lxml
@@ -74,11 +75,12 @@ def _due(
     name: str,
     uuid: str | None,
     shared: t.Mapping[str, str] | None = None,
+    host: keep.Self | None = None,
     *,
     sure: bool = False,
 ) -> _Due | None:
     """What the VM's cards should be; None if it has nothing to do with them. ``shared`` are the
-    folders of shared pools, where they were read already."""
+    folders of shared pools and ``host`` this hypervisor, where they were read already."""
     dom = find_domain(connection, name)
     vm = None if dom is None else read.vm_of(connection, dom)
     if vm is None and uuid is None:
@@ -98,22 +100,28 @@ def _due(
         cards = [file for file in cards if len(file.at.hosts) in own_hosts]
     disks = [] if vm is None else read.present_disks(connection, vm)
     placed = vm if folder is not None else None
-    known, wanted = keep.decide(cards, placed, own, caller.host(), disks, sure=sure)
+    host = read.this_host(connection) if host is None else host
+    known, wanted = keep.decide(cards, placed, own, host, disks, sure=sure)
     return _Due(folder, wanted, known)
 
 
 def _is_done(due: _Due) -> bool:
-    """Whether the cards are as they should be."""
+    """Whether the cards are as they should be. That the machine has another UUID now is no reason
+    to write one: where the firmware has none, each start of the daemon makes one up."""
     text = None if due.wanted is None else _text(due.wanted)
     if due.wanted is None or text is None:
         return not due.known
     here = [
         file.card is not None
         and (file.folder, file.at) == (due.folder, due.wanted.at)
-        and text_of(file.card) == text
+        and text_of(_with_machine_of(file.card, due.wanted)) == text
         for file in due.known
     ]
     return here == [True]
+
+
+def _with_machine_of(card: Card, wanted: Card) -> Card:
+    return dataclasses.replace(card, machine=wanted.machine) if card.machine else card
 
 
 def _write(due: _Due) -> None:
@@ -151,19 +159,29 @@ def lacking(connection: Connection, names: t.Collection[str] = ()) -> list[CardE
         return []
     there = sorted(str(dom.name()) for dom in list_domains(connection))
     shared = read.shared_folders(connection)  # once, and not for each VM
+    host = read.this_host(connection)
     entries: list[CardEntry] = []
     for name in there:
         if names and name not in names:
             continue
         try:
             disks = effects_leftover.disks_of(connection, name, shared)
-            due = None if disks is not None else _due(connection, name, None, shared)
+            due = None if disks is not None else _due(connection, name, None, shared, host)
         except (FleetVirtError, OSError) as error:
             entries.append({"name": name, "problem": _failed(name, error), "leftover": None})
             continue
         if disks is not None or (due is not None and not _is_done(due)):
-            entries.append({"name": name, "problem": None, "leftover": disks})
+            entry: CardEntry = {"name": name, "problem": None, "leftover": disks}
+            called = [] if due is None else [_called(host, file) for file in due.known]
+            if any(called):
+                entry["called"] = next(filter(None, called))
+            entries.append(entry)
     return entries + _without_vm(connection, shared, there, names)
+
+
+def _called(host: keep.Self, file: CardFile) -> str:
+    """What the card calls this hypervisor, if that is not its name now."""
+    return (None if file.card is None else host.was_called(file.card)) or ""
 
 
 def _without_vm(
@@ -247,6 +265,7 @@ def arrive(
         return
     name, uuid, here = str(dom.name()), str(dom.UUIDString()), caller.host()
     try:
+        to = read.host_of(remote, destination)
         with effects.lock():
             folders = sorted(set(read.shared_folders(connection).values()))
             for file in read.cards_named(connection, folders, name):
@@ -258,7 +277,7 @@ def arrive(
                     continue
                 text = remote.call(f"read domain {name}", dom.XMLDesc, DOMAIN_XML_INACTIVE)
                 definition = keep.without_marks(_lxml.parse(str(text), f"domain {name}"), stored)
-                card = keep.moved(file.card, destination, definition)
+                card = keep.moved(file.card, to, definition)
                 connection.call("hand over the card", _hand_over, file, card)
     except (FleetVirtError, OSError) as error:
         raise PlanRefused(_failed(name, error)) from None

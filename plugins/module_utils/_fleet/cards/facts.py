@@ -13,12 +13,14 @@ from ..base import answers
 
 class _Stray(t.TypedDict, total=False):
     stray: str
+    called: str
 
 
 class CardEntry(_Stray):
     """A VM whose card is not as it should be; ``problem`` says why no run can change that, None if
     one can, or has. ``leftover``: it is here by its definition alone, which is removed; the disks
-    of the VM, which are kept. ``stray``: the path of a card that names a VM which is not here."""
+    of the VM, which are kept. ``stray``: the path of a card that names a VM which is not here.
+    ``called``: what the card calls this hypervisor, which has another name in the inventory."""
 
     name: answers.VmName
     problem: str | None

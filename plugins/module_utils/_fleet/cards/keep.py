@@ -21,6 +21,25 @@ if t.TYPE_CHECKING:
     from ..._lxml import Element
 
 MIGRATING = "migrating"
+
+
+@dataclass(frozen=True)
+class Self:
+    """This hypervisor: its name in the caller's inventory, and its machine's UUID, None if that is
+    not known."""
+
+    name: str
+    machine: str | None = None
+
+    def was_called(self, card: Card) -> str | None:
+        """By which other name the card means this hypervisor; None if it does not. One that names
+        two, of a move, is ended under the names that it has."""
+        if self.machine is None or card.machine != self.machine:
+            return None
+        names = card.hosts or tuple(filter(None, [card.kept_by]))
+        return names[0] if len(names) == 1 and names != (self.name,) else None
+
+
 # Of these there is nothing to restart: not complete yet, or no longer
 NO_VM = ("creating", "purging")
 
@@ -57,7 +76,7 @@ def place(domain: Element, shared: t.Mapping[str, str]) -> str | None:
     return shared[folders[0]]
 
 
-def card_of(vm: ReadVm, host: str, counter: int = 0) -> Card | None:
+def card_of(vm: ReadVm, host: Self, counter: int = 0) -> Card | None:
     """The card of a VM on ``host``, None if it is to have none.
 
     The marks of a run at work are not in it: who restarts the VM elsewhere is another run.
@@ -66,20 +85,21 @@ def card_of(vm: ReadVm, host: str, counter: int = 0) -> Card | None:
     stored = metadata.parse(root)
     if stored is not None and (stored.phase in NO_VM or stored.broken):
         return None
-    hosts: tuple[str, ...] = (host,)
+    hosts: tuple[str, ...] = (host.name,)
     running, autostart, kept_by = vm.active, vm.autostart, None
     if stored is not None and stored.phase == MIGRATING and stored.move is not None:
         move = stored.move
         hosts = (move.source, move.destination)
         running, autostart = move.state == "running", move.autostart == "yes"
     if stored is not None and stored.in_cell:
-        hosts, kept_by = (), None if running else host
+        hosts, kept_by = (), None if running else host.name
     definition = without_marks(root, stored)
     at = CardName(vm.name, hosts)
     return Card(
         *(at, vm.uuid, definition, running, autostart, vm.snapshots, vm.current),
         counter=counter,
         kept_by=kept_by,
+        machine=host.machine,
     )
 
 
@@ -87,7 +107,7 @@ def decide(
     files: t.Sequence[CardFile],
     vm: ReadVm | None,
     own: t.Collection[str | None],
-    host: str,
+    host: Self,
     disks: t.Collection[str] = (),
     *,
     sure: bool = False,
@@ -99,15 +119,16 @@ def decide(
     A card of this hypervisor and another is this one's after a move that was undone. While the VM
     is being restarted elsewhere it is not: its disks have other names by then, in the card or only
     in their folder. A card of a VM that a cell runs is that of whoever runs it, or keeps it while
-    it is off; ``sure``: that is this hypervisor.
+    it is off; ``sure``: that is this hypervisor. A card that means this hypervisor by another name
+    is its own if it names the disks that the definition here names.
 
     Raises PlanRefused where a card says that the VM is another, or another hypervisor's.
     """
     known = [
         file
         for file in files
-        if host in file.at.hosts or not file.at.hosts
-        if _uuid(file) in own and not _is_leaving(file, host, disks)
+        if host.name in file.at.hosts or not file.at.hosts or _is_renamed(file, host, vm, disks)
+        if _uuid(file) in own and not _is_leaving(file, host.name, disks)
     ]
     cards = [file.card for file in known if file.card is not None]
     counter = max((card.counter for card in cards), default=0)
@@ -118,8 +139,8 @@ def decide(
         for card in cards:
             if is_elsewhere(card, host):
                 raise PlanRefused(
-                    f"by {card.at.file} the VM is its cell's, and what {host} has is a leftover,"
-                    " which the cell removes"
+                    f"by {card.at.file} the VM is its cell's, and what {host.name} has is a"
+                    " leftover, which the cell removes"
                 )
     if len(wanted.hosts) > 1 and cards:  # a move has libvirt forget the snapshots for a while
         kept = cards[0]
@@ -136,16 +157,25 @@ def decide(
         elif _uuid(file) == wanted.uuid:
             where = file.at.hosts[-1] if file.at.hosts else "its cell"
             raise PlanRefused(
-                f"by {file.path} the VM is on {where}, so {host} writes no card of what it has; if"
+                f"by {file.path} the VM is on {where}, so {host.name} writes no card of it; if"
                 f" {where} has no such VM and no disk of it has another name, remove that file"
             )
     return known, wanted
 
 
-def is_elsewhere(card: Card, host: str) -> bool:
+def is_elsewhere(card: Card, host: Self) -> bool:
     """Whether a definition that is shut off on ``host`` is none that the card, of a VM of a cell,
     means."""
-    return not card.hosts and (card.running or card.kept_by != host)
+    kept_here = card.kept_by == host.name or host.was_called(card) is not None
+    return not card.hosts and (card.running or not kept_here)
+
+
+def _is_renamed(file: CardFile, host: Self, vm: ReadVm | None, disks: t.Collection[str]) -> bool:
+    """Whether it is a card of this hypervisor from when the inventory called it otherwise. Machines
+    may share a UUID that should be their own, so the disks have to be here as the card says."""
+    if file.card is None or host.was_called(file.card) is None:
+        return False
+    return vm is None or set(file.card.disks) <= set(disks)
 
 
 def _is_leaving(file: CardFile, host: str, disks: t.Collection[str]) -> bool:
@@ -166,9 +196,10 @@ def without_marks(root: Element, stored: Metadata | None) -> str:
     return _lxml.tostring(root)
 
 
-def moved(card: Card, destination: str, definition: str) -> Card:
+def moved(card: Card, destination: Self, definition: str) -> Card:
     """The card of a VM that has arrived on ``destination``, where it has that definition."""
+    card = dataclasses.replace(card, definition=definition, machine=destination.machine)
     if not card.hosts:
-        kept_by = None if card.running else destination
-        return dataclasses.replace(card, definition=definition, kept_by=kept_by)
-    return dataclasses.replace(card, at=card.at.on(destination), definition=definition)
+        kept_by = None if card.running else destination.name
+        return dataclasses.replace(card, kept_by=kept_by)
+    return dataclasses.replace(card, at=card.at.on(destination.name))

@@ -63,7 +63,11 @@ def card_of(
         return None
     files = read.cards_named(connection, sorted(set(shared.values())), vm.name)
     cards = [file.card for file in files if file.card is not None and file.card.uuid == vm.uuid]
-    if len(cards) != 1 or caller.host() in cards[0].hosts or _kept_by_card(vm, cards[0]):
+    if len(cards) != 1 or caller.host() in cards[0].hosts:
+        return None
+    if read.this_host(connection).was_called(cards[0]) and not _is_in_cell(vm):
+        return None
+    if _kept_by_card(connection, vm, cards[0]):
         return None
     return cards[0]
 
@@ -87,7 +91,9 @@ def hindrance(
     """
     if vm.uuid != card.uuid or vm.name != card.name:
         return f"it is called {vm.name!r} there"
-    return _kept_by_itself(connection, dom, vm, shared, renamed) or _kept_by_card(vm, card)
+    return _kept_by_itself(connection, dom, vm, shared, renamed) or _kept_by_card(
+        connection, vm, card
+    )
 
 
 def _kept_by_itself(
@@ -120,10 +126,10 @@ def _kept_by_itself(
     return None
 
 
-def _kept_by_card(vm: ReadVm, card: Card) -> str | None:
+def _kept_by_card(connection: Connection, vm: ReadVm, card: Card) -> str | None:
     """What of the card says that the definition is no leftover."""
     if _is_in_cell(vm):
-        elsewhere = keep.is_elsewhere(card, caller.host())
+        elsewhere = keep.is_elsewhere(card, read.this_host(connection))
         return None if elsewhere else "by its card the VM is there, or no more its cell's"
     stored = metadata.parse(read.root(vm))
     if stored is not None and stored.phase is not None and not card.counter:

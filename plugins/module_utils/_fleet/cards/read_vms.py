@@ -19,7 +19,7 @@ from ..storage import read_file_systems as file_systems
 from ..storage import read_shared_pools as shared_pools
 from ..storage.read_file_users import FOLDER_TYPES, read_pools
 from . import keep, read_cards
-from .card import CardFile, disk_files
+from .card import CardFile, disk_files, is_uuid
 from .keep import ReadVm
 
 if t.TYPE_CHECKING:
@@ -37,6 +37,23 @@ def _has_shared() -> bool:
     """Whether this hypervisor has shared storage, declared or not; asks neither libvirt nor any
     file system that could hang."""
     return file_systems.has_shared() or bool(shared_pools.recorded_here())
+
+
+def this_host(connection: Connection) -> keep.Self:
+    """This hypervisor, as its caller's inventory calls it."""
+    return host_of(connection, caller.host())
+
+
+def host_of(connection: Connection, name: str) -> keep.Self:
+    """The hypervisor of that name behind the connection."""
+    uuid = machine_uuid(connection)
+    return keep.Self(name, uuid if is_uuid(uuid) else None)
+
+
+def machine_uuid(connection: Connection) -> str | None:
+    """libvirt's UUID of the machine."""
+    text = connection.call("read capabilities", connection.conn.getCapabilities)
+    return _lxml.parse(str(text), "capabilities").findtext("host/uuid")
 
 
 def root(vm: ReadVm) -> Element:

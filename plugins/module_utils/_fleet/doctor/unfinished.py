@@ -18,6 +18,7 @@ from ..notes import rule
 from ..rolling import marks
 
 if t.TYPE_CHECKING:
+    from ..cards.facts import CardEntry
     from ..placement.facts import SeenHost
     from .facts import Examined, ExaminedVm
 
@@ -37,7 +38,10 @@ def find(answers: t.Mapping[str, Examined]) -> list[Finding]:
             )
             repair = playbook_command("repair_vms", vm_name=claim["name"])
             findings.append(Finding("move_unfinished", (host,), text, repair))
+        findings += _renamed(host, answer.get("cards") or ())
         for card in answer.get("cards") or ():
+            if card.get("called"):
+                continue
             name, repair = card["name"], playbook_command("repair_vms", vm_name=card["name"])
             if card["leftover"] is not None:
                 text = (
@@ -54,6 +58,24 @@ def find(answers: t.Mapping[str, Examined]) -> list[Finding]:
                 text = f"the card of {name!r} on shared storage is not as the VM on {host} is"
                 findings.append(Finding("card_differs", (host,), text, repair))
     return findings
+
+
+def _renamed(host: str, cards: t.Sequence[CardEntry]) -> list[Finding]:
+    """That cards call a hypervisor as an inventory did before: once, and not for each VM."""
+    names: dict[str, list[str]] = {}
+    for card in cards:
+        if card.get("called"):
+            names.setdefault(card["called"], []).append(card["name"])
+    return [
+        Finding(
+            "card_differs",
+            (host,),
+            f"the cards of {len(vms)} VMs on shared storage call {host} {called!r}: the inventory"
+            f" called the same machine so when they were written: {', '.join(sorted(vms))}",
+            playbook_command("repair_vms"),
+        )
+        for called, vms in names.items()
+    ]
 
 
 def _rolling(host: str, volumes: t.Iterable[str]) -> list[Finding]:

@@ -43,10 +43,13 @@ _LOCK_SECONDS = 300.0
 
 @dataclass
 class _RestartJob(verb.Job[RestartFacts]):
-    """One VM. ``file`` is its card as it is now."""
+    """One VM. ``file`` is its card as it is now, ``machine`` what that said at first, ``here`` this
+    hypervisor's own."""
 
     file: CardFile
     running: bool
+    machine: str | None = None
+    here: str | None = None
 
     @property
     def card(self) -> Card:
@@ -101,7 +104,9 @@ def run(
         facts = read.facts_of(connection, file, here, old)
         if check and work.unlocking:
             facts = dataclasses.replace(facts, locked=())
-        return _RestartJob(connection, name, card.uuid, facts, planner(facts), file, card.running)
+        plan = planner(facts)
+        own = (card.running, card.machine, here.machine)
+        return _RestartJob(connection, name, card.uuid, facts, plan, file, *own)
 
     def jobs() -> list[_RestartJob]:
         names = list(dict.fromkeys(options["names"]))
@@ -205,20 +210,9 @@ def _write(job: _RestartJob, step: WriteCard) -> None:
     card = job.card
     names = dict(zip(card.disks, step.targets))
     root = definition.with_disks(card.root, names)
-    _write_card(job, _changed(card, _lxml.tostring(root), step.counter))
-
-
-def _changed(card: Card, text: str, counter: int) -> Card:
-    return Card(
-        card.at,
-        card.uuid,
-        text,
-        card.running,
-        card.autostart,
-        card.snapshots,
-        card.current,
-        counter,
-    )
+    text = _lxml.tostring(root)
+    written = dataclasses.replace(card, definition=text, counter=step.counter, machine=job.here)
+    _write_card(job, written)
 
 
 def _write_card(job: _RestartJob, card: Card) -> None:
@@ -230,7 +224,10 @@ def _write_card(job: _RestartJob, card: Card) -> None:
 def _write_back(job: _RestartJob, _step: WriteCard) -> None:
     names = dict(zip(job.card.disks, job.facts.paths))
     root = definition.with_disks(job.card.root, names)
-    _write_card(job, _changed(job.card, _lxml.tostring(root), job.facts.counter))
+    text = _lxml.tostring(root)
+    counter, machine = job.facts.counter, job.machine
+    before = dataclasses.replace(job.card, definition=text, counter=counter, machine=machine)
+    _write_card(job, before)
 
 
 def _define(job: _RestartJob, _step: DefineVm) -> None:

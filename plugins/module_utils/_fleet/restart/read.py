@@ -53,6 +53,7 @@ class Here:
     references: References | None
     machine_types: tuple[str, ...]
     secrets: tuple[str, ...] | None
+    machine: str | None = None
 
     @functools.cached_property
     def _by_key(self) -> dict[str, list[CardFile]]:
@@ -122,6 +123,7 @@ def _read(
         None,
         tuple(host_info.capabilities(text)["machines"]),
         None if secrets is None else tuple(secrets),
+        read_vms.this_host(connection).machine,
     )
 
 
