@@ -298,6 +298,13 @@ FAULTS = (
         f"{_RESTART}::test_disk_that_is_locked_is_not_renamed",
     ),
     Fault(
+        "a card of this machine under another name is taken whatever disks it names",
+        "cards/keep.py",
+        "    return vm is None or set(file.card.disks) <= set(disks)\n",
+        "    return True\n",
+        "cards/test_effects_keep.py::test_leftover_takes_no_card_of_host_with_same_uuid",
+    ),
+    Fault(
         "a VM that is off with its disks counts as a leftover",
         "cards/read_leftovers.py",
         "    if disks:\n        return",

@@ -113,7 +113,7 @@ def test_card_follows_its_vm_until_it_is_purged(
     card = _card(declared, "carded", "hv2")
     assert (card.running, len(card.snapshots)) == (False, 1)
 
-    # the same hypervisor under another name: its only definition is no leftover, and has its card
+    # the same hypervisor under another name: its only definition is no leftover
     renamed = _renamed(movers, tmp_path, "hv2", "hv2.example.org")
     changed = renamed.playbook("state", {"vm_name": "carded", "vm_autostart": "true"}).succeeded()
     assert "leftover" not in str(changed), str(changed)

@@ -158,7 +158,7 @@ def _several(answers: Answers) -> dict[str, str]:
                     own[key] = entry["path"]
                     continue
                 for one in (name, str(other["name"])):
-                    several[one] = f"{one!r} stays: {why}"
+                    several[one] = why
     return several
 
 
