@@ -26,8 +26,10 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _co
 _LIMIT = 1 << 20  # bytes; those of the distributions have a tenth
 _SECONDS = 30.0
 # Of sha256sum and sha512sum, and of those with --tag and BSD's programs
-_GNU = re.compile(r"\\?([0-9a-fA-F]+) [ *](.+)")
-_BSD = re.compile(r"(SHA256|SHA512) \((.+)\) = ([0-9a-fA-F]+)")
+_GNU = re.compile(r"\\?([0-9a-fA-F]{64}|[0-9a-fA-F]{128})[ \t]+\*?(\S.*)")
+_BSD = re.compile(
+    r"(SHA2?-?256|SHA2?-?512)[ \t]*\((.+)\)[ \t]*=[ \t]*([0-9a-fA-F]+)", re.IGNORECASE
+)
 _ALGORITHMS = {64: "sha256", 128: "sha512"}
 
 
@@ -47,7 +49,9 @@ def checksum_of(image_url: str, sums_url: str) -> Checksum:
             " checksums, or the checksum as sha256:..."
         )
     name = unquote(urlsplit(image_url).path).rpartition("/")[2]
-    checksums = checksums_in(_text(sums_url), name)
+    # That of one image alone may name the file of a build, to which the image's name is a link
+    beside = unquote(urlsplit(sums_url).path).rpartition("/")[2].startswith(f"{name}.")
+    checksums = checksums_in(_text(sums_url), name, alone=beside)
     if len(checksums) != 1:
         what = "different checksums" if checksums else "no checksum (SHA-256 or SHA-512)"
         raise PlanRefused(
@@ -57,13 +61,16 @@ def checksum_of(image_url: str, sums_url: str) -> Checksum:
     return checksums[0]
 
 
-def checksums_in(text: str, name: str) -> list[Checksum]:
+def checksums_in(text: str, name: str, *, alone: bool = False) -> list[Checksum]:
     """The different checksums for a file of that name, in GNU's and in BSD's lines, of the
-    stronger kind if there are both; a file of nothing but one checksum is that of any name."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    stronger kind if there are both; a file of nothing but one checksum is that of any name, and
+    if it is the file of this image ``alone``, one line is, whatever that names."""
+    lines = [line.strip() for line in text.lstrip("\ufeff").splitlines() if line.strip()]
     pairs = [pair for line in lines if (pair := _pair(line)) is not None]
     if len(lines) == 1 and not pairs:
         pairs = [(name, lines[0].lower())]
+    if alone and len(pairs) == 1:
+        pairs = [(name, pairs[0][1])]
     listed_for_it = {
         Checksum(_ALGORITHMS[len(digits)], digits)
         for listed, digits in pairs

@@ -99,3 +99,31 @@ def test_missing_sums_file_is_refused(server: _https.Server, sums: str) -> None:
 def test_address_that_is_not_https_is_refused() -> None:
     with pytest.raises(PlanRefused, match=r"checksum 'http://x/SUMS' is not an https URL; give"):
         _sums.checksum_of(f"https://images.example/{NAME}", "http://x/SUMS")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{}  image.qcow2",
+        "{} image.qcow2",
+        "{}\timage.qcow2",
+        "{} *image.qcow2\r",
+        "\ufeff{}  image.qcow2",
+        "SHA256 (image.qcow2)= {}",
+        "SHA256(image.qcow2)= {}",
+        "SHA2-256(./image.qcow2)={}",
+        "sha256 (image.qcow2) = {}",
+    ],
+)
+def test_line_of_any_program_is_read(line: str) -> None:
+    text = line.format("A" * 64) + "\n" + "b" * 64 + "  other.qcow2\n"
+    assert [str(found) for found in _sums.checksums_in(text, "image.qcow2")] == [
+        f"sha256:{'a' * 64}"
+    ]
+
+
+def test_line_that_names_the_build_counts_in_the_file_of_its_image() -> None:
+    text = f"{'a' * 64}  image-Build7.3.qcow2\n"
+    assert _sums.checksums_in(text, "image.qcow2") == []
+    assert len(_sums.checksums_in(text, "image.qcow2", alone=True)) == 1
+    assert _sums.checksums_in(text + text.replace("a", "b"), "image.qcow2", alone=True) == []
