@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import threading
 import time
 import typing as t
 import uuid as uuids
@@ -65,6 +66,7 @@ if t.TYPE_CHECKING:
     from ..cards.facts import CardEntry
 
 _POLL = 0.5
+_noting = threading.Lock()
 _JOIN_GIB = 4.0  # an earlier run's move may take as long as one of this size
 _ATTEMPTS = 5  # at a VM that another run keeps changing
 
@@ -95,8 +97,6 @@ def run(
         with contextlib.suppress(FleetVirtError):  # said below
             cleared += clear_leftovers(connection, [name], check=check)
     settings = dataclasses.replace(settings, cleared=[card["name"] for card in cleared])
-    if not check:
-        noting.leave(connection, [(name, to.name) for name, to, _lost in moves], settings.places)
 
     def move_vm(job: MigrationJob) -> None:
         # one connection each: libvirt 9.0's client loses replies that several threads wait for
@@ -194,6 +194,8 @@ class _Mover:
         )
         if other is not None:
             raise PlanRefused(other)
+        if stored is not None and stored.phase == "migrating" and not self.check:
+            self._note()  # once more: it may have begun long ago
         with self.endpoints.remote() as remote:
             if dom is None:
                 self._not_here(remote)
@@ -239,12 +241,18 @@ class _Mover:
         if self.check:
             self._predict(source, plan, steps)
             return
+        self._note()
         backups.give_way(self.connection, source.uuid)
         Moving(
             *(remote, dom, source, target, plan, self.settings, self.settler, self.run),
             read=lambda: self._source(dom, None),
             watch=lambda seconds: self._watch(remote, dom, seconds),
         ).carry_out(steps)
+
+    def _note(self) -> None:
+        """Note where the VM goes; a move that is refused leaves no note."""
+        with _noting:  # the moves of this run go on in threads
+            noting.leave(self.connection, [(self.name, self.endpoints.where)], self.settings.places)
 
     def _predict(
         self, source: Source, plan: MigrationPlan, steps: t.Sequence[Step[MoveState]]
