@@ -158,7 +158,7 @@ def test_file_in_memory_is_refused_with_the_variable(site: Site) -> None:
     assert not memory.parents[1].exists()
 
 
-def test_root_of_a_container_does_not_last_and_that_of_a_machine_does() -> None:
+def test_root_of_a_container_does_not_last_and_that_of_a_host_does() -> None:
     kinds = ("overlay", "tmpfs", "ramfs", "ext4", "nfs4")
     assert [kind for kind in kinds if lasts(kind, booted=False)] == ["ext4", "nfs4"]
     assert [kind for kind in kinds if lasts(kind, booted=True)] == ["overlay", "ext4", "nfs4"]

@@ -81,7 +81,7 @@ def test_unit_that_fails_is_named_with_the_journal_of_what_it_needs(failing: Pat
     assert "system.slice" not in asked, "it did not fail"
 
 
-def test_unit_without_a_journal_is_named_alone(
+def test_unit_without_a_journal_is_named_without_lines(
     failing: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(PlanRefused, match=r"enable --now x\.timer failed: no such unit$"):

@@ -54,7 +54,7 @@ def _machine(
         "12345678-1234-5678-90AB-CDDEEFAABBCC",
     ],
 )
-def test_machine_without_a_uuid_of_its_own_needs_its_machine_id(
+def test_host_without_a_uuid_needs_its_systemd_id(
     firmware: str | None, tmp_path: Path
 ) -> None:
     machine = _machine(tmp_path, firmware)
@@ -75,7 +75,7 @@ def test_machine_without_a_uuid_of_its_own_needs_its_machine_id(
         (None, "", "smbios"),
     ],
 )
-def test_machine_with_a_lasting_uuid_needs_nothing(
+def test_host_with_a_lasting_uuid_needs_nothing(
     firmware: str | None, text: str, option: str | None, tmp_path: Path
 ) -> None:
     assert not identity.needs(_machine(tmp_path, firmware, text), option)
@@ -94,7 +94,7 @@ def test_line_that_gives_no_uuid_counts_for_none(text: str, tmp_path: Path) -> N
     assert identity.needs(_machine(tmp_path, None, text), None)
 
 
-def test_machine_id_once_taken_is_kept_whatever_firmware_says_later(tmp_path: Path) -> None:
+def test_systemd_id_once_taken_is_kept_whatever_firmware_says_later(tmp_path: Path) -> None:
     text = config_block.put("", Block(CONF, identity.lines("machine-id"), top=True))
     machine = _machine(tmp_path, GOOD, text)
     assert identity.source(machine, None) == "machine-id"
@@ -103,7 +103,7 @@ def test_machine_id_once_taken_is_kept_whatever_firmware_says_later(tmp_path: Pa
 
 
 @pytest.mark.parametrize("machine_id", [None, "", "uninitialized", "0" * 32, ID[:-1]])
-def test_machine_id_that_libvirt_cannot_take_is_none(
+def test_systemd_id_that_libvirt_cannot_take_is_none(
     machine_id: str | None, tmp_path: Path
 ) -> None:
     machine = _machine(tmp_path, machine_id=machine_id)
@@ -113,14 +113,14 @@ def test_machine_id_that_libvirt_cannot_take_is_none(
     assert "systemd-machine-id-setup" in problem
 
 
-def test_machine_id_of_this_boot_alone_is_none(tmp_path: Path) -> None:
+def test_systemd_id_of_one_boot_is_none(tmp_path: Path) -> None:
     mounts = tmp_path / "proc/self/mountinfo"
     mounts.parent.mkdir(parents=True)
     mounts.write_text("31 25 0:22 /machine-id /etc/machine-id ro - tmpfs tmpfs rw\n")
     assert _machine(tmp_path).usable_id is None
 
 
-def test_unique_machine_id_of_an_unknown_machine_is_taken() -> None:
+def test_unique_systemd_id_of_an_unknown_host_is_taken() -> None:
     others: dict[str, identity.MachineFacts] = {
         "hv2": {"machine_id": OTHER, "uuid": GOOD.lower(), "noted": {}, "cards": {}},
         "hv3": {"machine_id": None, "uuid": None},  # bare
@@ -153,7 +153,7 @@ def test_unique_machine_id_of_an_unknown_machine_is_taken() -> None:
         ),
     ],
 )
-def test_machine_id_that_may_be_another_machines_is_refused_with_a_remedy(
+def test_systemd_id_of_two_hosts_is_refused_with_a_remedy(
     facts: identity.MachineFacts, why: str, remedy: str
 ) -> None:
     problem = identity.refusal("hv1", {"machine_id": ID}, {"hv2": facts})
@@ -161,7 +161,7 @@ def test_machine_id_that_may_be_another_machines_is_refused_with_a_remedy(
     assert remedy in problem
 
 
-def test_own_card_or_note_names_a_machine_too() -> None:
+def test_own_card_or_note_names_a_host_too() -> None:
     own: identity.MachineFacts = {"machine_id": ID, "cards": {"hv1": ["/vms/a@hv1.fleet.xml"]}}
     assert "a@hv1.fleet.xml names it" in identity.refusal("hv1", own, {})
     assert "cannot be asked" in identity.refusal("hv1", {"error": "it was not asked"}, {})
