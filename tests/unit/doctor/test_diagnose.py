@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import findings
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.doctor import report
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.doctor import report, unfinished
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.doctor.decide import (
     Diagnosis,
     diagnose,
@@ -654,3 +654,12 @@ def test_clock_is_measured_by_the_stamp_of_the_answer() -> None:
     assert report.clock(told, 99.0, 101.0) == {"offset": 5.0, "uncertainty": 1.0}
     assert report.clock({"host": {"at": "x"}}, 99.0, 101.0) is None
     assert report.clock({}, 99.0, 101.0) is None
+
+
+def test_cards_of_renamed_hypervisor_are_named_once() -> None:
+    entry = {"problem": None, "leftover": None, "called": "old1"}
+    cards = [{**entry, "name": name} for name in ("web2", "web1")]
+    (finding,) = unfinished.find({HV1: answer(HV1, cards=cards)})  # type: ignore[dict-item]
+    assert (finding.id, finding.hosts) == ("card_differs", (HV1,))
+    assert f"the cards of 2 VMs on shared storage call {HV1} 'old1'" in finding.message
+    assert finding.message.endswith(": web1, web2")
