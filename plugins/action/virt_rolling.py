@@ -22,7 +22,12 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.foresight.state 
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.marks import Marked
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.facts import MigrateLook
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement import decide as placement
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.rolling import marks, plan, report
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.rolling import (
+    marks,
+    plan,
+    reboot,
+    report,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.rolling.facts import (
     RollingAnswer,
 )
@@ -104,6 +109,9 @@ class ActionModule(StagedAction[RollingWork]):
         why = "as requested" if options["reboot"] == ALWAYS else answer.get("reboot")
         if why is None or options["reboot"] == NEVER:
             return {**answer, "rebooted": False}
+        kept = reboot.kept_by(texts(answer.get("running")), str(why))
+        if kept:
+            return {"failed": True, "msg": kept}
         _output.say(f"{task_vars['inventory_hostname']}: reboot: {why}")
         result = self.own_action(
             "ansible.builtin.reboot",

@@ -42,9 +42,12 @@ CONNECTION: Spec = {
 HOST = "_host"
 # and who runs it, as the controller says
 PERSON = "_person"
+# and whether the variable vm_force is set
+FORCE = "_force"
 _OF_CALLER: Spec = {
     HOST: {"type": "str", "default": ""},
     PERSON: {"type": "str", "default": ""},
+    FORCE: {"type": "bool", "default": False},
 }
 # Where a distribution's own Python, which has its libvirt binding, is found
 _INTERPRETERS = ("/usr/bin/python3", "/usr/libexec/platform-python")
@@ -67,6 +70,7 @@ class FleetModule(AnsibleModule):
         )
         company.set_host(str(self._internal.pop(HOST, None) or ""))
         company.set_person(str(self._internal.pop(PERSON, None) or ""))
+        company.set_forced(bool(self._internal.pop(FORCE, None)))
         if self._internal_problems:
             self.fail_json(msg="; ".join(self._internal_problems))
 

@@ -72,6 +72,8 @@ options:
     description:
       - Destroy a domain that has not shut down within O(shutdown_timeout), which is like pulling
         the plug. Without this it is left running and reported as failed.
+      - Also start domains on a hypervisor that the playbook C(fleet.virt.rolling) is emptying or
+        has emptied, and may reboot. Without this nothing is started there until it is done.
     type: bool
     default: false
   autostart:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, visible
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import tables
@@ -49,7 +50,7 @@ _CONNECTION: Spec = {
 }
 
 # They tell our modules what the inventory calls the hypervisor, and who runs Ansible
-_HOST, _PERSON = "_host", "_person"
+_HOST, _PERSON, _FORCE = "_host", "_person", "_force"
 _TIDY = 30.0  # seconds to clean up on a hypervisor that may no longer respond
 
 
@@ -231,6 +232,8 @@ class FleetAction(ActionBase):
         name = str(options.get("module_name") or self._task.action)
         given = t.cast("Answer | None", options.get("module_args"))
         own = {_HOST: self._values.get("inventory_hostname"), _PERSON: _events.person()}
+        forced = self._templar.template(self._values.get("vm_force"))
+        own.update({_FORCE: True} if forced not in (None, "") and boolean(forced) else {})
         options["module_args"] = {**(self._task.args if given is None else given), **own}
         with _packed.cached(name):
             answer = _answers.cleaned(run(*args, **options))

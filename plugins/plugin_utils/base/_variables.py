@@ -189,7 +189,7 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "restore_file": frozenset({"vm_name", "vm_host", "virt_archive", "virt_path"})
     | {"virt_backup_host_key", "virt_restore_max_mib", "virt_restore_to"},
     "restart_elsewhere": _CHOSEN
-    | {"virt_fenced", "virt_fenced_lease", "virt_host", "virt_wait_timeout"},
+    | {"virt_fenced", "virt_fenced_lease", "virt_host", "virt_wait_timeout", "vm_force"},
     "return_vms": _MOVE | {"virt_host"},
     "rolling": _MOVE
     | {"virt_host", "virt_reboot", "virt_reboot_timeout", "virt_relax", "virt_serial"}
@@ -204,6 +204,7 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
         "virt_snapshot_disk_only",
         "virt_snapshot_keep",
         "virt_snapshot_state",
+        "vm_force",
         "vm_host",
     },
     "snapshots": _CHOSEN_OR_GROUPED,
@@ -221,7 +222,8 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "verify_backups": _OUTPUT
     | _CHOSEN
     | {"virt_archive", "virt_backup_host_key", "virt_boot_seconds", "virt_depth"}
-    | {"virt_proof_folder", "virt_proof_mib", "virt_proof_page", "virt_sample", "virt_verify"},
+    | {"virt_proof_folder", "virt_proof_mib", "virt_proof_page", "virt_sample", "virt_verify"}
+    | {"vm_force"},
     "what_if": _OUTPUT | {"virt_add_hosts", "virt_lose", "virt_loss", "virt_strict", "virt_vms"},
 }
 _OF_VMS = ("capacity", "clone", "import_vm", "plan", "provision_vm", "what_if")

@@ -54,6 +54,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.seed import (
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.domain import Domain
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import Defaults, many
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage import pool_xml
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.base_name import (
     BaseName,
     Digest,
@@ -529,3 +530,30 @@ def test_a_creation_that_was_begun_is_no_claim_any_more(machines: Machines) -> N
             assert result.get("msg") is None, (machine.effects.done[-1], result["msg"])
             assert _faults(machine, "web1") == [], machine.effects.done[-1]
     assert found >= 3
+
+
+def test_creation_that_rolling_work_overtakes_starts_nothing_and_is_undone(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan knew of no maintenance; the making of the disks took a while."""
+    with machines.new() as machine:
+        pool = machine.connection.conn.storagePoolDefineXML(
+            pool_xml.render("fleet-notes", str(machine.root)), 0
+        )
+        pool.create(0)
+        make = creation.volumes.seed
+
+        def overtaken(*given: t.Any) -> None:
+            make(*given)
+            for name in (f"rolling.begun.{'0' * 16}.7", "fleet-virt.maintenance"):
+                pool.createXML(f"<volume><name>{name}</name><capacity>0</capacity></volume>", 0)
+
+        monkeypatch.setattr(creation.volumes, "seed", overtaken)
+        create = functools.partial(_create, domains=_domains("web1"), run=_RUN, root=machine.root)
+        result = machine.call(create)
+        assert result is not None
+        assert "'web1' is not started: rolling works on this hypervisor" in result["msg"]
+        assert "vm_force" not in result["msg"]
+        assert machine.domains() == {}
+        assert machine.files() == {}
+        assert machine.faults() == []

@@ -22,9 +22,11 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_con
     connect,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell.facts import CellView
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.rolling_marks import (
+    RollingMark,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes import effects as notes
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.rolling import effects
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.rolling.marks import RollingMark
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.rolling.options import RollingWork
 
 _PATH = "/var/lib/libvirt/fleet-notes"

@@ -10,19 +10,20 @@ import re
 import typing as t
 
 import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import rolling_marks
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.marks import Marked
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.rolling_marks import (
+    BEGUN,
+    PASSED,
+    RollingMark,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes import note
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.rolling import (
     marks,
     reboot,
     report,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.rolling.marks import (
-    BEGUN,
-    PASSED,
-    Progress,
-    RollingMark,
-)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.rolling.marks import Progress
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.rolling.report import TurnVerdict
 
 _OWN, _OTHER = marks.digest_of(b"upgrade"), marks.digest_of(b"upgrade more")
@@ -31,10 +32,10 @@ _DAY = 24 * 3600 * 1000
 
 def test_mark_is_read_from_its_volume_and_is_no_note() -> None:
     mark = RollingMark(BEGUN, _OWN, 7)
-    assert marks.parse(mark.volume) == mark
+    assert rolling_marks.parse(mark.volume) == mark
     assert note.parse(mark.volume) is None
     for other in ("rolling.begun.xyz.1", "fleet-virt.maintenance", f"rolling.done.{_OWN}.1"):
-        assert marks.parse(other) is None
+        assert rolling_marks.parse(other) is None
 
 
 @pytest.mark.parametrize(
@@ -132,3 +133,11 @@ def test_mark_that_check_mode_predicts_is_not_left_by_it() -> None:
         (ended, False, False),
     ):
         assert report.is_marked(marked, check=check) is left
+
+
+@pytest.mark.parametrize(("running", "verb"), [(["web1"], "web1 runs"), (["a", "b"], "a, b run")])
+def test_vm_that_runs_keeps_the_reboot_away_by_name(running: list[str], verb: str) -> None:
+    assert reboot.kept_by([], "as requested") == ""
+    text = reboot.kept_by(running, "as requested")
+    assert text.startswith(f"it was to reboot (as requested), and {verb} there again")
+    assert "run the same command again" in text

@@ -32,6 +32,7 @@ class _State:
         self.is_module = False
         self.host = ""
         self.person = ""
+        self.forced = False
         self.parent = 0
         self.looked = 0.0
         self.begin()
@@ -58,6 +59,16 @@ def set_host(name: str) -> None:
 def set_person(name: str) -> None:
     """Record who runs this, as the controller says."""
     _state.person = name
+
+
+def set_forced(forced: bool) -> None:
+    """Record whether the user overrides what forbids a start for the time being."""
+    _state.forced = forced
+
+
+def is_forced() -> bool:
+    """Whether the user overrides what forbids a start for the time being."""
+    return _state.forced
 
 
 def person() -> str:

@@ -13,9 +13,9 @@ from ..base.findings import Finding
 from ..base.metadata import NAMESPACE
 from ..base.names import CLAIM, NOTES, command_on, module_on, playbook_command
 from ..engine.leases import WORK
+from ..hosts import rolling_marks
 from ..notes import note as notes
 from ..notes import rule
-from ..rolling import marks
 
 if t.TYPE_CHECKING:
     from ..cards.facts import CardEntry
@@ -82,7 +82,7 @@ def _rolling(host: str, volumes: t.Iterable[str]) -> list[Finding]:
     begun = [
         mark.at
         for volume in volumes
-        if (mark := marks.parse(volume)) is not None and mark.state == marks.BEGUN
+        if (mark := rolling_marks.parse(volume)) is not None and mark.state == rolling_marks.BEGUN
     ]
     if not begun:
         return []

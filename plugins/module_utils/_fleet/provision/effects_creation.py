@@ -31,6 +31,7 @@ from ..base.metadata import BEGUN, Metadata, Owner
 from ..engine import effects_lease as lease
 from ..engine import effects_lease_holder as owners
 from ..engine import effects_verb as verb
+from ..hosts import read_rolling
 from ..seed import effects_nocloud as seed_nocloud
 from . import effects_creation_definition as definition
 from . import effects_creation_volumes as volumes
@@ -203,6 +204,7 @@ def _start(job: CreationJob) -> None:
     """Start the domain unless it is active; paused, if others are started with it."""
     connection, dom = job.connection, job.claimed()
     flags = DOMAIN_START_PAUSED if job.paused else 0
+    read_rolling.require_startable(connection, job.name, new=True)
     try:
         connection.call(f"start {job.name}", dom.createWithFlags, flags, seconds=_START_SECONDS)
     except LibvirtFailure as error:

@@ -21,7 +21,7 @@ from ..base.effects_lookup import find_domain, find_uuid
 from ..cards import read_cards, read_leftovers, read_vms
 from ..cards.card import Card, CardFile, CardName, disk_files
 from ..fencing.read_silence import sign_of_life
-from ..hosts import domain_info, host_info, read_cell, read_noted, read_secrets
+from ..hosts import domain_info, host_info, read_cell, read_noted, read_rolling, read_secrets
 from ..hosts import read_placement_facts as placement_facts
 from ..state import read_start_blockers
 from ..storage import host_names
@@ -319,6 +319,8 @@ def _blockers(
     }
     root = ready(connection, definition.with_disks(card.root, present))
     problems += read_start_blockers.of_root(connection, root)
+    if card.running:  # once it has been taken over it would be off
+        problems += read_rolling.refusals(connection, card.name)
     for path in present.values():
         for user in here.references.users(path) if here.references is not None else ():
             if user.uuid != card.uuid:

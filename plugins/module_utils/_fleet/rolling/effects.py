@@ -13,13 +13,13 @@ from ..._errors import FleetVirtError, PlanRefused
 from ..._libvirt import DOMAIN_RUNNING, DOMAIN_START_AUTODESTROY
 from ..base.effects_connection import Connection
 from ..cell import quorum
-from ..hosts import cells, read_cell
+from ..hosts import cells, read_cell, rolling_marks
 from ..hosts.host_info import capabilities
+from ..hosts.rolling_marks import BEGUN, PASSED, RollingMark
 from ..notes import effects as notes
 from ..notes.read import now
 from ..storage import effects_storage as storage
-from . import marks, read
-from .marks import BEGUN, PASSED, RollingMark
+from . import read
 
 if t.TYPE_CHECKING:
     from .facts import RollingAnswer
@@ -102,7 +102,7 @@ def _clear(connection: Connection, _digest: str, *, check: bool) -> RollingAnswe
 
 def _there(connection: Connection) -> list[RollingMark]:
     names = read.volumes(connection)
-    return [mark for name in names if (mark := marks.parse(name)) is not None]
+    return [mark for name in names if (mark := rolling_marks.parse(name)) is not None]
 
 
 def _mark(connection: Connection, state: str, digest: str, there: t.Sequence[RollingMark]) -> bool:

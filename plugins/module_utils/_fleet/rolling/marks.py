@@ -2,42 +2,17 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a hypervisor keeps of rolling work: empty volumes in its pool of notes.
-
-``rolling.STATE.DIGEST.AT``
-    ``begun``: rolling work put it into maintenance, and its VMs have not returned yet. ``passed``:
-    the tasks with that digest ended there, and it was well afterwards. AT is the time of its own
-    clock, in milliseconds since 1970.
-
-They say of their own hypervisor alone, and are no notes in the sense of the folder ``notes``.
-"""
+"""How far rolling work is on a hypervisor, from its marks."""
 
 from __future__ import annotations
 
 import hashlib
-import re
 import typing as t
 
 from ..._records import dataclass
+from ..hosts.rolling_marks import BEGUN, DIGEST, PASSED, parse
 
-BEGUN, PASSED = "begun", "passed"
-_DIGEST = 16  # hexadecimal digits
-_NAME = re.compile(rf"rolling\.({BEGUN}|{PASSED})\.([0-9a-f]{{{_DIGEST}}})\.([0-9]{{1,15}})")
 _ABANDONED = 7 * 24 * 3600 * 1000  # milliseconds after which an interrupted run is none any more
-
-
-@dataclass(frozen=True)
-class RollingMark:
-    """One mark; ``state`` is BEGUN or PASSED."""
-
-    state: str
-    digest: str
-    at: int
-
-    @property
-    def volume(self) -> str:
-        """The name of its volume."""
-        return f"rolling.{self.state}.{self.digest}.{self.at}"
 
 
 @dataclass(frozen=True)
@@ -50,15 +25,9 @@ class Progress:
     age: int = 0
 
 
-def parse(volume: str) -> RollingMark | None:
-    """The mark that a volume of that name is, None if it is none."""
-    match = _NAME.fullmatch(volume)
-    return RollingMark(match[1], match[2], int(match[3])) if match else None
-
-
 def digest_of(content: bytes) -> str:
     """What names a file of tasks in marks."""
-    return hashlib.sha256(content).hexdigest()[:_DIGEST]
+    return hashlib.sha256(content).hexdigest()[:DIGEST]
 
 
 def progress(volumes: t.Iterable[str], digest: str, now: int) -> Progress:

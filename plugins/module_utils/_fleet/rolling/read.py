@@ -15,9 +15,9 @@ import typing as t
 from ..._libvirt import CONNECT_LIST_DOMAINS_ACTIVE
 from ..base import effects_programs as programs
 from ..base.effects_connection import Connection
+from ..hosts import rolling_marks
 from ..hosts.read_host import version
 from ..notes import read as notes
-from . import marks
 from .reboot import RebootFacts, reason
 
 if t.TYPE_CHECKING:
@@ -66,7 +66,7 @@ def volumes(connection: Connection) -> list[str]:
         return []
     listed = connection.call("list the marks", pool.listAllVolumes, 0)
     names = [str(volume.name()) for volume in listed]
-    return sorted(name for name in names if marks.parse(name) is not None)
+    return sorted(name for name in names if rolling_marks.parse(name) is not None)
 
 
 def _reboot_facts() -> RebootFacts:

@@ -25,6 +25,18 @@ class RebootFacts:
     restarting: bool | None
 
 
+def kept_by(running: t.Sequence[str], why: str) -> str:
+    """Why it is not rebooted although ``why`` asks for it: these VMs run there; empty if none."""
+    if not running:
+        return ""
+    verb = "runs" if len(running) == 1 else "run"
+    return (
+        f"it was to reboot ({why}), and {', '.join(running)} {verb} there again, started since it"
+        " was emptied, so it was not rebooted; shut down what cannot move, and run the same"
+        " command again, which empties it first"
+    )
+
+
 def reason(facts: RebootFacts) -> str | None:
     """Why it has to be rebooted; None if it has not."""
     if facts.required:

@@ -28,6 +28,8 @@ from ..engine import effects_backups as backups
 from ..engine import effects_lease as lease
 from ..engine import effects_lease_holder as owners
 from ..engine import effects_verb as verb
+from ..engine.steps import Plan, predict
+from ..hosts import read_rolling
 from . import effects_quiesce as quiesce
 from . import external as files
 from . import plan as plans
@@ -168,6 +170,9 @@ def run(
 def _planned(connection: Connection, dom: VirDomain, wanted: SnapshotRequest) -> _SnapshotJob:
     facts = read.with_files(connection, read.facts(connection, dom), wanted)
     plan = plans.plan(facts, wanted)
+    if not plan.refusals and not facts.active and predict(facts, plan.steps).active:
+        refusals = read_rolling.refusals(connection, facts.name)
+        plan = Plan(refusals=tuple(refusals)) if refusals else plan
     return _SnapshotJob(connection, facts.name, facts.uuid, facts, plan, dom, wanted)
 
 

@@ -40,6 +40,7 @@ from ..engine import effects_lease_holder as owners
 from ..engine import effects_verb as verb
 from ..engine.effects_executor import Turns
 from ..engine.steps import Plan
+from ..hosts import read_rolling
 from . import plan as state_plan
 from . import start_order
 from .actions import (
@@ -256,19 +257,28 @@ def read_facts(connection: Connection, dom: VirDomain, *, media: bool = False) -
 def _plan(connection: Connection, dom: VirDomain, wanted: StateRequest) -> _StateJob:
     facts = read_facts(connection, dom, media=True)
     plan = state_plan.plan(facts, wanted)
-    refusals = plan.refusals or start_refusals(connection, dom, facts, plan)
+    refusals = plan.refusals or start_refusals(connection, dom, facts, plan, force=wanted.force)
     plan = Plan(refusals=tuple(refusals)) if refusals else plan
     return _StateJob(connection, facts.name, str(dom.UUIDString()), facts, plan, wanted, dom)
 
 
 def start_refusals(
-    connection: Connection, dom: VirDomain, facts: StateFacts, plan: Plan[StateFacts]
+    connection: Connection,
+    dom: VirDomain,
+    facts: StateFacts,
+    plan: Plan[StateFacts],
+    *,
+    force: bool = False,
 ) -> list[str]:
-    """Why a start that ``plan`` has would fail; empty if it has none."""
+    """Why a start that ``plan`` has would fail, or is not to be, unless ``force``; empty if it has
+    none."""
     if not state_plan.starts(plan):
         return []
     from . import read_start_blockers as start_blockers  # few runs start something
 
+    forbidden = read_rolling.refusals(connection, facts.name, force=force)
+    if forbidden:
+        return forbidden
     blockers = start_blockers.read(connection, dom)
     return [f"{facts.name!r} cannot start: {'; '.join(blockers)}"] if blockers else []
 
@@ -308,6 +318,7 @@ def _start(job: _StateJob, action: StateAction) -> Turns:
 def _started(job: _StateJob, *, restored: bool) -> Turns:
     connection = job.connection
     name = job.name
+    read_rolling.require_startable(connection, name, force=job.wanted.force)
     try:
         connection.call(f"start {name}", job.dom.create, seconds=_CHANGE_SECONDS)
     except LibvirtFailure as error:

@@ -61,7 +61,7 @@ class SharedPools:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._volumes = _volumes(connection)
+        self._volumes = volumes_of_notes(connection)
 
     def recorded(self, folder: str) -> tuple[str, ...]:
         """The ids that the folder is to have; none if it was not declared shared."""
@@ -143,8 +143,8 @@ def fetch(connection: Connection, path: str) -> bytes:
         return b""
 
 
-def _volumes(connection: Connection) -> list[str]:
-    """The names of all volumes in the pool of notes."""
+def volumes_of_notes(connection: Connection) -> list[str]:
+    """The names of all volumes in the pool of notes, whether it runs or not."""
     action = "look for records of shared pools"
     try:
         pool = connection.call(action, connection.conn.storagePoolLookupByName, NOTES)

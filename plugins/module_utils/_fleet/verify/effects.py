@@ -17,6 +17,8 @@ from ..base.effects_connection import Connection
 from ..base.json_values import as_number, as_text
 from ..engine import effects_attended as attended
 from ..engine import effects_verb as verb
+from ..engine.steps import Plan
+from ..hosts import read_rolling
 from ..restore.definition import TPM_FOLDER
 from . import plan as plans
 from . import read
@@ -82,6 +84,11 @@ def run(
     for number, vm in enumerate(vms):
         facts = ProofFacts(vm.name, () if number else left)
         planned = plans.plan(facts, vm, options["depth"])
+        forbidden = read_rolling.refusals(connection, name_of(vm.proof))
+        if (
+            forbidden and not vm.unbootable
+        ):  # a reboot would end its VM, and say nothing of the backup
+            planned = Plan(refusals=tuple(forbidden))
         jobs.append(_ProofJob(connection, vm.name, vm.uuid, facts, planned, options, vm))
 
     def work(given: t.Sequence[_ProofJob]) -> None:
