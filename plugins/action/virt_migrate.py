@@ -204,7 +204,9 @@ class ActionModule(StagedAction[MigrateWork]):
             hosts = _placing.hosts_of(answers, limits, lost)
             if work.evacuated:
                 decision = migration_evacuation.leave(
-                    work.evacuated, answered, hosts, silent, policy, relax=work.relax
+                    *(work.evacuated, answered, hosts, silent, policy),
+                    relax=work.relax,
+                    partly=work.partly,
                 )
             elif work.home:
                 decision = migration_evacuation.come_back(

@@ -28,16 +28,28 @@ from .conftest import Movers
 
 _VM = "rolls1"
 _OFF = "rolls2"
+_THEIRS = "theirs1"  # somebody's, made by hand and off
 _HOSTS = ("hv1", "hv2")
 _DONE = "/root/rolling-was-here"
 _ILL = "/root/rolling-has-no-space"
+_STARTS = "/root/rolling-starts-a-vm"
 _TASKS = f"""
 - name: Refuse
   ansible.builtin.shell: test ! -e {_ILL} || (echo there is no space >&2; exit 1)
   changed_when: false
   check_mode: false
 - name: Count
-  ansible.builtin.shell: echo done >> {_DONE}; touch /run/reboot-required
+  ansible.builtin.shell: >-
+    echo done >> {_DONE}; touch /run/reboot-required;
+    test ! -e {_STARTS} || virsh -q start {_THEIRS}
+"""
+_DEFINE = f"""
+cat >/root/{_THEIRS}.xml <<EOF
+<domain type='qemu'>
+<name>{_THEIRS}</name><memory unit='MiB'>32</memory><os><type>hvm</type></os>
+</domain>
+EOF
+virsh -q define /root/{_THEIRS}.xml
 """
 _ROLLING = "ansible-playbook fleet.virt.rolling -e virt_tasks=upgrade.yml"
 # As the guide shows them, each with what it must print
@@ -102,7 +114,9 @@ for pool in default base; do virsh -q pool-autostart --disable $pool; done
 for mark in $(virsh -q vol-list fleet-notes | grep -oE '(rolling|fleet-virt)[^ ]*' | sort -u); do
   virsh -q vol-delete $mark fleet-notes 2>/dev/null
 done
-rm -f {_DONE} {_ILL} /run/reboot-required
+virsh -q destroy {_THEIRS} 2>/dev/null
+virsh -q undefine {_THEIRS} 2>/dev/null
+rm -f {_DONE} {_ILL} {_STARTS} /run/reboot-required
 """
 
 
@@ -135,6 +149,7 @@ def _spoken(run: Run) -> str:
 def test_interrupted_then_not_well_then_done(movers: Movers, tasks: Path) -> None:
     movers.make(_VM)
     movers.make(_OFF, start=False)
+    movers.fleet.host("hv1", _DEFINE)
     for command, pattern in COMMANDS.items():
         if "--check" in command:
             program, *words = shlex.split(command.replace("upgrade.yml", str(tasks)))
@@ -153,6 +168,18 @@ def test_interrupted_then_not_well_then_done(movers: Movers, tasks: Path) -> Non
         assert begun["remedy"].startswith("run the command that began it again")
         boots = _first_process(movers, "hv1")
 
+        forbidden = movers.ansible.playbook("state", {"vm_name": _THEIRS, "vm_state": "running"})
+        assert forbidden.returncode == 2, str(forbidden)
+        assert f"{_THEIRS!r} is not started on hv1: rolling works on this" in _spoken(forbidden)
+        assert movers.state("hv1", _THEIRS) == "shut off"
+        movers.fleet.host("hv1", f"touch {_STARTS}")
+        run = _roll(movers, tasks)
+        assert run.returncode == 2, str(run)
+        assert f"(/run/reboot-required exists), and {_THEIRS} runs there again" in _spoken(run)
+        assert _first_process(movers, "hv1") == boots
+        assert movers.state("hv1", _THEIRS) == "running"
+        movers.fleet.host("hv1", f"rm {_STARTS}; virsh -q destroy {_THEIRS}")
+
         movers.fleet.host("hv2", f"touch {_ILL}")
         run = _roll(movers, tasks)
         assert run.returncode == 2, str(run)
@@ -165,7 +192,7 @@ def test_interrupted_then_not_well_then_done(movers: Movers, tasks: Path) -> Non
         assert "done: hv1; not well: hv2; not begun: none" in run.stdout, str(run)
         assert re.search(r"hv2 +: .* failed=1", run.stdout), str(run)
         assert _first_process(movers, "hv1") != boots
-        assert _count(movers) == {"hv1": 2, "hv2": 0}
+        assert _count(movers) == {"hv1": 3, "hv2": 0}
         assert movers.state("hv1", _VM) == "running"
         assert _marks(movers, "hv1") == ["rolling.passed"]
         assert _marks(movers, "hv2") == ["fleet-virt.maintenance", "rolling.begun"]
@@ -176,7 +203,7 @@ def test_interrupted_then_not_well_then_done(movers: Movers, tasks: Path) -> Non
         last = movers.ansible.run(program, words, limit=400).succeeded()
         assert re.search(COMMANDS[command], last.stdout), str(last)
     assert "hv1: passed, it was done by an interrupted run at" in last.stdout, str(last)
-    assert _count(movers) == {"hv1": 2, "hv2": 1}
+    assert _count(movers) == {"hv1": 3, "hv2": 1}
     assert _marks(movers, "hv1") == _marks(movers, "hv2") == []
     assert "rolling_unfinished" not in {one["id"] for one in doctor.look(movers.ansible)}
     assert movers.state("hv1", _VM) == "running"

@@ -278,3 +278,19 @@ def test_a_source_of_which_one_domain_cannot_be_read_at_that_moment() -> None:
     found = emptied(answers)
     assert found.problems == []
     assert found.shares == {"hv1": [("web1", "hv2"), ("web2", "hv2")]}
+
+
+@pytest.mark.parametrize("partly", [True, False])
+@pytest.mark.parametrize("active", [True, False])
+def test_foreign_vm_stays_and_is_no_failure_only_where_one_that_is_off_may(
+    partly: bool, active: bool
+) -> None:
+    answers = {
+        "hv1": answer(vm("theirs", active=active, foreign=True), vm("web1")),
+        "hv2": answer(),
+    }
+    decision = leave("hv1", answers, fleet(answers), {}, placement.Policy(), partly=partly)
+    assert decision.shares == {"hv1": [("web1", "hv2")]}
+    told = decision.notes if partly and not active else decision.problems
+    assert len(decision.notes) + len(decision.problems) == 1
+    assert told[0].startswith("'theirs' stays on hv1: it was not made by this collection")

@@ -221,3 +221,18 @@ def test_vote_of_quorum_device_decides_how_many_are_worked_on(
 def test_cell_without_quorum_is_worked_on() -> None:
     lost = _of_cell(3, "hv1", quorate=False)
     assert _hosts(_planned(lost)) == [["hv1"], ["hv2"], ["hv3"]]
+
+
+@pytest.mark.parametrize("serial", [1, 2])
+def test_foreign_vm_that_is_off_stays_and_one_that_runs_refuses_all(serial: int) -> None:
+    answers = _three()
+    answers["hv1"] = answer(_vm("a"), _vm("theirs", active=False, foreign=True))
+    rolling = _planned(answers, serial=serial)
+    moves = [name for turn in rolling.turns for name, _source, _to in turn.moves]
+    assert "theirs" not in moves
+    assert {"a", "c"} <= {*moves}
+    told = " ".join(note for turn in rolling.turns for note in turn.notes)
+    assert serial == 2 or "'theirs' stays on hv1: it was not made by this collection" in told
+    answers["hv1"] = answer(_vm("a"), _vm("theirs", foreign=True))
+    with pytest.raises(PlanRefused, match=r"hv1 cannot be emptied: theirs would stay .*virt.adopt"):
+        _planned(answers, serial=serial)

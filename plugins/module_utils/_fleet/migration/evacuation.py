@@ -14,6 +14,7 @@ import operator
 import typing as t
 
 from ..._errors import PlanRefused
+from ..base.names import playbook_command
 from ..cards import leftover
 from ..engine import proofs
 from ..placement import decide as placement
@@ -34,10 +35,12 @@ def leave(
     policy: Policy,
     *,
     relax: bool = False,
+    partly: bool = False,
 ) -> MigrationDecision:
     """Where the VMs of ``source`` go, including those that an earlier run was moving.
 
-    With ``relax``, one that fits nowhere by anti-affinity goes where it does without.
+    With ``relax``, one that fits nowhere by anti-affinity goes where it does without. ``partly``:
+    one that is off and cannot go is no failure. A VM that was not made by this collection stays.
     """
     migration_decision.require("evacuate", source, answers, mute)
     marked = [_with_mark(host, True) if host.name == source else host for host in hosts]
@@ -52,7 +55,16 @@ def leave(
             f" ({', '.join(left_out)}), so nothing would move, and it is not marked as in"
             " maintenance; run without --limit"
         )
-    decision = _decide(names, None, answers, marked, mute, policy, relax=relax)
+    foreign = {name: names.pop(name) for name, vm in [*names.items()] if vm.get("foreign")}
+    off = [name for name, vm in names.items() if not (vm["active"] or vm.get("error"))]
+    may_stay = off if partly else []
+    decision = _decide(names, None, answers, marked, mute, policy, relax=relax, may_stay=may_stay)
+    for name, vm in foreign.items():
+        kind = decision.problems if vm["active"] or not partly else decision.notes
+        kind.append(
+            f"{name!r} stays on {source}: it was not made by this collection, so that it is unknown"
+            f" which files belong to it ({playbook_command('adopt', vm_name=name)} takes it over)"
+        )
     if decision.kept_away:
         decision.problems.append(
             f"only affinity or anti-affinity keeps {', '.join(decision.kept_away)} on {source};"
@@ -155,6 +167,7 @@ def _decide(
     policy: Policy,
     *,
     relax: bool = False,
+    may_stay: t.Collection[str] = (),
 ) -> MigrationDecision:
     decision = MigrationDecision()
     fleet = placement.FleetLoad(hosts, policy)
@@ -171,5 +184,5 @@ def _decide(
             name, host, leftover.without(places), answers, mute, fleet, decision, relax=relax
         )
         if problem:
-            decision.problems.append(problem)
+            (decision.notes if name in may_stay else decision.problems).append(problem)
     return decision

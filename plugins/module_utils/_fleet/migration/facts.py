@@ -63,6 +63,7 @@ class MovingDemand(t.TypedDict):
 class _Unsound(t.TypedDict, total=False):
     unsound: str
     lacking: dict[str, str]
+    foreign: bool
 
 
 class MovingVm(MovingDemand, _Unsound, answers.LeftBehind):
@@ -70,7 +71,7 @@ class MovingVm(MovingDemand, _Unsound, answers.LeftBehind):
 
     ``ha``: a cell restarts it. ``unsound``: so is whether it is in a move, since its hypervisor's
     answer is not as declared. ``lacking`` is what other hypervisors lack of what it names, noted on
-    the controller.
+    the controller. ``foreign``: it was not made by this collection, so it is not moved.
     """
 
     name: answers.VmName

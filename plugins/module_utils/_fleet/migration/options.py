@@ -196,7 +196,7 @@ class MigrateWork(SelectingWork):
     evacuation to break rules of anti-affinity. ``places`` are the destinations, their machine UUID
     and when they were read by their own clock, in milliseconds: ``UUID.AT``. ``cards`` are the VMs
     whose cards are to be written, ``unmanaged`` those, by UUID, that their cell is to manage again.
-    ``partly``: VMs that a silent hypervisor may have are left there,
+    ``partly``: VMs that a silent hypervisor may have, or that are off and cannot leave, stay there,
     and that is no failure. ``named`` is what VMs name, to compare with what is there."""
 
     STAGES = ("all", "look", "names", "compare", "decide", "bases", "act", "report")

@@ -177,6 +177,8 @@ def _entry(connection: Connection, vm: _Seen, hanging: t.Collection[str]) -> Mov
         "names": [],
         "error": None,
     }
+    if not stored.made_here and stored.phase is None:
+        unread["foreign"] = True
     silent = [file for file in vm.files if file in hanging]
     if silent:
         return {**unread, "error": f"{silent[0]} does not answer; check the storage it is on"}

@@ -173,11 +173,14 @@ def _lose(gone: t.Sequence[str], answers: Answers, fleet: Fleet) -> _Leaving:
 
 
 def _leaving(gone: t.Sequence[str], answers: Answers, decision: MigrationDecision) -> _Leaving:
+    foreign = {
+        vm["name"] for host in gone for vm in answers[host]["vms"] or () if vm.get("foreign")
+    }
     moves = [
         (name, source, to)
         for source, share in decision.shares.items()
         for name, to in share
-        if to not in gone
+        if to not in gone and name not in foreign
     ]
     leave = {name for name, _source, _to in moves}
     staying = [
