@@ -173,3 +173,57 @@ def test_guests_after_a_broken_guest_are_started(
 def test_program_that_is_installed_is_the_tested_file() -> None:
     text = effects_autostart.files()[autostart.PROGRAM]
     assert text == Path(start_guests.__file__).read_text()
+
+
+class Once:
+    """A domain of libvirt's test driver with the flag that libvirt has since 11.2."""
+
+    def __init__(self, domain: libvirt.virDomain, once: bool, known: bool = True) -> None:
+        self.domain, self.once, self.known = domain, once, known
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.domain, name)
+
+    def autostartOnce(self) -> int:
+        if not self.known:
+            raise libvirt.libvirtError("this function is not supported by the connection driver")
+        return int(self.once)
+
+    def setAutostartOnce(self, once: int) -> None:
+        self.once = bool(once)
+
+
+@pytest.mark.parametrize("always", [True, False])
+@pytest.mark.parametrize("once", [True, False])
+def test_guest_that_is_to_start_once_starts_and_no_longer_has_to(
+    connection: libvirt.virConnect, always: bool, once: bool
+) -> None:
+    raw = connection.defineXML(definition(1))
+    raw.setAutostart(int(always))
+    domain = Once(raw, once)
+    guests = start_guests.to_start([domain])
+    assert bool(guests) is (always or once)
+    assert start_guests.start_all(guests, lambda _line: None) == 0
+    assert bool(raw.isActive()) is (always or once)
+    assert domain.once is False
+    assert bool(raw.autostart()) is always
+
+
+def test_flag_of_guest_that_did_not_start_stays(
+    connection: libvirt.virConnect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start_guests, "ROUND_SECONDS", 0.0)
+    monkeypatch.setattr(start_guests, "PAUSE", 0.0)
+    domain = Once(connection.defineXML(definition(1)), once=True)
+    stubborn = _Stubborn(domain.domain, start_guests.LAST)
+    monkeypatch.setattr(domain, "create", stubborn.create, raising=False)
+    assert start_guests.start_all(start_guests.to_start([domain]), lambda _line: None) == 1
+    assert domain.once is True
+
+
+def test_libvirt_without_that_flag_has_no_guest_that_starts_once(
+    connection: libvirt.virConnect,
+) -> None:
+    raw = connection.defineXML(definition(1))
+    assert start_guests.to_start([raw]) == {}
+    assert start_guests.to_start([Once(raw, once=True, known=False)]) == {}

@@ -9,6 +9,9 @@ up: it needs Python's standard library and libvirt's bindings, and nothing else 
 The names that it shares with the rest are compared by a test. Its XML is that of libvirt and of
 root on hypervisors with the same storage. expat expands no entity without bounds (2.4.1 and newer).
 
+A guest that is to start once (``virsh autostart --once``, libvirt 11.2) starts as one with
+autostart does, and then no longer has to: libvirt, which would see to that, starts none here.
+
 A guest on which a run was at work is left to it, and one that was restarted elsewhere is a
 leftover. A guest that does not start is tried again for a while, as shared storage may appear after
 libvirt; then those after it are started all the same, and the exit status is 1.
@@ -31,6 +34,7 @@ CONNECT_SECONDS = 120.0
 ROUND_SECONDS = 120.0
 PAUSE = 3.0
 MOST_DELAY = 3600
+INACTIVE = 2  # VIR_DOMAIN_XML_INACTIVE
 MOST_CARD = 8 * 1024 * 1024
 
 
@@ -42,6 +46,19 @@ class Startable(t.Protocol):
 
     def create(self) -> object:
         """Start it."""
+
+    def setAutostartOnce(self, once: int) -> object:
+        """Whether it starts with the next boot alone; libvirt 11.2 and newer."""
+
+
+class Bootable(Startable, t.Protocol):
+    """What is used of a domain that may have to start."""
+
+    def autostart(self) -> int:
+        """Whether it starts with each boot."""
+
+    def XMLDesc(self, flags: int) -> str:
+        """Its definition."""
 
 
 class Guest(t.NamedTuple):
@@ -141,6 +158,8 @@ def start_all(guests: t.Mapping[str, Startable], say: t.Callable[[str], None]) -
                     if not domains[guest.uuid].isActive():
                         domains[guest.uuid].create()
                         say(f"{guest.name}: started, order {guest.order:g}")
+                    if starts_once(domains[guest.uuid]):  # a kill before this starts it once more
+                        domains[guest.uuid].setAutostartOnce(0)
                     started.append(guest)
                 except libvirt.libvirtError as error:
                     reasons[guest.name] = str(error)
@@ -155,6 +174,24 @@ def start_all(guests: t.Mapping[str, Startable], say: t.Callable[[str], None]) -
         if number < len(turns):
             time.sleep(max((guest.delay for guest in started), default=0))
     return failed
+
+
+def starts_once(domain: Startable) -> bool:
+    """Whether it is to start with the next boot alone; an older libvirt or binding has no such."""
+    ask = getattr(domain, "autostartOnce", None)
+    try:
+        return ask is not None and bool(ask())
+    except Exception:  # a libvirt older than its binding
+        return False
+
+
+def to_start(domains: t.Iterable[Bootable]) -> dict[str, Bootable]:
+    """Those of the domains that are off and are to start at boot, by their definitions."""
+    return {
+        domain.XMLDesc(INACTIVE): domain
+        for domain in domains
+        if domain.autostart() or starts_once(domain)
+    }
 
 
 def say(line: str) -> None:
@@ -178,14 +215,8 @@ def main() -> int:
                 say(f"libvirt does not answer: {error}")
                 return 1
             time.sleep(PAUSE)
-    wanted = (
-        libvirt.VIR_CONNECT_LIST_DOMAINS_AUTOSTART
-        | libvirt.VIR_CONNECT_LIST_DOMAINS_INACTIVE
-        | libvirt.VIR_CONNECT_LIST_DOMAINS_PERSISTENT
-    )
-    inactive = libvirt.VIR_DOMAIN_XML_INACTIVE
-    guests = {dom.XMLDesc(inactive): dom for dom in connection.listAllDomains(wanted)}
-    return 1 if start_all(guests, say) else 0
+    wanted = libvirt.VIR_CONNECT_LIST_DOMAINS_INACTIVE | libvirt.VIR_CONNECT_LIST_DOMAINS_PERSISTENT
+    return 1 if start_all(to_start(connection.listAllDomains(wanted)), say) else 0
 
 
 if __name__ == "__main__":

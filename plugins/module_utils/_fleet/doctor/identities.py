@@ -115,7 +115,10 @@ def _name(name: str, places: list[_Place]) -> Finding:
     if other.vm["active"]:
         shut = playbook_command("state", vm_name=name, vm_host=other.host, vm_state="shutoff")
         fix = f"{shut}; then {fix}"
-    text = f"a VM may exist only once, and no verb acts on that name: {_said(places)}"
+    text = (
+        "a VM may exist only once, and a verb acts on that name only where vm_host says which is"
+        f" meant: {_said(places)}"
+    )
     return Finding("name_twice", _hosts(places), text, f"if that is the wrong one: {fix}")
 
 
