@@ -282,7 +282,7 @@ def test_a_source_of_which_one_domain_cannot_be_read_at_that_moment() -> None:
 
 @pytest.mark.parametrize("partly", [True, False])
 @pytest.mark.parametrize("active", [True, False])
-def test_foreign_vm_stays_and_is_no_failure_only_where_one_that_is_off_may(
+def test_foreign_vm_stays_and_is_no_failure_only_if_shut_off_vms_may(
     partly: bool, active: bool
 ) -> None:
     answers = {

@@ -224,7 +224,7 @@ def test_cell_without_quorum_is_worked_on() -> None:
 
 
 @pytest.mark.parametrize("serial", [1, 2])
-def test_foreign_vm_that_is_off_stays_and_one_that_runs_refuses_all(serial: int) -> None:
+def test_foreign_vm_that_is_off_stays_and_a_running_vm_refuses_all(serial: int) -> None:
     answers = _three()
     answers["hv1"] = answer(_vm("a"), _vm("theirs", active=False, foreign=True))
     rolling = _planned(answers, serial=serial)
