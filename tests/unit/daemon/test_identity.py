@@ -113,7 +113,7 @@ def test_systemd_id_that_libvirt_cannot_take_is_none(
     assert "systemd-machine-id-setup" in problem
 
 
-def test_systemd_id_of_one_boot_is_none(tmp_path: Path) -> None:
+def test_systemd_id_of_this_boot_is_none(tmp_path: Path) -> None:
     mounts = tmp_path / "proc/self/mountinfo"
     mounts.parent.mkdir(parents=True)
     mounts.write_text("31 25 0:22 /machine-id /etc/machine-id ro - tmpfs tmpfs rw\n")
