@@ -113,8 +113,8 @@ class ActionModule(StagedAction[ShowWork]):
             return {"changed": False}
         refused = self._refused(options, new, added, given, expected, lost)
         free = [domain for domain in new if domain.name not in refused]
-        places = self._places(free, given, lost, task_vars)
         existing = [domain for domain in domains if domain.name not in absent]
+        places = self._places(free, existing, given, lost, task_vars)
         unusable = {name: refused[name] for name in added if name in refused}
         unusable |= self._unusable(existing, task_vars)
         entries = fleet_plan.compare(names, answers, places, refused, unusable)
@@ -174,6 +174,7 @@ class ActionModule(StagedAction[ShowWork]):
     def _places(
         self,
         domains: t.Sequence[Domain],
+        existing: t.Sequence[Domain],
         answers: _placing.Answers,
         lost: t.Sequence[str],
         task_vars: Values,
@@ -188,7 +189,8 @@ class ActionModule(StagedAction[ShowWork]):
         try:
             local = _batch.controller_images(domains, variables, check=True)
             images = {name: image.facts for name, image in local.items()}
-            hosts = _placing.hosts_of(answers, limits, lost)
+            rules = [(one.name, one.groups, one.placement.anti_affinity) for one in existing]
+            hosts = placement.with_rules(_placing.hosts_of(answers, limits, lost), rules)
             placements = _placing.place(domains, images, hosts, policy)
             taken = _placing.not_unique(domains, placements, answers, own_addresses())
             has_cpu = _batch.defaults(variables).fleet_cpu is not None

@@ -698,3 +698,29 @@ def test_the_result_is_plain_data() -> None:
         {"host": "b", "filter": "maintenance", "reason": "it is in maintenance"}
     ]
     assert result["ranking"][1]["notes"]
+
+
+@pytest.mark.parametrize("every", [False, True])
+@pytest.mark.parametrize(
+    ("known", "batch", "new"),
+    [
+        ({"groups": ("app",)}, {}, {"anti_affinity": ("app",)}),
+        ({}, {"groups": ("app",)}, {"anti_affinity": ("app",)}),
+        ({}, {"anti_affinity": ("app",)}, {"groups": ("app",)}),
+        ({"anti_affinity": ("app",)}, {"groups": ("x",)}, {"groups": ("app",)}),
+    ],
+)
+def test_new_vm_keeps_away_from_existing_vm_of_its_batch(
+    known: dict[str, t.Any], batch: dict[str, t.Any], new: dict[str, t.Any], every: bool
+) -> None:
+    """The group may be in the metadata of the one that exists, or only in the request that adds
+    it."""
+    hosts = [host("hv1", vms=(DefinedVm("app1", "u1", **known),)), host("hv2")]
+    beside = [vm("app1", **batch), vm("appx2", host="hv1", **new)]
+    (existing, placed) = place(hosts, beside, every=every)
+    assert existing.existing == ("hv1",)
+    assert placed.host is None
+    reasons = {rejection.host: rejection.filter for rejection in placed.rejected}
+    assert reasons["hv1"] == "anti_affinity"
+    free = [vm("app1", **batch), vm("appx2", **new)]
+    assert on(place(hosts, free, every=every))["appx2"] == "hv2"

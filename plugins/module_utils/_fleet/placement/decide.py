@@ -56,6 +56,7 @@ from .filters import (
 )
 from .hosts import (
     ANSWERED,
+    DefinedVm,
     HostSettings,
     PlacementHost,
     default_reserve_mib,
@@ -88,6 +89,7 @@ __all__ = [
     "rank",
     "settings_from",
     "silent_host",
+    "with_rules",
 ]
 
 # how often a batch is retried in another order if a VM that fits on its own found no room
@@ -119,6 +121,7 @@ def place(
     hosts = list(hosts)
     policy = policy or Policy()
     _check(hosts, requests)
+    hosts = with_rules(hosts, [(one.name, one.groups, one.anti_affinity) for one in requests])
     fresh = FleetLoad(hosts, policy)
     static = _static_filters(fresh, requests)
     turns = together.turns([(one.groups, one.affinity) for one in requests])
@@ -143,6 +146,30 @@ def place(
         if _alike(requests, order) in tried:
             break
     return [best[index] for index in range(len(requests))]
+
+
+def with_rules(
+    hosts: t.Sequence[PlacementHost],
+    batch: t.Iterable[tuple[str, t.Sequence[str], t.Sequence[str]]],
+) -> list[PlacementHost]:
+    """The hypervisors; VMs of the ``batch`` that exist have also the groups and rules of
+    anti-affinity that they get with it."""
+    wanted = {name: (groups, rules) for name, groups, rules in batch if groups or rules}
+
+    def requested(vm: DefinedVm) -> DefinedVm:
+        groups, rules = wanted.get(vm.name, ((), ()))
+        return dataclasses.replace(
+            vm,
+            groups=tuple(dict.fromkeys((*vm.groups, *groups))),
+            anti_affinity=tuple(dict.fromkeys((*vm.anti_affinity, *rules))),
+        )
+
+    return [
+        dataclasses.replace(host, vms=tuple(requested(vm) for vm in host.vms))
+        if any(vm.name in wanted for vm in host.vms)
+        else host
+        for host in hosts
+    ]
 
 
 def _in_order(
