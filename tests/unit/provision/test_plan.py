@@ -279,6 +279,23 @@ def test_what_only_runs_otherwise_is_mended_and_what_is_not_asked_for_stays() ->
     assert _plan({"memory": 512}, drifted).plan.steps == ()
 
 
+def test_link_that_was_set_down_by_hand_is_mended_without_being_requested() -> None:
+    """Only what the definition has otherwise: a link that is down there as well was meant."""
+    facts = _facts()
+    assert facts.live is not None
+    down = '<link state="down"/></interface>'
+    drifted = dataclasses.replace(facts, live=facts.live.replace("</interface>", down))
+    options = {"nics": [{"name": "eth0"}]}
+    found = _plan(options, drifted)
+    assert [one.text for one in found.changes] == ["nics.eth0.link false -> true, live"]
+    settled = predict(drifted, found.plan.steps)
+    assert settled.live is not None
+    assert "down" not in settled.live
+    assert _plan(options, settled).changes == ()
+    meant = dataclasses.replace(drifted, inactive=facts.inactive.replace("</interface>", down))
+    assert _plan(options, meant).changes == ()
+
+
 @pytest.mark.parametrize("memory", [256, 768, 1024])
 def test_memory_that_runs_is_mended_where_the_guest_gives_it_back(memory: int) -> None:
     facts = _facts()
