@@ -18,23 +18,27 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import (
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import FleetModule
 
-FENCED = "virt_fenced"
-
 
 class ActionModule(FleetModule):
     """The module does everything; in a playbook this reads the variables of the other host."""
 
     def asked(self, _work: object, task_vars: Values) -> Answer:
         hosts = list(dict.fromkeys(check_type_list(to_plain(self.given["host"]))))
-        stated = _stated.for_this_run(self, FENCED)
-        others = [host for host in stated if host not in hosts]
-        if others:
+        stated = self._named(_stated.FENCED, hosts)
+        ignored = self._named(_stated.SIGNS_IGNORED, hosts)
+        both = [host for host in ignored if host in stated]
+        if both:
             raise PlanRefused(
-                f"{FENCED} names {', '.join(others)}, not {' or '.join(hosts)}, whose VMs are to be"
-                f" restarted; give -e {FENCED}={','.join(hosts)} if that is off"
+                f"{_stated.FENCED} and {_stated.SIGNS_IGNORED} name {', '.join(both)}: what answers"
+                " in its place is ignored only where its devices say that it is off; leave out"
+                f" {_stated.FENCED} and declare virt_fence of {both[0]}, or end what answers"
             )
         # nothing is switched before it is known of all how they are proven off
         given = [self._arguments(str(host), stated, task_vars) for host in hosts]
+        for arguments in given:
+            arguments["ignore_signs"] = arguments["host"] in ignored
+            # the playbook has required that somebody would have heard it
+            arguments["_audible"] = True
         answers: list[Answer] = []
         for arguments in given:
             answer = self.module(task_vars, arguments)
@@ -43,6 +47,17 @@ class ActionModule(FleetModule):
             answers.append(answer)
         switched = [answer for answer in answers if answer["outcome"] == SWITCHED]
         return {**[*switched, *answers][0], "text": _texts(answers)}
+
+    def _named(self, variable: str, hosts: t.Sequence[str]) -> list[str]:
+        """The hypervisors that a variable names for this run, all of them of ``hosts``."""
+        named = _stated.for_this_run(self, variable)
+        others = [host for host in named if host not in hosts]
+        if others:
+            raise PlanRefused(
+                f"{variable} names {', '.join(others)}, not {' or '.join(hosts)}, whose VMs are to"
+                f" be restarted; give -e {variable}={','.join(hosts)} if that is meant"
+            )
+        return named
 
     def _arguments(self, host: str, stated: t.Sequence[str], task_vars: Values) -> Answer:
         """The module's options for one hypervisor."""
@@ -61,7 +76,7 @@ class ActionModule(FleetModule):
                 f"{host} is not proven off: its variable virt_fence is missing; declare there what"
                 " switches it off, for example {agent: fence_ipmilan, ip: 192.0.2.113, username:"
                 " admin, password: ...}, or, if you have seen that it is without power, state it"
-                f" for this run: -e {FENCED}={host}"
+                f" for this run: -e {_stated.FENCED}={host}"
             )
         return arguments
 

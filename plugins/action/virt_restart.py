@@ -30,7 +30,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.restart.options 
     RestartWork,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding.facts import Waited
-from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers, _stated
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._fleet_variables import Variables
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import (
@@ -105,7 +105,12 @@ class ActionModule(StagedAction[RestartWork]):
             name: answer for name, answer in answers.items() if answer.get("host") is not None
         }
         silent = proofs.silences(answers, answered, expected, lost)
-        restart_decision.require_silence(hosts_off, answered, silent, known)
+        given = restart_decision.Silenced(
+            {host: _peers.addresses(host, values) for host in hosts_off},
+            _stated.for_this_run(self, _stated.FENCED),
+            _stated.for_this_run(self, _stated.SIGNS_IGNORED),
+        )
+        restart_decision.require_silence(hosts_off, answered, silent, known, given)
         answered = restart_decision.without_leftovers(answered)
         limits = {name: _placing.limits_of(name, values) for name in answers}
         variables = Variables(values, self._templar)

@@ -16,6 +16,9 @@ description:
   - A hypervisor that accepts or refuses connections on the ports of SSH or libvirt, or answers ARP
     on a network in common, is not down, and nothing is switched. If it still answers after its
     devices said that it is off, they belong to another machine, and this fails.
+  - Its silence counts only for an address on a link of this machine, where neighbours are asked,
+    or behind a router if it has answered this machine when that created VMs. Without any this
+    fails, too.
   - The playbook C(fleet.virt.restart_elsewhere) uses it before it restarts the VMs of a hypervisor
     that failed, and reads the devices from the variable C(virt_fence) of that hypervisor.
 author:
@@ -102,6 +105,13 @@ options:
         may run twice; locks on its disks are then the last line of defence.
     type: bool
     default: false
+  ignore_signs:
+    description:
+      - A person knows that something else gives the signs of life, such as a router that answers
+        ARP requests for others, or a firewall that refuses connections. They are named then, and
+        the O(devices) alone prove that it is off. Not with O(stated=true).
+    type: bool
+    default: false
   lease:
     description:
       - Seconds to wait with O(stated=true), so that locks of a client of the storage that vanished
@@ -151,13 +161,14 @@ from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.fencing import effects
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.fencing.options import (
     ARGUMENTS,
+    INTERNAL,
     fence_options,
 )
 
 
 def main() -> None:
-    module = create_module(ARGUMENTS)
-    options = fence_options(module.params)
+    module = create_module(ARGUMENTS, INTERNAL)
+    options = fence_options(module.options)
     run(
         module,
         lambda: effects.fence(options, check=module.check_mode),

@@ -157,6 +157,15 @@ sign:
   description: How the hypervisor answers that should be off; else null.
   returned: in playbooks of this collection
   type: str
+signs:
+  description: The same by its addresses.
+  returned: in playbooks of this collection
+  type: dict
+audible:
+  description: Those of its addresses of which silence means something here.
+  returned: in playbooks of this collection
+  type: list
+  elements: str
 output:
   description: What was printed.
   returned: in playbooks of this collection

@@ -11,6 +11,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefu
 from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _alive
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import FleetAction
 
+FENCED, SIGNS_IGNORED = "virt_fenced", "virt_signs_ignored"
+
 
 def for_this_run(action: FleetAction, variable: str) -> list[str]:
     """The hypervisors that a variable names.

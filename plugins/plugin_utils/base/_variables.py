@@ -189,7 +189,8 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "restore_file": frozenset({"vm_name", "vm_host", "virt_archive", "virt_path"})
     | {"virt_backup_host_key", "virt_restore_max_mib", "virt_restore_to"},
     "restart_elsewhere": _CHOSEN
-    | {"virt_fenced", "virt_fenced_lease", "virt_host", "virt_wait_timeout", "vm_force"},
+    | {"virt_fenced", "virt_fenced_lease", "virt_host", "virt_signs_ignored", "virt_wait_timeout"}
+    | {"vm_force"},
     "return_vms": _MOVE | {"virt_host"},
     "rolling": _MOVE
     | {"virt_host", "virt_reboot", "virt_reboot_timeout", "virt_relax", "virt_serial"}

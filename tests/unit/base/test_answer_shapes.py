@@ -646,6 +646,8 @@ GOOD: dict[str, Answer] = {
             }
         ],
         "sign": "",
+        "signs": {"192.0.2.3": "answers on port 22"},
+        "audible": ["192.0.2.3"],
         "unread": ["moved2: its card is cut off"],
     },
     "restarted": {
@@ -1104,7 +1106,9 @@ def read_restart_look(answer: Answer) -> None:
     policy = placement.Policy(pool_paths={}, base_pool="base")
     silent = {"hv3": Silence("no route")}
     with contextlib.suppress(FleetVirtError):
-        restart_decision.require_silence(["hv3"], {"hv2": answer}, silent, ["hv2", "hv3"])
+        restart_decision.require_silence(
+            ["hv3"], {"hv2": answer}, silent, ["hv2", "hv3"], restart_decision.Silenced({})
+        )
     for cards in (answer["cards"], [{**card, "problems": []} for card in answer["cards"]]):
         answers = {"hv2": {**answer, "cards": cards}}
         restart_decision.decide(["hv3"], ["moved1"], answers, hosts, silent, policy)

@@ -18,6 +18,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import (
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import effects_programs
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.fencing import effects, plan
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.fencing.options import FenceDevice
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.fencing.read_silence import Heard
 
 from .test_options import device, options
 
@@ -76,9 +77,12 @@ def _program(path: Path, text: str) -> None:
 def signs(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     """What the host shows of life, each time that it is asked; silence in the end."""
     pending: list[str | None] = []
-    monkeypatch.setattr(
-        effects, "sign_of_life", lambda *_arguments: pending.pop(0) if pending else None
-    )
+
+    def listen(addresses: t.Sequence[str], *_more: object) -> Heard:
+        sign = pending.pop(0) if pending else None
+        return Heard({addresses[0]: sign} if sign else {}, tuple(addresses))
+
+    monkeypatch.setattr(effects, "listen", listen)
     return pending
 
 
@@ -245,3 +249,34 @@ def test_statement_waits_for_lease_and_asks_again(signs: list[str | None]) -> No
     signs += [None, "answers on port 22 (192.0.2.13)"]
     with pytest.raises(PlanRefused, match="answers on port 22"):
         effects.fence(options(stated=True, lease=0), check=False)
+
+
+_ARP = "answers ARP requests for 192.0.2.13"
+
+
+@pytest.mark.parametrize("power", ["on", "off"])
+def test_sign_is_ignored_only_where_devices_say_off(
+    supply: Supply, signs: list[str | None], power: str
+) -> None:
+    supply.power(power)
+    signs += [_ARP, _ARP]
+    done = effects.fence(options(supply.device, ignore_signs=True), check=False)
+    assert supply.power() == "off"
+    assert "(it answers ARP requests for 192.0.2.13, which virt_signs_ignored" in str(done["text"])
+    (supply.folder / "mute").touch()
+    signs.append(_ARP)
+    with pytest.raises(PlanRefused, match="not proven off: fence_trial says unknown"):
+        effects.fence(options(supply.device, ignore_signs=True, off_timeout=0), check=False)
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_inaudible_hypervisor_is_not_switched(
+    supply: Supply, monkeypatch: pytest.MonkeyPatch, check: bool
+) -> None:
+    monkeypatch.setattr(effects, "listen", lambda *_arguments: Heard({}, ()))
+    with pytest.raises(PlanRefused, match=r"silent says nothing: .* -e virt_fenced=hv3"):
+        effects.fence(options(supply.device), check=check)
+    assert not supply.calls
+    assert effects.fence(options(supply.device, _audible=True), check=check)["changed"]
+    stated = effects.fence(options(stated=True, lease=0), check=check)
+    assert stated["outcome"] == plan.STATED

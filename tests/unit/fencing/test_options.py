@@ -39,6 +39,8 @@ def options(*devices: FenceDevice, **given: object) -> FenceOptions:
         "ports": [],
         "devices": list(devices),
         "stated": False,
+        "ignore_signs": False,
+        "_audible": False,
         "lease": 100.0,
         "off_timeout": 60.0,
     }
@@ -56,6 +58,7 @@ def test_agent_with_parameters_is_accepted() -> None:
     [
         (options(), "nothing is given that could prove it"),
         (options(device(), stated=True), "devices are given too"),
+        (options(stated=True, ignore_signs=True), "only what devices prove outweighs a sign"),
         (options(device(), lease=-1), "lease: -1 is no time to wait"),
         (options(device(), off_timeout=1e9), "off_timeout: 1e"),
         (options(device(agent="../bin/sh")), r"devices\[0\].agent: '../bin/sh' is no name"),

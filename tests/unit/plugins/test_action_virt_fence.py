@@ -26,6 +26,7 @@ def _asked(
     *,
     declared: t.Collection[str] = ("hv2", "hv3"),
     stated: t.Sequence[str] = (),
+    ignored: t.Sequence[str] = (),
 ) -> tuple[dict[str, t.Any], list[dict[str, t.Any]]]:
     """The action's answer, and what the module got."""
     variables = {
@@ -44,7 +45,11 @@ def _asked(
             sent.append(arguments)
             return {"text": f"{arguments['host']} was off", **answers[arguments["host"]]}
 
-    monkeypatch.setattr(_stated, "for_this_run", lambda *_given: [*stated])
+    monkeypatch.setattr(
+        _stated,
+        "for_this_run",
+        lambda _action, name: [*(stated if name == "virt_fenced" else ignored)],
+    )
     action: t.Any = Action()
     return action.asked(Work(stage="act"), action._values), sent
 
@@ -89,3 +94,12 @@ def test_hypervisor_without_agent_prevents_that_another_is_switched(
 def test_statement_of_another_hypervisor_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(PlanRefused, match="virt_fenced names hv1, not hv3 or hv2"):
         _asked(monkeypatch, "hv3,hv2", {}, stated=["hv1"])
+
+
+def test_sign_is_ignored_of_named_hypervisor_with_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = _asked(monkeypatch, "hv3,hv2", {"hv3": _OFF, "hv2": _OFF}, ignored=["hv3"])[1]
+    assert {one["host"]: one["ignore_signs"] for one in sent} == {"hv3": True, "hv2": False}
+    with pytest.raises(PlanRefused, match="virt_fenced and virt_signs_ignored name hv3"):
+        _asked(monkeypatch, "hv3", {}, stated=["hv3"], ignored=["hv3"])
+    with pytest.raises(PlanRefused, match="virt_signs_ignored names hv1, not hv3"):
+        _asked(monkeypatch, "hv3", {}, ignored=["hv1"])

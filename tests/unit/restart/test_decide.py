@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 import pytest
@@ -32,6 +33,7 @@ from ansible_collections.fleet.virt.tests.unit.notes.test_silent import told
 _NOTED = ("web1", "db1", "db2", "moved1", "ha1")
 _SILENT = {"hv3": Silence("no route to host")}
 _KNOWN = ["hv1", "hv2", "hv3"]
+_GIVEN = decide.Silenced({"hv3": ["192.0.2.3"], "hv2": ["192.0.2.3"]})
 
 
 def entry(name: str = "web1", **given: object) -> CardEntry:
@@ -65,7 +67,7 @@ def entry(name: str = "web1", **given: object) -> CardEntry:
 
 
 def answer(*cards: CardEntry, **given: object) -> RestartLook:
-    usual: RestartLook = {"cards": [*cards], "unread": [], "sign": None}
+    usual: RestartLook = {"cards": [*cards], "unread": [], "signs": {}, "audible": ["192.0.2.3"]}
     host: dict[str, object] = {"vms": []}
     return {**usual, "host": host, **given}  # type: ignore[typeddict-item,return-value]
 
@@ -313,7 +315,11 @@ def test_locked_disk_is_noted_before_fencing() -> None:
 @pytest.mark.parametrize(
     ("answers", "silent", "message"),
     [
-        ({"hv1": answer(sign="answers on port 22 (192.0.2.13)")}, _SILENT, "hv3 answers on port"),
+        (
+            {"hv1": answer(signs={"192.0.2.3": "answers on port 22"})},
+            _SILENT,
+            "hv3 answers on port",
+        ),
         ({"hv1": answer(), "hv3": answer()}, {}, "hv3 answers, so it is not down"),
         (
             {"hv1": answer()},
@@ -321,14 +327,14 @@ def test_locked_disk_is_noted_before_fencing() -> None:
             "hv3 answers (Permission denied)",
         ),
         ({}, _SILENT, "no hypervisor answered"),
-        ({"hv1": answer(sign="answers on port 22 (192.0.2.13)")}, {}, "hv3 answers on port 22"),
+        ({"hv1": answer(signs={"192.0.2.3": "answers on port 22"})}, {}, "hv3 answers on port 22"),
     ],
 )
 def test_hypervisor_that_is_not_silent_is_refused(
     answers: dict[str, RestartLook], silent: dict[str, Silence], message: str
 ) -> None:
     with pytest.raises(PlanRefused) as raised:
-        decide.require_silence(["hv3"], answers, silent, _KNOWN)
+        decide.require_silence(["hv3"], answers, silent, _KNOWN, _GIVEN)
     assert message in str(raised.value)
 
 
@@ -337,23 +343,59 @@ def test_unknown_hypervisor_is_refused() -> None:
         "'hv9' is no hypervisor of this play; name the one that is off, for example -e virt_host="
     )
     with pytest.raises(PlanRefused, match=said):
-        decide.require_silence(["hv9"], {"hv1": answer()}, _SILENT, _KNOWN)
+        decide.require_silence(["hv9"], {"hv1": answer()}, _SILENT, _KNOWN, _GIVEN)
 
 
 def test_own_sign_of_hypervisor_that_answers_is_not_quoted() -> None:
-    answers = {"hv1": answer(), "hv3": answer(sign="answers on port 22 (127.0.0.1)")}
+    answers = {
+        "hv1": answer(),
+        "hv3": answer(signs={"192.0.2.3": "answers on port 22 (127.0.0.1)"}),
+    }
     with pytest.raises(PlanRefused, match="hv3 answers, so"):
-        decide.require_silence(["hv3"], answers, {}, _KNOWN)
+        decide.require_silence(["hv3"], answers, {}, _KNOWN, _GIVEN)
 
 
 def test_each_of_two_hypervisors_has_to_be_silent() -> None:
     for off in (["hv2", "hv3"], ["hv3", "hv2"]):
         with pytest.raises(PlanRefused, match="hv2 answers"):
-            decide.require_silence(off, {"hv1": answer(), "hv2": answer()}, _SILENT, _KNOWN)
+            decide.require_silence(off, {"hv1": answer(), "hv2": answer()}, _SILENT, _KNOWN, _GIVEN)
 
 
 def test_silent_hypervisor_is_accepted() -> None:
-    decide.require_silence(["hv3"], {"hv1": answer()}, _SILENT, _KNOWN)
+    decide.require_silence(["hv3"], {"hv1": answer()}, _SILENT, _KNOWN, _GIVEN)
+
+
+_UNHEARD = "that hv3 is silent says nothing: .* -e virt_fenced=hv3"
+
+
+@pytest.mark.parametrize("audible", [[], ["192.0.2.9"]])
+def test_inaudible_hypervisor_is_not_silent(audible: list[str]) -> None:
+    seen = {"hv1": answer(audible=audible), "hv2": answer(audible=[])}
+    with pytest.raises(PlanRefused, match=_UNHEARD):
+        decide.require_silence(["hv3"], seen, _SILENT, _KNOWN, _GIVEN)
+    stated = dataclasses.replace(_GIVEN, stated=["hv3"])
+    decide.require_silence(["hv3"], seen, _SILENT, _KNOWN, stated)
+    seen["hv2"] = answer(audible=["192.0.2.3"])
+    decide.require_silence(["hv3"], seen, _SILENT, _KNOWN, _GIVEN)
+
+
+def test_both_hypervisors_must_be_audible() -> None:
+    given = decide.Silenced({"hv3": ["192.0.2.3"], "hv2": ["192.0.2.2"]})
+    silent = {**_SILENT, "hv2": _SILENT["hv3"]}
+    with pytest.raises(PlanRefused, match="that hv2 is silent says nothing"):
+        decide.require_silence(["hv3", "hv2"], {"hv1": answer()}, silent, _KNOWN, given)
+
+
+def test_sign_is_ignored_of_hypervisor_that_is_named_for_it() -> None:
+    seen = {"hv1": answer(signs={"192.0.2.3": "answers ARP requests for 192.0.2.3"})}
+    given = decide.Silenced({"hv3": ["192.0.2.3"], "hv2": ["192.0.2.2"]}, ignored=["hv2"])
+    with pytest.raises(PlanRefused, match=r"hv3 answers ARP .*-e virt_signs_ignored=hv3"):
+        decide.require_silence(["hv3"], seen, _SILENT, _KNOWN, given)
+    given = dataclasses.replace(given, ignored=["hv3"])
+    decide.require_silence(["hv3"], seen, _SILENT, _KNOWN, given)
+    reached = {"hv3": Silence("not a hypervisor", reached=True)}
+    with pytest.raises(PlanRefused, match="hv3 answers"):
+        decide.require_silence(["hv3"], seen, reached, _KNOWN, given)
 
 
 def test_others_note_name_uuid_and_macs_of_vms_that_go_elsewhere() -> None:
@@ -373,9 +415,9 @@ def test_others_note_name_uuid_and_macs_of_vms_that_go_elsewhere() -> None:
 
 
 def test_refusal_for_several_hypervisors_names_command_for_each() -> None:
-    seen = {"hv1": answer(sign="answers on port 22")}
+    seen = {"hv1": answer(signs={"192.0.2.3": "answers on port 22"})}
     with pytest.raises(PlanRefused) as refused:
-        decide.require_silence(["hv2", "hv3"], seen, _SILENT, _KNOWN)
+        decide.require_silence(["hv2", "hv3"], seen, _SILENT, _KNOWN, _GIVEN)
     assert "hv2 or hv3 answers on port 22, as hv1 sees it" in str(refused.value)
     for host in ("hv2", "hv3"):
         assert f"ansible-playbook fleet.virt.evacuate -e virt_host={host}" in str(refused.value)

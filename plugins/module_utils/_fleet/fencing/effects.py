@@ -12,10 +12,10 @@ from collections.abc import Mapping
 
 from ..._errors import DeadlineExceeded, DependencyMissing, PlanRefused
 from ..base import effects_programs as programs
-from . import plan, read_metadata
+from . import effects_heard, plan, read_metadata
 from .options import FenceDevice, FenceOptions, require_sound
 from .plan import Status
-from .read_silence import sign_of_life
+from .read_silence import listen
 
 _SECONDS = 60.0  # of one call of an agent; a management controller may take half of it to log in
 _PAUSE = 2.0
@@ -39,8 +39,8 @@ def fence(options: FenceOptions, *, check: bool) -> Mapping[str, object]:
     _require_fit(options)
     before = [_status(device) for device in options["devices"]]
     if plan.is_proven(before):
-        _require_silence(options, fenced=True)
-        return _result(plan.ALREADY, f"{host} {plan.ALREADY}", changed=False)
+        still = _require_silence(options, fenced=True)
+        return _result(plan.ALREADY, f"{host} {plan.ALREADY}{still}", changed=False)
     if check:
         broken = [status for status in before if status.state == plan.UNKNOWN]
         if broken:
@@ -54,15 +54,22 @@ def fence(options: FenceOptions, *, check: bool) -> Mapping[str, object]:
     statuses = _await(options)
     if not plan.is_proven(statuses):
         raise PlanRefused(plan.not_proven(host, statuses, failures))
-    _require_silence(options, fenced=True)
-    return _result(plan.SWITCHED, f"{host} {plan.SWITCHED}", changed=True)
+    still = _require_silence(options, fenced=True)
+    return _result(plan.SWITCHED, f"{host} {plan.SWITCHED}{still}", changed=True)
 
 
-def _require_silence(options: FenceOptions, *, fenced: bool) -> None:
-    addresses = options["addresses"] or [options["host"]]
-    sign = sign_of_life(addresses, options["ports"])
-    if sign is not None:
-        raise PlanRefused(plan.alive([options["host"]], sign, fenced=fenced))
+def _require_silence(options: FenceOptions, *, fenced: bool) -> str:
+    """Raise PlanRefused for a sign of life, and where none could have been heard. What is said of a
+    sign that a person has said is none; it counts for nothing without devices that say off."""
+    host = options["host"]
+    heard = listen(options["addresses"] or [host], options["ports"], effects_heard.volumes())
+    if heard.sign is None:
+        if not (heard.audible or options["_audible"] or options["stated"]):
+            raise PlanRefused(plan.inaudible(host))
+        return ""
+    if options["ignore_signs"]:
+        return plan.ignored(heard.sign)
+    raise PlanRefused(plan.alive([host], heard.sign, fenced=fenced))
 
 
 def _require_fit(options: FenceOptions) -> None:

@@ -29,9 +29,12 @@ ARGUMENTS: Spec = {
     "ports": {"type": "list", "elements": "int", "default": []},
     "devices": {"type": "list", "elements": "dict", "default": [], "options": DEVICE},
     "stated": {"type": "bool", "default": False},
+    "ignore_signs": {"type": "bool", "default": False},
     "lease": {"type": "float", "default": 100.0},
     "off_timeout": {"type": "float", "default": 60.0},
 }
+# ``_audible``: another hypervisor asked it that would have heard it
+INTERNAL: Spec = {"_audible": {"type": "bool", "default": False}}
 _AGENT = re.compile(r"fence_[a-z0-9_]+")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 # What an agent is to do is decided here: a second one of these would be believed instead
@@ -72,13 +75,15 @@ class FenceOptions(t.TypedDict):
     ports: list[int]
     devices: list[FenceDevice]
     stated: bool
+    ignore_signs: bool
     lease: float
     off_timeout: float
+    _audible: bool
 
 
 def fence_options(params: Mapping[str, object]) -> FenceOptions:
     """The validated options of the module, without those of the connection."""
-    return t.cast("FenceOptions", {name: params[name] for name in ARGUMENTS})
+    return t.cast("FenceOptions", {name: params[name] for name in (*ARGUMENTS, *INTERNAL)})
 
 
 def require_sound(options: FenceOptions) -> None:
@@ -91,6 +96,10 @@ def require_sound(options: FenceOptions) -> None:
         )
     if not options["devices"] and not options["stated"]:
         problems.append(Problem("devices", "nothing is given that could prove it; give one"))
+    if options["stated"] and options["ignore_signs"]:
+        problems.append(
+            Problem("ignore_signs", "only what devices prove outweighs a sign of life; give those")
+        )
     for name, value in (("lease", options["lease"]), ("off_timeout", options["off_timeout"])):
         if not 0 <= value <= 3600:
             problems.append(Problem(name, f"{value:g} is no time to wait; use 0 to 3600 seconds"))

@@ -22,6 +22,7 @@ _ENDS = {ON: 0, OFF: 2}
 _OF_AGENTS = {ON: "Status: ON", OFF: "Status: OFF"}
 _OF_COMMANDS = {ON: "on", OFF: "off"}
 _SHOWN = 300
+IGNORED = "virt_signs_ignored"  # the variable that names hosts whose signs of life are others'
 ALREADY, SWITCHED, STATED = "was off already", "is switched off", "is stated to be off"
 
 
@@ -102,18 +103,36 @@ def unfit(host: str, reasons: t.Iterable[str]) -> str:
     )
 
 
+def inaudible(host: str) -> str:
+    """That nobody would have heard it, and what to do."""
+    return (
+        f"that {host} is silent says nothing: no hypervisor that answers would hear it. An address"
+        " of it has to be on a link of one of them or, behind a router, to have answered it when it"
+        f" created VMs; see ansible_host and virt_migration_address of {host}. If you have seen"
+        f" that it is without power, state it for this run: -e virt_fenced={host}"
+    )
+
+
+def ignored(sign: str) -> str:
+    """What is said of a sign of life that a person has said is none."""
+    return f" (it {sign}, which {IGNORED} says is not it)"
+
+
 def alive(hosts: t.Sequence[str], sign: str, *, fenced: bool) -> str:
     """That a host of these answers, so that nothing may be done in its place; ``sign`` says how."""
     host = " or ".join(hosts)
     if fenced:
         return (
             f"{host} {sign} although it is said to be off: either that is wrong, or virt_fence of"
-            f" {host} switches another machine; correct it before anything is restarted elsewhere"
+            f" {host} switches another machine; correct it before anything is restarted elsewhere."
+            f" If you know what answers in its place, such as a router (proxy ARP) or a firewall,"
+            f" and its devices say that it is off: -e {IGNORED}={','.join(hosts)}"
         )
     return (
         f"{host} {sign}, so it is not down; move its VMs with"
         f" {' or '.join(playbook_command('evacuate', virt_host=one) for one in hosts)}, or switch"
-        " it off first"
+        f" it off first. If you know that something else answers, such as a router (proxy ARP) or a"
+        f" firewall, its devices decide: -e {IGNORED}={','.join(hosts)}"
     )
 
 

@@ -14,6 +14,7 @@ import typing as t
 
 from ..._errors import FleetVirtError
 from ..base.effects_connection import Connection
+from ..fencing import effects_heard as heard
 from ..hosts.fleet_seen import SeenHypervisor
 from ..notes import effects as notes
 from ..notes import note
@@ -48,12 +49,17 @@ def claimed_everywhere(
     claims += note.claims_of_macs(machine, at, settings.run, added)
     volumes = [claim.volume for claim in claims]
 
+    answered: list[str] = []
+
     def first(far: Connection, host: SeenHypervisor) -> None:
+        answered.append(host.address)
         _write(far, volumes, host.lacks, settings.readings)
 
     for own in (host for host in settings.seen if host.name == settings.home):
         _write(here.connection, (), own.lacks, settings.readings)
-    return others.unchanged(settings.seen, settings.home, facts, settings.run, first)
+    unchanged = others.unchanged(settings.seen, settings.home, facts, settings.run, first)
+    heard.keep(here.connection, answered)
+    return unchanged
 
 
 def _write(

@@ -50,11 +50,25 @@ class RestartDecision:
     noting: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Silenced:
+    """The ``addresses`` of each hypervisor that should be off; those that a person ``stated`` to be
+    off, and those of which signs of life are ``ignored``, since something else gives them."""
+
+    addresses: t.Mapping[str, t.Sequence[str]]
+    stated: t.Collection[str] = ()
+    ignored: t.Collection[str] = ()
+
+
 def require_silence(
-    hosts: t.Sequence[str], answers: Answers, silent: Silent, known: t.Sequence[str]
+    hosts: t.Sequence[str],
+    answers: Answers,
+    silent: Silent,
+    known: t.Sequence[str],
+    given: Silenced,
 ) -> None:
     """Raise PlanRefused if one of the hypervisors shows any sign of life, to anybody, or if nobody
-    looked.
+    looked who would have heard it.
 
     ``answers`` are of the hypervisors that responded.
     """
@@ -71,12 +85,26 @@ def require_silence(
     if not answers:
         raise PlanRefused(f"no hypervisor answered: {proofs.named(silent)}")
     for asked, answer in answers.items():
-        if asked not in hosts and answer.get("sign"):
-            sign = f"{answer['sign']}, as {asked} sees it"
-            raise PlanRefused(fencing.alive(hosts, sign, fenced=False))
+        signs = {} if asked in hosts else answer.get("signs") or {}
+        for address, said in signs.items():
+            of = [host for host in hosts if address in given.addresses.get(host, ())] or hosts
+            if not {*of} <= {*given.ignored}:
+                sign = f"{said}, as {asked} sees it"
+                raise PlanRefused(fencing.alive(of, sign, fenced=False))
     for host in hosts:
         if host in answers:
             raise PlanRefused(fencing.alive([host], "answers", fenced=False))
+    for host in hosts:
+        if host not in given.stated and not any(
+            hears(answer, given.addresses.get(host, ())) for answer in answers.values()
+        ):
+            raise PlanRefused(fencing.inaudible(host))
+
+
+def hears(answer: RestartLook, addresses: t.Collection[str]) -> bool:
+    """Whether the hypervisor with this answer would have heard one of these addresses, or did."""
+    heard = {*(answer.get("audible") or ()), *(answer.get("signs") or ())}
+    return not heard.isdisjoint(addresses)
 
 
 def without_leftovers(answers: Answers) -> dict[str, RestartLook]:
@@ -125,7 +153,10 @@ def decide(
         if problem:
             decision.failures[name] = problem
     if decision.shares:
-        decision.agent = next(iter(decision.shares))
+        # looks again once the other is switched off, so one that would hear it
+        decision.agent = max(
+            decision.shares, key=lambda place: len(answers[place].get("audible") or ())
+        )
         decision.noting = list(answers)
         decision.notes.append(SAVED.format(host=host))
     if not names:

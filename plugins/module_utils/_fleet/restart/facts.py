@@ -67,11 +67,14 @@ class CellCard(t.TypedDict):
 
 class RestartLook(Placing, total=False):
     """The cards that a hypervisor sees; ``sign`` is how the one that should be off answers it,
+    ``signs`` the same for each of its addresses, of which silence means something for ``audible``,
     ``unread`` are cards that cannot be read, with the reasons, ``in_cells`` VMs of cells, whose
     cards name no hypervisor, ``noted`` what it noted of the one that should be off."""
 
     cards: list[CardEntry] | None
     sign: str | None
+    signs: dict[str, str] | None
+    audible: list[str] | None
     unread: list[str] | None
     in_cells: list[CellCard] | None
     noted: Told | None

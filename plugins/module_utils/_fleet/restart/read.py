@@ -20,7 +20,8 @@ from ..base.effects_connection import Connection
 from ..base.effects_lookup import find_domain, find_uuid
 from ..cards import read_cards, read_leftovers, read_vms
 from ..cards.card import Card, CardFile, CardName, disk_files
-from ..fencing.read_silence import sign_of_life
+from ..fencing import effects_heard
+from ..fencing.read_silence import listen
 from ..hosts import domain_info, host_info, read_cell, read_noted, read_rolling, read_secrets
 from ..hosts import read_placement_facts as placement_facts
 from ..state import read_start_blockers
@@ -158,6 +159,7 @@ def look(connection: Connection, options: RestartOptions) -> RestartLook:
             not names or file.at.name in names or (file.card and here.others(file, file.card.uuid))
         )
     ]
+    heard = listen(options["addresses"] or old, options["ports"], effects_heard.volumes())
     host = placement_facts.read(connection, options["base_pool"], options["base_path"])
     return {
         "changed": False,
@@ -170,7 +172,9 @@ def look(connection: Connection, options: RestartOptions) -> RestartLook:
         "unread": [file.problem for file in wanted if file.card is None],
         "in_cells": _in_cells(connection, here, names),
         "noted": None if names else read_noted.of_silent(connection, old),
-        "sign": sign_of_life(options["addresses"] or old, options["ports"]),
+        "sign": heard.sign,
+        "signs": {**heard.signs},
+        "audible": [*heard.audible],
     }
 
 
