@@ -123,7 +123,7 @@ def refusal(name: str, own: MachineFacts, others: t.Mapping[str, MachineFacts]) 
             f"give it one of its own ({_renewing(name)}), reboot it, and run this again",
         )
     known = _known(name, machine_id, {name: own, **told})
-    taken = playbook_command("setup_hypervisors", **{_VARIABLE: MACHINE_ID})
+    taken = playbook_command("setup_hypervisors", libvirtd_host_uuid_source=MACHINE_ID)
     if known:
         machines, texts = known
         lost_ones = (
