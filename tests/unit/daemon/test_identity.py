@@ -54,9 +54,7 @@ def _machine(
         "12345678-1234-5678-90AB-CDDEEFAABBCC",
     ],
 )
-def test_host_without_a_uuid_needs_its_systemd_id(
-    firmware: str | None, tmp_path: Path
-) -> None:
+def test_host_without_a_uuid_needs_its_systemd_id(firmware: str | None, tmp_path: Path) -> None:
     machine = _machine(tmp_path, firmware)
     assert identity.needs(machine, None)
     assert identity.source(machine, None) is None

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import threading
 import time
 import typing as t
 import uuid as uuids
@@ -66,7 +65,6 @@ if t.TYPE_CHECKING:
     from ..cards.facts import CardEntry
 
 _POLL = 0.5
-_noting = threading.Lock()
 _JOIN_GIB = 4.0  # an earlier run's move may take as long as one of this size
 _ATTEMPTS = 5  # at a VM that another run keeps changing
 
@@ -251,8 +249,7 @@ class _Mover:
 
     def _note(self) -> None:
         """Note where the VM goes; a move that is refused leaves no note."""
-        with _noting:  # the moves of this run go on in threads
-            noting.leave(self.connection, [(self.name, self.endpoints.where)], self.settings.places)
+        noting.leave(self.connection, [(self.name, self.endpoints.where)], self.settings.places)
 
     def _predict(
         self, source: Source, plan: MigrationPlan, steps: t.Sequence[Step[MoveState]]

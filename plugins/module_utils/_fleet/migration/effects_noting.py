@@ -10,6 +10,7 @@ until the destination was read with it; should both die, the others still have i
 
 from __future__ import annotations
 
+import threading
 import typing as t
 import uuid
 
@@ -19,6 +20,8 @@ from ..base.effects_connection import Connection
 from ..base.effects_lookup import find_domain
 from ..notes import effects as notes
 from ..notes import note
+
+_lock = threading.Lock()  # the moves of a run go on in threads
 
 
 def leave(
@@ -47,4 +50,5 @@ def leave(
             "macs": [str(mac.get("address")) for mac in root.iterfind("devices/interface/mac")],
         }
         volumes += [claim.volume for claim in note.claims_of(machine, int(at), run, [vm])]
-    notes.write(connection, volumes, {})
+    with _lock:
+        notes.write(connection, volumes, {})
