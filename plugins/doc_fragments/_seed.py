@@ -98,6 +98,9 @@ options:
       gateway:
         description:
           - Default gateway, at most one for IPv4 and one for IPv6.
+          - Where all addresses of a family have the prefix length 32, or 128 for IPv6, it may be
+            any address on the link. cloud-init cannot write that into C(/etc/network/interfaces);
+            seed such a guest with V(offline).
         type: list
         elements: str
       dhcp4:
@@ -334,6 +337,9 @@ options:
           gateway:
             description:
               - Default gateway, at most one for IPv4 and one for IPv6.
+              - Where all addresses of a family have the prefix length 32, or 128 for IPv6, it may
+                be any address on the link. cloud-init cannot write that into
+                C(/etc/network/interfaces); seed such a guest with V(offline).
             type: list
             elements: str
           dhcp4:

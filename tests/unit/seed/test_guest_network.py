@@ -125,6 +125,56 @@ def test_ifupdown_names_nics_by_their_addresses() -> None:
     assert len(found) == 2
 
 
+ALONE = Seed(
+    network=(
+        NicConfig(
+            name="eth1",
+            dhcp4=False,
+            addresses=("192.0.2.10/32", "2001:db8::10/128"),
+            gateways=("198.51.100.1", "2001:db8:1::1"),
+            routes=(Route("203.0.113.0/24", "198.51.100.1", 50),),
+        ),
+    ),
+)
+
+
+def test_networkd_router_of_an_address_alone_is_on_the_link() -> None:
+    text = texts("networkd", ALONE)["/etc/systemd/network/05-fleet-virt-eth1.network"]
+    assert text.partition("[Route]")[2] == (
+        "\nDestination=0.0.0.0/0\nGateway=198.51.100.1\nGatewayOnLink=yes\n\n"
+        "[Route]\nDestination=::/0\nGateway=2001:db8:1::1\nGatewayOnLink=yes\n\n"
+        "[Route]\nDestination=203.0.113.0/24\nGateway=198.51.100.1\nGatewayOnLink=yes\n"
+        "Metric=50\n\n"
+    )
+
+
+def test_networkmanager_router_of_an_address_alone_is_on_the_link() -> None:
+    parser = configparser.ConfigParser()
+    path = "/etc/NetworkManager/system-connections/fleet-virt-eth1.nmconnection"
+    parser.read_string(texts("networkmanager", ALONE)[path])
+    assert dict(parser["ipv4"]) == {
+        "method": "manual",
+        "address1": "192.0.2.10/32",
+        "route1": "0.0.0.0/0,198.51.100.1",
+        "route1_options": "onlink=true",
+        "route2": "203.0.113.0/24,198.51.100.1,50",
+        "route2_options": "onlink=true",
+    }
+    assert parser["ipv6"]["route1"] == "::/0,2001:db8:1::1"
+    assert parser["ipv6"]["route1_options"] == "onlink=true"
+
+
+def test_ifupdown_router_of_an_address_alone_is_on_the_link() -> None:
+    text = texts("ifupdown", ALONE)["/etc/network/interfaces"]
+    assert text.partition("address 2001:db8::10/128\n")[2] == (
+        "    up ip route replace 198.51.100.1/32 dev nic1\n"
+        "    up ip -6 route replace 2001:db8:1::1/128 dev nic1\n"
+        "    up ip route replace 0.0.0.0/0 via 198.51.100.1 dev nic1\n"
+        "    up ip -6 route replace ::/0 via 2001:db8:1::1 dev nic1\n"
+        "    up ip route replace 203.0.113.0/24 via 198.51.100.1 dev nic1 metric 50\n"
+    )
+
+
 def test_resolv_conf() -> None:
     assert guest_network.resolv_conf(configured_nics(STATIC, NICS)) == (
         "# Made by fleet.virt.\nnameserver 192.0.2.53\nnameserver 2001:db8::53\n"

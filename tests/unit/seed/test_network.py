@@ -32,6 +32,7 @@ NICS = [
     SeededNic("eth2", "52:01:02:03:04:07"),
 ]
 STATIC = {"name": "eth0", "addresses": ["192.0.2.10/24"]}
+ALONE = {"name": "eth0", "addresses": ["192.0.2.10/32"]}
 
 
 def read(network: t.Any, **more: t.Any) -> tuple[Seed, list[Problem]]:
@@ -86,6 +87,21 @@ GOOD: list[tuple[t.Any, NicConfig]] = [
         {"name": "eth0", "addresses": ["192.0.2.0/31"], "gateway": "192.0.2.1"},
         NicConfig("eth0", dhcp4=False, addresses=("192.0.2.0/31",), gateways=("192.0.2.1",)),
     ),
+    (
+        {
+            "name": "eth0",
+            "addresses": ["192.0.2.10/32", "192.0.2.11/32", "2001:db8::a/128"],
+            "gateway": ["198.51.100.1", "2001:db8:1::1"],
+            "routes": [{"to": "10.0.0.0/8", "via": "198.51.100.2"}],
+        },
+        NicConfig(
+            "eth0",
+            dhcp4=False,
+            addresses=("192.0.2.10/32", "192.0.2.11/32", "2001:db8::a/128"),
+            gateways=("198.51.100.1", "2001:db8:1::1"),
+            routes=(Route("10.0.0.0/8", "198.51.100.2"),),
+        ),
+    ),
 ]
 
 
@@ -127,6 +143,16 @@ BAD: list[tuple[t.Any, str, str]] = [
     ),
     ({**STATIC, "gateway": "192.0.3.1"}, "network[0].gateway[0]", "not in the NIC's network"),
     ({**STATIC, "gateway": "192.0.2.10"}, "network[0].gateway[0]", "own address"),
+    ({**ALONE, "gateway": "192.0.2.10"}, "network[0].gateway[0]", "own address"),
+    ({**ALONE, "gateway": "127.0.0.1"}, "network[0].gateway[0]", "cannot be a router's"),
+    ({**ALONE, "gateway": "224.0.0.1"}, "network[0].gateway[0]", "cannot be a router's"),
+    ({**ALONE, "gateway": "255.255.255.255"}, "network[0].gateway[0]", "cannot be a router's"),
+    ({**ALONE, "gateway": "2001:db8::1"}, "network[0].gateway[0]", "static IPv6 address"),
+    (
+        {"name": "eth0", "addresses": ["192.0.2.10/24", "192.0.2.77/32"], "gateway": "192.0.3.1"},
+        "network[0].gateway[0]",
+        "not in the NIC's network",
+    ),
     ({**STATIC, "gateway": "2001:db8::1"}, "network[0].gateway[0]", "static IPv6 address"),
     ({**STATIC, "gateway": "router"}, "network[0].gateway[0]", "not an address"),
     (
@@ -241,6 +267,32 @@ def test_two_static_nics_and_one_by_dhcp() -> None:
             },
         },
     }
+
+
+def test_router_outside_an_address_alone_is_on_the_link() -> None:
+    def routes(*addresses: str) -> t.Any:
+        entry = {
+            "name": "eth0",
+            "addresses": list(addresses),
+            "gateway": ["192.0.2.1", "fe80::1"],
+            "routes": [{"to": "203.0.113.0/24", "via": "192.0.2.1", "metric": 5}],
+        }
+        seed, problems = read([entry])
+        assert problems == []
+        ethernets = seed_documents.network(seed, NICS[:1])["ethernets"]
+        assert isinstance(ethernets, dict)
+        return ethernets["eth0"]["routes"]
+
+    default = {"to": "0.0.0.0/0", "via": "192.0.2.1"}
+    link_local = {"to": "::/0", "via": "fe80::1"}
+    other = {"to": "203.0.113.0/24", "via": "192.0.2.1", "metric": 5}
+    assert routes("192.0.2.10/24", "2001:db8::a/128") == [default, link_local, other]
+    on_link = {"on-link": True}
+    assert routes("192.0.2.10/32", "2001:db8::a/128") == [
+        {**default, **on_link},
+        link_local,
+        {**other, **on_link},
+    ]
 
 
 def test_without_a_word_every_nic_has_dhcp_and_the_first_is_waited_for() -> None:

@@ -303,6 +303,9 @@ def _ethernet(nic: SeededNic, config: NicConfig) -> dict[str, Json]:
         routes.append({"to": route.to, "via": route.via})
         if route.metric is not None:
             routes[-1]["metric"] = route.metric
+    for written in routes:
+        if config.on_link(str(written["via"])):
+            written["on-link"] = True
     if routes:
         entry["routes"] = routes
     servers: dict[str, Json] = {}

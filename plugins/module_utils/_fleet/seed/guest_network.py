@@ -89,8 +89,15 @@ def _networkd(configured: ConfiguredNic) -> NetworkFile:
     if config.dhcp4:
         text += _section("DHCPv4", ("ClientIdentifier", "mac"))
     for to, via, metric in _routes(config):
-        # a router outside the NIC's networks was refused when the seed was read
-        text += _section("Route", ("Destination", to), ("Gateway", via), ("Metric", metric))
+        # any other router outside the NIC's networks was refused when the seed was read
+        link = "yes" if config.on_link(via) else None
+        text += _section(
+            "Route",
+            ("Destination", to),
+            ("Gateway", via),
+            ("GatewayOnLink", link),
+            ("Metric", metric),
+        )
     # before the image's files; the first one that matches a NIC is used
     return NetworkFile(f"{_NETWORKD}/05-fleet-virt-{configured.nic.name}.network", _HEADER + text)
 
@@ -120,6 +127,11 @@ def _networkmanager(configured: ConfiguredNic) -> NetworkFile:
             *(
                 (f"route{number}", f"{to},{via}" + (f",{metric}" if metric is not None else ""))
                 for number, (to, via, metric) in enumerate(routes, 1)
+            ),
+            *(
+                (f"route{number}_options", "onlink=true")
+                for number, (_to, via, _metric) in enumerate(routes, 1)
+                if config.on_link(via)
             ),
             ("dns", "".join(f"{server};" for server in servers)),
             ("dns-search", "".join(f"{domain};" for domain in config.dns_search)),
@@ -153,7 +165,12 @@ def _stanzas(name: str, config: NicConfig) -> str:
         rest.append(f"dns-nameservers {' '.join(config.dns_servers)}")
     if config.dns_search:
         rest.append(f"dns-search {' '.join(config.dns_search)}")
-    for to, via, metric in _routes(config):
+    routes = _routes(config)
+    # "onlink" is unknown to old kernels (IPv6) and to busybox; a route to the router is not
+    for via in dict.fromkeys(via for _to, via, _metric in routes if config.on_link(via)):
+        family, length = ("-6 ", 128) if ":" in via else ("", 32)
+        rest.append(f"up ip {family}route replace {via}/{length} dev {name}")
+    for to, via, metric in routes:
         family = "-6 " if ":" in via else ""
         end = f" metric {metric}" if metric is not None else ""
         rest.append(f"up ip {family}route replace {to} via {via} dev {name}{end}")

@@ -17,7 +17,7 @@ from ..base.options import Reader, join, show, unknown_message
 from ..base.settings import names
 from . import settings
 from .documents import actual_nic
-from .types import NicConfig, Route, Seed, SeededNic
+from .types import NicConfig, Route, Seed, SeededNic, on_link
 
 _BROADCAST = ip.address("255.255.255.255")
 _EXAMPLE = "[{name: eth0, addresses: [192.0.2.10/24], gateway: 192.0.2.1}]"
@@ -171,6 +171,10 @@ def _unreachable(via: ip.Address, addresses: t.Sequence[ip.Interface]) -> str | 
     if any(address.ip == via for address in addresses):
         return f"{show(str(via))} is the NIC's own address; give the router's"
     if any(via in network for network in networks):
+        return None
+    if via.is_multicast or via.is_unspecified or via.is_loopback or via == _BROADCAST:
+        return f"{show(str(via))} cannot be a router's; give the router's address"
+    if on_link(via, addresses):
         return None
     if not networks:
         return (

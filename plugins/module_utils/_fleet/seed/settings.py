@@ -149,7 +149,12 @@ class GuestNicSettings:
     )
     gateway = Value(
         "gateway",
-        "Default gateway, at most one for IPv4 and one for IPv6.",
+        (
+            "Default gateway, at most one for IPv4 and one for IPv6.",
+            "Where all addresses of a family have the prefix length 32, or 128 for IPv6, it may be"
+            " any address on the link. cloud-init cannot write that into"
+            " C(/etc/network/interfaces); seed such a guest with V(offline).",
+        ),
         default=None,
         of="list",
         elements="str",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import ipaddress
 import json
 import typing as t
 
@@ -67,6 +68,24 @@ class NicConfig:
     dns_servers: tuple[str, ...] = ()
     dns_search: tuple[str, ...] = ()
     mtu: int | None = None
+
+    def on_link(self, via: str) -> bool:
+        """Whether the guest must be told that ``via`` is on the NIC's link: see on_link below."""
+        return on_link(ipaddress.ip_address(via), map(ipaddress.ip_interface, self.addresses))
+
+
+def on_link(
+    via: ipaddress.IPv4Address | ipaddress.IPv6Address,
+    addresses: t.Iterable[ipaddress.IPv4Interface | ipaddress.IPv6Interface],
+) -> bool:
+    """Whether all addresses of its family stand alone (prefix 32 or 128), and ``via`` is another.
+
+    No network of such a NIC contains a router. One that has a network as well is not meant: there
+    a router outside it is a slip. A guest looks for link-local routers on the link by itself.
+    """
+    same = [address for address in addresses if address.version == via.version]
+    alone = bool(same) and all(one.network.prefixlen == one.max_prefixlen for one in same)
+    return alone and not via.is_link_local and all(one.ip != via for one in same)
 
 
 @dataclass(frozen=True)
