@@ -192,7 +192,7 @@ def test_restore_takes_no_archive_of_the_future_by_itself(site: Site) -> None:
     """What is there has no manifest of its own, so it is named where it is read."""
     options: dict[str, object] = {
         **{"names": ["web1"], "place": site.place, "archive": None},
-        **{"new_name": None, "restore_as": None},
+        **{"new_name": None, "restore_as": None, "without": []},
     }
     site.make(LATE)
 
