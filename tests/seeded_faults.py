@@ -563,6 +563,13 @@ FAULTS = (
         '    if limits["nclients_max"] == 0 and saved.exists():',
         f"{_RELOAD}::test_people_get_in_again_whenever_it_is_killed",
     ),
+    Fault(
+        "a hypervisor that notes or cards know becomes another machine to the fleet",
+        "daemon/identity.py",
+        "    if known:\n",
+        "    if known and silent:\n",
+        "daemon/test_identity.py::test_systemd_id_of_two_hosts_is_refused_with_a_remedy",
+    ),
 )
 
 
