@@ -112,6 +112,13 @@ FAULTS = (
         "backup/test_listing.py::test_nineteen_archives_of_the_future_push_out_no_true_archive",
     ),
     Fault(
+        "an archive of the future is restored by itself",
+        "restore/read_archives.py",
+        "[vm.backup for vm in repository.vms] if wanted is None else all_backups",
+        "all_backups",
+        "backup/test_pruner.py::test_restore_skips_archives_of_the_future_and_says_so",
+    ),
+    Fault(
         "a replaced archive inherits the proof",
         "backup/listing.py",
         "proof.archive_id != ids.get(proof.of)",

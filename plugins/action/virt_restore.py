@@ -31,6 +31,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore.options 
     RestoreOptions,
     RestoreWork,
     SavedVm,
+    skipped,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.backup._place import nearby
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers
@@ -97,6 +98,8 @@ class ActionModule(StagedAction[RestoreWork]):
         options["place"], key, base = nearby(self._values, self._templar, options["place"])
         access = Access(options["passphrase"], base, key)
         vms = read_archives.find(access, options, self.header.run)
+        for remark in skipped(vms):
+            _output.warn(remark)
         _peers.refuse_hypervisors([vm.name for vm in vms], self._values)
         return {"changed": False, "vms": [dataclasses.asdict(vm) for vm in vms]}
 

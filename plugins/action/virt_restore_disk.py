@@ -16,13 +16,17 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore.facts im
     DiskLook,
     DiskRestored,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore.options import SavedVm
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore.options import (
+    SavedVm,
+    skipped,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore.options_disk import (
     ARGUMENTS,
     RestoreDiskOptions,
     RestoreDiskWork,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.backup._place import nearby
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
@@ -44,6 +48,8 @@ class ActionModule(StagedAction[RestoreDiskWork]):
             place, key, base = nearby(self._values, self._templar, options["place"])
             options["place"] = place
             vms = effects_disk.find(Access(options["passphrase"], base, key), options, "")
+            for remark in skipped(vms):
+                _output.warn(remark)
             return {"changed": False, "vms": [dataclasses.asdict(vm) for vm in vms]}
         (vm,) = self._vms()
         if work.stage == "report":

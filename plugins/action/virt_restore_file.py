@@ -23,7 +23,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore.facts im
     FileLook,
     FileRestored,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore.options import SavedVm
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore.options import (
+    SavedVm,
+    skipped,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore.options_file import (
     ARGUMENTS,
     RestoreFileOptions,
@@ -32,6 +35,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore.options_
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.backup import _restored_file
 from ansible_collections.fleet.virt.plugins.plugin_utils.backup._place import nearby
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._fleet_variables import Variables
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
@@ -55,6 +59,8 @@ class ActionModule(StagedAction[RestoreFileWork]):
             place, key, base = nearby(self._values, self._templar, options["place"])
             options["place"] = place
             vms = effects_file.find(Access(options["passphrase"], base, key), options, "")
+            for remark in skipped(vms):
+                _output.warn(remark)
             return {"changed": False, "vms": [dataclasses.asdict(vm) for vm in vms]}
         (vm,) = self._vms()
         if work.stage == "report":

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import tempfile
+import typing as t
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -17,7 +19,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import (
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.archives import (
     ArchiveProof,
     Backup,
+    Manifest,
     SavedDisk,
+    SavedFile,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.effects_borg import Access
 
@@ -78,6 +82,24 @@ def save(repository: str, access: Access, name: str, comment: str) -> None:
     (folder / "manifest.json").write_text(name)
     words = ["create", "--comment", escaped, f"{repository}::{name}", "manifest.json"]
     effects_borg.run(access, words, folder=str(folder))
+
+
+def save_whole(
+    repository: str, access: Access, backup: Backup, files: t.Mapping[str, bytes]
+) -> None:
+    """An archive with these files and its manifest, as docs/design/backup.md has it."""
+    saved = tuple(
+        SavedFile(path, len(content), hashlib.sha256(content).hexdigest())
+        for path, content in files.items()
+    )
+    whole = {**files, archives.MANIFEST: archives.manifest(Manifest(backup, saved)).encode()}
+    with tempfile.TemporaryDirectory() as folder:
+        for path, content in whole.items():
+            (Path(folder) / path).parent.mkdir(parents=True, exist_ok=True)
+            (Path(folder) / path).write_bytes(content)
+        comment = effects_borg.placeholders_escaped(archives.comment(backup))
+        words = ["create", "--comment", comment, f"{repository}::{backup.archive}", *whole]
+        effects_borg.run(access, words, folder=folder)
 
 
 def listed(repository: str, access: Access) -> list[str]:

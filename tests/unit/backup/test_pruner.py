@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import (
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.report import PrunedVm
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore import read_archives
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore.options import (
+    RestoreOptions,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.verify import effects_record
 from ansible_collections.fleet.virt.plugins.plugin_utils.backup._prune import (
     Pruner,
@@ -30,6 +34,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.backup._prune import (
 )
 from ansible_collections.fleet.virt.tests.unit.backup import _made
 from ansible_collections.fleet.virt.tests.unit.backup._made import UUID, at
+from ansible_collections.fleet.virt.tests.unit.restore.test_restore_crashes import _OPTIONS
 
 LATE = "2031-01-01T00:00:00Z"
 
@@ -188,23 +193,46 @@ def test_replacement_does_not_inherit_the_proof(site: Site) -> None:
         effects_record.record(place, site.hypervisor, UUID, known, {}, None)
 
 
-def test_restore_takes_no_archive_of_the_future_by_itself(site: Site) -> None:
-    """What is there has no manifest of its own, so it is named where it is read."""
-    options: dict[str, object] = {
-        **{"names": ["web1"], "place": site.place, "archive": None},
-        **{"new_name": None, "restore_as": None, "without": []},
-    }
+def test_restore_skips_archives_of_the_future_and_says_so(site: Site) -> None:
+    domain = f"""<domain><name>web1</name><uuid>{UUID}</uuid><devices>
+<disk type='file'><source file='/srv/a'/><target dev='vda'/></disk></devices></domain>"""
+    files = {archives.DOMAIN: domain.encode(), archives.disk_path("vda"): b"a disk"}
+    disks = (archives.SavedDisk("vda", len(files[archives.disk_path("vda")]), "qcow2"),)
+    later = "2031-01-02T00:00:00Z"
+    for name in (at(4), at(5), LATE, later):
+        backup = dataclasses.replace(_made.of(name), disks=disks)
+        _made.save_whole(site.repository, site.hypervisor, backup, files)
+
+    def found(archive: str | None) -> tuple[str, str]:
+        options: RestoreOptions = {**_OPTIONS, "place": site.place, "archive": archive}
+        (vm,) = read_archives.find(site.hypervisor, options, "run")
+        return vm.archive, vm.skipped
+
+    archive, said = found(None)
+    assert archive == at(5)
+    assert f": {LATE}, {later}; the newest before is {at(5)}." in said
+    assert datetime.now(timezone.utc).strftime("the clock here (%Y-") in said
+    assert said.endswith(f"-e vm_name=web1 -e virt_archive={later}")
+    assert found(LATE) == (LATE, "")
+    for name in (LATE, later):
+        effects_borg.run(site.hypervisor, ["delete", site.repository, name])
+    assert found(None) == (at(5), "")
+
+
+def test_restore_where_all_backups_are_of_the_future_is_refused_without_virt_archive(
+    site: Site,
+) -> None:
     site.make(LATE)
-
-    def chosen(archive: str | None) -> str:
-        with pytest.raises(FleetVirtError) as caught:
-            read_archives.find(site.hypervisor, {**options, "archive": archive}, "run")  # type: ignore[typeddict-item]
-        return str(caught.value)
-
-    default, named = chosen(None), chosen(LATE)
-    assert (default, named) != ("", ""), "neither has a manifest"
     for name in (at(1), at(2), at(3)):
         effects_borg.run(site.hypervisor, ["delete", site.repository, name])
-    assert "all of its backups are later than the clock here" in chosen(None)
-    assert datetime.now(timezone.utc).strftime("which says %Y-") in chosen(None)
-    assert "all of its backups" not in chosen(LATE)
+
+    def why(archive: str | None) -> str:
+        options: RestoreOptions = {**_OPTIONS, "place": site.place, "archive": archive}
+        with pytest.raises(FleetVirtError) as caught:
+            read_archives.find(site.hypervisor, options, "run")
+        return str(caught.value)
+
+    refused = why(None)
+    assert "all of its backups are later than the clock here" in refused
+    assert datetime.now(timezone.utc).strftime("which says %Y-") in refused
+    assert "manifest" in why(LATE), "what is named is read, and this one has next to nothing in it"

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shutil
 from pathlib import Path
@@ -17,17 +16,14 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import (
     effects_borg,
     listing,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.archives import (
-    Manifest,
-    SavedDisk,
-    SavedFile,
-)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.archives import SavedDisk
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.effects_borg import Access
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore import read_archives
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore.effects_archive import (
     Archive,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.backup import _keys
+from ansible_collections.fleet.virt.tests.unit.backup import _made
 from ansible_collections.fleet.virt.tests.unit.backup._made import PASSPHRASE, UUID, at
 
 from .test_restore_crashes import _OPTIONS
@@ -38,30 +34,20 @@ _DOMAIN = f"""<domain><name>web1</name><uuid>{UUID}</uuid><devices>
 _FILES = {archives.DOMAIN: _DOMAIN.encode(), "disks/vda.raw": b"a disk" * 10_000}
 
 
-def _save(folder: Path, place: Path, access: Access) -> None:
+def _save(place: Path, access: Access) -> None:
     """An archive as docs/design/backup.md has it."""
     disks = (SavedDisk("vda", len(_FILES["disks/vda.raw"]), "qcow2"),)
     backup = archives.Backup("web1", UUID, "hv1", _AT, archives.SHUT_OFF, disks)
-    files = tuple(
-        SavedFile(path, len(content), hashlib.sha256(content).hexdigest())
-        for path, content in _FILES.items()
-    )
-    content = {**_FILES, archives.MANIFEST: archives.manifest(Manifest(backup, files)).encode()}
-    for path, data in content.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_bytes(data)
     place.mkdir()
     repository = f"{place}/{UUID}"
     effects_borg.run(access, ["init", "--encryption", "repokey-blake2", repository])
-    comment = effects_borg.placeholders_escaped(archives.comment(backup))
-    words = ["create", "--comment", comment, f"{repository}::{_AT}", *content]
-    effects_borg.run(access, words, folder=str(folder))
+    _made.save_whole(repository, access, backup, _FILES)
 
 
 def test_vm_is_restored_from_repository_key_and_passphrase(tmp_path: Path) -> None:
     first = Access(PASSPHRASE, str(tmp_path / "first"))
     place, other = tmp_path / "place", tmp_path / "other"
-    _save(tmp_path / "content", place, first)
+    _save(place, first)
     saved = listing.Repository(str(place), UUID)
     (key,) = _keys.export([saved], first, str(tmp_path / "keys"), check=False)
     assert not key["failed"], key

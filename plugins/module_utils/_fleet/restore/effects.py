@@ -40,7 +40,7 @@ from ..storage import read_file_users as file_users
 from . import definition, effects_state, read, read_archives
 from . import plan as restore_plan
 from .effects_archive import Archive
-from .options import RestoreOptions, RestoreWork, SavedVm
+from .options import RestoreOptions, RestoreWork, SavedVm, skipped
 from .plan import (
     CLAIM,
     CLEAR,
@@ -140,7 +140,9 @@ def run(
     if work.stage == "finish":  # its own claims, which no process has taken up
         return verb.planned(jobs(), carry_out, check=check, together=False)
     names = [vm.name for vm in vms]
-    return verb.run(connection, names, jobs, carry_out, check=check, together=False)
+    result = verb.run(connection, names, jobs, carry_out, check=check, together=False)
+    # The stages of a playbook have found theirs on the controller, which has said it
+    return {**result, "warnings": skipped(vms)} if work.stage == "all" else result
 
 
 def withdraw(connection: Connection, vms: t.Sequence[SavedVm]) -> dict[str, object]:

@@ -28,7 +28,7 @@ from ..storage import effects_storage as storage
 from . import definition, plan_disk, read_archives
 from .effects_archive import Archive
 from .facts import DiskLook
-from .options import RestoreOptions, SavedVm
+from .options import RestoreOptions, SavedVm, skipped
 from .options_disk import RestoreDiskOptions, RestoreDiskWork
 from .plan_disk import (
     CreateUnfinished,
@@ -116,7 +116,8 @@ def run(
                 job.problem = str(error)
             job.problem = "; moreover, ".join(filter(None, [job.problem, *job.remaining]))
 
-    return verb.planned(planned(), carry_out, check=check, together=False)
+    result = verb.planned(planned(), carry_out, check=check, together=False)
+    return result if work.vms else {**result, "warnings": skipped(vms)}
 
 
 def find(access: Access, options: RestoreDiskOptions, run_id: str) -> list[SavedVm]:

@@ -24,7 +24,7 @@ from ..base import names
 from . import read_archives
 from .effects_archive import Archive
 from .facts import FileLook
-from .options import RestoreOptions, SavedVm
+from .options import RestoreOptions, SavedVm, skipped
 from .options_file import RestoreFileOptions, RestoreFileWork
 
 _BORG_FOLDER = "/var/cache/fleet-virt/borg"
@@ -117,7 +117,8 @@ def run(options: RestoreFileOptions, work: RestoreFileWork) -> dict[str, object]
         "failed": False,
         "msg": None,
     }
-    return {"changed": False, "vms": [entry], "content": base64.b64encode(content).decode()}
+    result = {"changed": False, "vms": [entry], "content": base64.b64encode(content).decode()}
+    return result if work.vms else {**result, "warnings": skipped([vm])}
 
 
 def _read(access: Access, options: RestoreFileOptions, vm: SavedVm) -> bytes:

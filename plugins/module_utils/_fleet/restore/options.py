@@ -57,7 +57,8 @@ def restore_options(params: t.Mapping[str, object]) -> RestoreOptions:
 class SavedVm:
     """A VM to restore: ``name`` and ``uuid`` are those that it gets, ``repository`` and ``archive``
     where it is, ``manifest`` and ``definition`` texts of the archive. ``copy``: it is another VM
-    than the one that was saved. ``claimer`` names the run that claims it."""
+    than the one that was saved. ``claimer`` names the run that claims it. ``skipped`` says which
+    later archives are not restored unless they are named."""
 
     name: str = ""
     uuid: str = ""
@@ -67,11 +68,17 @@ class SavedVm:
     manifest: str = ""
     definition: str = ""
     claimer: str = ""
+    skipped: str = ""
 
     @property
     def source(self) -> str:
         """The archive, as the VM's metadata name it."""
         return f"{self.repository}::{self.archive}"
+
+
+def skipped(vms: t.Iterable[SavedVm]) -> list[str]:
+    """Which archives are not restored, though they are the newest by name, for people."""
+    return [vm.skipped for vm in vms if vm.skipped]
 
 
 @dataclass(frozen=True)

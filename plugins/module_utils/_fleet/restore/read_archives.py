@@ -55,7 +55,7 @@ def find(access: Access, options: RestoreOptions, run: str, *, whole: bool = Tru
         # What is later than the clock is restored if it is named, and never because it is newest
         if wanted is None and repository.all_ahead:
             last = repository.ahead[-1].archive
-            problems.append(f"{repository.all_ahead}, or name it: -e virt_archive={last}")
+            problems.append(f"{repository.all_ahead}, or name it: {_naming(name, last)}")
             continue
         all_backups = [vm.backup for vm in repository.all_vms]
         backups = [vm.backup for vm in repository.vms] if wanted is None else all_backups
@@ -65,6 +65,8 @@ def find(access: Access, options: RestoreOptions, run: str, *, whole: bool = Tru
             problems.append(f"{name!r} has no archive {wanted!r}; the newest are: {there}")
             continue
         saved = _saved(access, options, backups[-1], run)
+        if wanted is None:
+            saved = dataclasses.replace(saved, skipped=_skipped(name, repository))
         if whole:
             saved, lacks, problem = complete(saved, options["without"])
             unknown = [one for one in unknown if one not in lacks]
@@ -90,6 +92,22 @@ def _ambiguous(
         return None
     why = f"; what cannot be read: {'; '.join(unread)}" if unread else ""
     return f"{place} has no backup of {name!r}{why}"
+
+
+def _naming(name: str, archive: str) -> str:
+    return f"-e vm_name={name} -e virt_archive={archive}"
+
+
+def _skipped(name: str, repository: Repository) -> str:
+    """Which archives do not count as the newest, and what is taken instead; empty without any."""
+    if not repository.ahead:
+        return ""
+    ahead = [vm.archive for vm in repository.ahead]
+    return (
+        f"{repository.name}: not restored, since later than the clock here ({repository.clock}):"
+        f" {', '.join(ahead[-_SHOWN:])}; the newest before is {repository.vms[-1].archive}. If one"
+        f" is right, name it: {_naming(name, ahead[-1])}"
+    )
 
 
 def _last(repository: Repository) -> str:
