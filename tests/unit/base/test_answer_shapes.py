@@ -829,6 +829,7 @@ GOOD: dict[str, Answer] = {
                 "consistency": "frozen",
                 "size": 1,
                 "added": 1,
+                "left_out": ["vdb: it is off"],
                 "gave_way": False,
             }
         ]
@@ -1165,6 +1166,7 @@ def read_proven(answer: Answer) -> None:
         shares={"hv2": [name]},
         unbootable={},
         damaged={},
+        notes=[],
         check=True,
     )
     for outcome in outcomes.outcomes(reporter.shares, {"hv2": answer}, proof_facts.ProvenVm):
