@@ -166,13 +166,13 @@ def test_configuration_differs_until_it_is_written(root: t.Any) -> None:
         assert not [change for change in changes if "xyzzy" in change.text + str(change.words)]
         for change in changes:  # else it would go on running
             name = change.text.partition("remove ")[2]
-            removed = name.startswith("fence-") and not name.endswith(("-level", "-elsewhere"))
+            removed = name.startswith("fence") and not re.search("level|elsewhere", name)
             assert change.stop == (name if removed and name not in _ids(wanted) else "")
         _applied(root, changes)
         assert cib.changes(root, wanted) == []
         levels = root.findall("configuration/fencing-topology/fencing-level")
         assert [level.get("devices") for level in levels] == (
-            ["fence-hv2-1,fence-hv2-2"] if len(wanted) > 1 else []
+            ["fence.1-hv2,fence.2-hv2"] if len(wanted) > 1 else []
         )
         away = root.xpath("configuration/constraints/rsc_location[@score='-INFINITY']")
         hosts = {device.host for device in wanted}
@@ -183,6 +183,78 @@ def test_configuration_differs_until_it_is_written(root: t.Any) -> None:
             assert not [one for one in patterns if re.search(one, f"{device.id}0-1x")]
     names = [item.get("id") for item in root.findall("configuration/resources/primitive")]
     assert names == ["others"]
+
+
+def _all_ids(devices: t.Sequence[FenceResource]) -> list[str]:
+    cib_root = _lxml.parse("<cib/>", "cib")
+    texts = [change.xml for change in cib.changes(cib_root, devices)]
+    roots = [_lxml.parse(text, "xml") for text in texts]
+    return [str(item.get("id")) for root in roots for item in root.iter() if item.get("id")]
+
+
+@pytest.mark.parametrize(
+    "other",
+    ["-1", "-2", "-elsewhere", "-level", "-parameters", "-parameters-ip", "-meta", "-start", ".2"],
+)
+@pytest.mark.parametrize("several", [False, True])
+def test_ids_of_two_hosts_differ(other: str, several: bool) -> None:
+    devices = [IPMI, {**IPMI, "ip": "192.0.2.114"}]
+    wanted = pacemaker.resources_of("hv1", devices)
+    wanted += pacemaker.resources_of(f"hv1{other}", devices if several else IPMI)
+    ids = _all_ids(wanted)
+    assert len(wanted) == 3 + several
+    assert len(ids) == len(set(ids))
+    for one in ("2-hv1", "1-2-hv1", "level-hv1"):
+        ids = _all_ids([*wanted, *pacemaker.resources_of(one, devices)])
+        assert len(ids) == len(set(ids)), one
+
+
+def test_host_with_number_in_name_may_run_devices_of_another(root: t.Any) -> None:
+    wanted = [*pacemaker.resources_of("hv1", IPMI), *pacemaker.resources_of("hv1-2", IPMI)]
+    _applied(root, cib.changes(root, wanted))
+    away = root.xpath("configuration/constraints/rsc_location[@score='-INFINITY']")
+    kept = {
+        (item.get("node"), device.host)
+        for item in away
+        for device in wanted
+        if re.search(item.get("rsc-pattern"), device.id)
+    }
+    assert kept == {("hv1", "hv1"), ("hv1-2", "hv1-2")}
+
+
+_EARLIER = """
+<cib><configuration><crm_config/><rsc_defaults/><resources>
+<primitive id="fence-hv1-1" class="stonith" type="fence_ipmilan"/>
+<primitive id="fence-hv1-2" class="stonith" type="fence_ipmilan"/>
+<primitive id="fence-hv3" class="stonith" type="fence_ipmilan"/></resources><constraints>
+<rsc_location id="fence-hv1-elsewhere" rsc-pattern="^fence-hv1(-[0-9]+)?$" node="hv1"
+score="-INFINITY"/>
+<rsc_location id="web-elsewhere" rsc="web" node="hv1" score="-INFINITY"/></constraints>
+<fencing-topology><fencing-level id="fence-hv1-level" target="hv1" index="1"
+devices="fence-hv1-1,fence-hv1-2"/></fencing-topology></configuration></cib>
+"""
+
+
+@pytest.mark.parametrize("joining", [False, True])
+def test_devices_of_earlier_release_are_replaced_without_gap(joining: bool) -> None:
+    """At each moment the level of the host names devices that are there and switch that host; of
+    a power supply alone nothing is proven."""
+    root = _lxml.parse(_EARLIER, "cib")
+    wanted = pacemaker.resources_of("hv1", [IPMI, {**IPMI, "ip": "192.0.2.114"}])
+    wanted += pacemaker.resources_of("hv3", IPMI)
+    wanted += pacemaker.resources_of("hv1-2", IPMI) if joining else []
+    for change in cib.changes(root, wanted):
+        _applied(root, [change])
+        (level,) = root.findall("configuration/fencing-topology/fencing-level")
+        there = {item.get("id"): item for item in root.iter("primitive")}
+        for name in level.get("devices").split(","):
+            hosts = there[name].xpath(".//nvpair[@name='pcmk_host_list']/@value")
+            assert hosts in ([], ["hv1"]), "none in those of the earlier release here"
+    assert cib.changes(root, wanted) == []
+    assert {item.get("id") for item in root.iter("primitive")} == _ids(wanted)
+    names = {item.get("id") for item in root.iter("rsc_location")}
+    assert "web-elsewhere" in names, "others made it"
+    assert "fence-hv1-elsewhere" not in names
 
 
 def test_property_that_others_changed_is_set_again(root: t.Any) -> None:

@@ -12,7 +12,7 @@ import typing as t
 
 from ... import _lxml
 from ..._records import dataclass
-from .facts import HELD_BY, PREFIX, VM_PREFIX, CellVm, FenceResource
+from .facts import HELD_BY, OTHER_PREFIX, PREFIX, VM_PREFIX, CellVm, FenceResource
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
@@ -39,7 +39,6 @@ _KEEP_AWAY = "-500"
 # and it starts VMs after fence devices: devices that do not answer, tried on one member after the
 # other, would keep every VM from starting. So a failure is shown, and nothing more comes of it. VMs
 # wait for a start that fails, and for the monitor that follows it at once: hence both are short.
-_ELSEWHERE = "-elsewhere"
 _OF_DEVICES = {"failure-timeout": "60s"}
 _OPERATIONS = (
     {"name": "start", "interval": "0", "timeout": "10s", "on-fail": "ignore"},
@@ -85,15 +84,16 @@ def _values(
     if not differing:
         return []
     root = _lxml.new(section)
-    _add_pairs(_lxml.add(root, kind, {"id": name}), name, differing)
+    ids = {key: f"{name}-{key}" for key in differing}
+    _add_pairs(_lxml.add(root, kind, {"id": name}), ids, differing)
     shown = ", ".join(f"{key}={value}" for key, value in differing.items())
     words = ("--modify", "--allow-create", "--scope", section)
     return [CibChange(f"set {shown}", words, _lxml.tostring(root))]
 
 
-def _add_pairs(parent: Element, name: str, values: t.Mapping[str, str]) -> None:
+def _add_pairs(parent: Element, ids: t.Mapping[str, str], values: t.Mapping[str, str]) -> None:
     for key, value in values.items():
-        _lxml.add(parent, "nvpair", {"id": f"{name}-{key}", "name": key, "value": value})
+        _lxml.add(parent, "nvpair", {"id": ids[key], "name": key, "value": value})
 
 
 def _location(cib: Element) -> list[CibChange]:
@@ -119,19 +119,24 @@ def _constraint(cib: Element, wanted: Element, text: str) -> list[CibChange]:
 def _elsewhere(cib: Element, devices: t.Sequence[FenceResource]) -> list[CibChange]:
     """What has no member run its own devices. One that fails would take them along, and they would
     have to start elsewhere before its VMs do, where a controller may have failed with it."""
-    hosts = {device.host: f"{PREFIX}{device.host}{_ELSEWHERE}" for device in devices}
-    result = []
-    for host, name in hosts.items():
-        pattern = f"^{PREFIX}{re.escape(host)}(-[0-9]+)?$"
-        values = {"id": name, "rsc-pattern": pattern, "node": host, "score": "-INFINITY"}
+    by_host: dict[str, list[str]] = {}
+    for device in devices:
+        by_host.setdefault(device.host, []).append(device.id)
+    names, result = {host: _away(host) for host in by_host}, []
+    for host, ids in by_host.items():
+        pattern = f"^({'|'.join(map(re.escape, ids))})$"
+        values = {"id": names[host], "rsc-pattern": pattern, "node": host, "score": "-INFINITY"}
         text = f"run no device of {host} on {host}"
         result += _constraint(cib, _lxml.new("rsc_location", values), text)
-    result += [
-        _delete("constraints", "rsc_location", name)
-        for item in cib.iterfind("configuration/constraints/rsc_location")
-        if (name := str(item.get("id"))).endswith(_ELSEWHERE) and name not in hosts.values()
-    ]
+    for item in cib.iterfind("configuration/constraints/rsc_location"):
+        name, host = str(item.get("id")), str(item.get("node"))
+        if name in (_away(host), f"{PREFIX}{host}-elsewhere") and name not in names.values():
+            result.append(_delete("constraints", "rsc_location", name))
     return result
+
+
+def _away(host: str) -> str:
+    return f"{OTHER_PREFIX}elsewhere-{host}"
 
 
 def _attributes(root: Element) -> list[tuple[str, dict[str, str]]]:
@@ -142,7 +147,9 @@ def _attributes(root: Element) -> list[tuple[str, dict[str, str]]]:
 
 
 def _devices(cib: Element, devices: t.Sequence[FenceResource]) -> list[CibChange]:
-    result = []
+    """What makes the devices as they are wanted. New ones come first, and old ones go last: the
+    level of a host names only devices that are its own, at each moment."""
+    added, replaced = [], []
     present = {
         str(item.get("id")): item
         for item in cib.iterfind("configuration/resources/primitive[@class='stonith']")
@@ -151,31 +158,36 @@ def _devices(cib: Element, devices: t.Sequence[FenceResource]) -> list[CibChange
         item = present.get(device.id)
         if item is not None and _content(item) == _content(_primitive(device)):
             continue
-        if item is not None:
-            result.append(_delete("resources", "primitive", device.id))
         xml = _lxml.tostring(_primitive(device))
         words = ("--create", "--scope", "resources")
-        result.append(CibChange(f"fence {device.host} by {device.agent}", words, xml))
+        create = CibChange(f"fence {device.host} by {device.agent}", words, xml)
+        if item is None:
+            added.append(create)
+        else:
+            replaced += [_delete("resources", "primitive", device.id), create]
     wanted = {device.id for device in devices}
-    result += _topology(cib, devices)
-    result += [
+    removed = [
         dataclasses.replace(_delete("resources", "primitive", name), stop=name)
         for name in present
-        if name.startswith(PREFIX) and name not in wanted
+        if name.startswith((PREFIX, OTHER_PREFIX)) and name not in wanted
     ]
-    return result
+    return [*added, *_topology(cib, devices), *replaced, *removed]
 
 
 def _primitive(device: FenceResource) -> Element:
     root = _lxml.new("primitive", {"id": device.id, "class": "stonith", "type": device.agent})
-    name = f"{device.id}-parameters"
-    values = {**device.parameters, **device.secrets}
-    _add_pairs(_lxml.add(root, "instance_attributes", {"id": name}), name, values)
-    meta = f"{device.id}-meta"
-    _add_pairs(_lxml.add(root, "meta_attributes", {"id": meta}), meta, _OF_DEVICES)
+    given = {**device.parameters, **device.secrets}
+    for tag, kind, values in (
+        ("instance_attributes", "parameters", given),
+        ("meta_attributes", "meta", _OF_DEVICES),
+    ):
+        ids = {key: f"{OTHER_PREFIX}{kind}.{key}-{device.id}" for key in values}
+        name = f"{OTHER_PREFIX}{kind}-{device.id}"
+        _add_pairs(_lxml.add(root, tag, {"id": name}), ids, values)
     operations = _lxml.add(root, "operations")
     for operation in _OPERATIONS:
-        _lxml.add(operations, "op", {"id": f"{device.id}-{operation['name']}", **operation})
+        name = f"{OTHER_PREFIX}{operation['name']}-{device.id}"
+        _lxml.add(operations, "op", {"id": name, **operation})
     return root
 
 
@@ -197,24 +209,32 @@ def _topology(cib: Element, devices: t.Sequence[FenceResource]) -> list[CibChang
     for device in devices:
         by_host.setdefault(device.host, []).append(device.id)
     wanted = {host: ",".join(ids) for host, ids in by_host.items() if len(ids) > 1}
+    taken = {device.id for device in devices}
     result = []
-    present: dict[str, str] = {}
+    present: dict[str, tuple[str, str | None]] = {}
     for level in cib.iterfind("configuration/fencing-topology/fencing-level"):
         name, host = str(level.get("id")), str(level.get("target"))
-        if name != f"{PREFIX}{host}-level":
+        if name not in (_level(host), f"{PREFIX}{host}-level"):
             continue
-        present[host] = str(level.get("devices"))
-        if present[host] != wanted.get(host):
+        if host in wanted and host not in present and name not in taken:
+            present[host] = (name, level.get("devices"))
+        else:
             result.append(_delete("fencing-topology", "fencing-level", name))
     for host, ids in wanted.items():
-        if present.get(host) != ids:
+        # changed in its place: without it one device alone would count as proof
+        name, devices_now = present.get(host, (_level(host), None))
+        if devices_now != ids:
             root = _lxml.new("fencing-topology")
-            values = {"id": f"{PREFIX}{host}-level", "target": host, "index": "1", "devices": ids}
+            values = {"id": name, "target": host, "index": "1", "devices": ids}
             _lxml.add(root, "fencing-level", values)
             words = ("--modify", "--allow-create", "--scope", "fencing-topology")
             text = f"fence {host} by all of {ids}"
             result.append(CibChange(text, words, _lxml.tostring(root)))
     return result
+
+
+def _level(host: str) -> str:
+    return f"{OTHER_PREFIX}level-{host}"
 
 
 def _delete(section: str, tag: str, name: str) -> CibChange:

@@ -12,8 +12,16 @@ from ..._records import dataclass, field
 from ..base import answers
 
 PREFIX = "fence-"
+# Of all else that belongs to the fence devices of a host, whose name is the end: names of hosts may
+# have all characters that ids may have, so what is told apart by its end may be another host's
+OTHER_PREFIX = "fence."
 VM_PREFIX = "fleet-"  # of the resources that are VMs, before their UUIDs
 HELD_BY = "fleet-by"  # the meta attribute that names the hypervisor of the run that holds a VM
+
+
+def fence_id(host: str, number: int | None = None) -> str:
+    """The resource of a host's only fence device, or of one of several."""
+    return f"{PREFIX}{host}" if number is None else f"{OTHER_PREFIX}{number}-{host}"
 
 
 class CellLook(answers.Result, total=False):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..._errors import SpecError
 from ..base.json_values import as_mapping
-from ..cell.facts import PREFIX, FenceResource
+from ..cell.facts import FenceResource, fence_id
 from .options import devices_of, problems_of_off
 
 _PLUGS = ("plug", "port")
@@ -51,7 +51,7 @@ def resources_of(host: str, declared: object) -> list[FenceResource]:
     devices = devices_of(declared)
     resources = []
     for number, device in enumerate(devices, 1):
-        name = f"{PREFIX}{host}" if len(devices) == 1 else f"{PREFIX}{host}-{number}"
+        name = fence_id(host, number if len(devices) > 1 else None)
         given = {key: _text(value) for key, value in as_mapping(device["parameters"]).items()}
         plugs = [given.pop(key) for key in _PLUGS if key in given]
         secrets = {key: _text(value) for key, value in as_mapping(device["secrets"]).items()}
