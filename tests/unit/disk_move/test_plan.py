@@ -219,3 +219,10 @@ def test_disk_of_vm_of_cell_moves_to_shared_pool() -> None:
     pool = dataclasses.replace(OFF.pool, shared=True)
     facts = dataclasses.replace(stored(OFF, ha="yes"), pool=pool)
     require_moved(predict(facts, plan(facts).steps))
+
+
+def test_transient_disk_is_refused_with_the_remedy_that_ends_it() -> None:
+    facts = disk(RUNNING, transient=True, runs_on=f"{OLD}.TRANSIENT-web1")
+    (refusal,) = plan(facts).refusals
+    assert "remove <transient/> from it (virsh edit web1)" in refusal
+    assert "so that both are the same" not in refusal

@@ -365,6 +365,11 @@ VM_REFUSED: dict[str, tuple[Source, str]] = {
     "shareable": (disk(shareable=True), "is shareable"),
     "read-only": (disk(readonly=True), "is read-only"),
     "encrypted": (disk(encrypted=True), "is encrypted"),
+    "transient disk": (
+        # what libvirt makes for it while the VM runs, where blockpull is refused
+        disk(transient=True, path="/pool/a.TRANSIENT-vm", chain=(("/pool/a.qcow2", "qcow2"),)),
+        "remove <transient/> from it",
+    ),
     "other format": (disk(format="vmdk"), "is of format vmdk"),
     "base without a digest": (
         disk(chain=(("/pool/tiny.qcow2", "qcow2"),)),

@@ -30,6 +30,7 @@ class MovedDisk:
     ``capacity`` and ``allocation``, what it occupies, are in bytes. ``backing`` is the file below
     it and its format. ``blockers`` are reasons against copying it. ``copied`` is the file to which
     a block copy runs, empty if another block job runs, None without one.
+    ``transient``: the running VM's is an overlay that goes when it is shut off.
     """
 
     target: str
@@ -41,6 +42,7 @@ class MovedDisk:
     backing: tuple[str, str] | None = None
     blockers: tuple[str, ...] = ()
     copied: str | None = None
+    transient: bool = False
 
 
 @dataclass(frozen=True)

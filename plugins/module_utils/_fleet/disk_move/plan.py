@@ -21,6 +21,7 @@ from ..base.names import playbook_command
 from ..engine import leases
 from ..engine.steps import Effect, Plan, Step
 from ..spec.request import in_pool
+from ..storage import transient
 from .facts import (
     PHASE,
     CopyDisk,
@@ -162,7 +163,9 @@ def _blockers(
         )
     if disk.format not in _FORMATS or not disk.capacity:
         problems.append(f"{what} is of format {disk.format}; only {' and '.join(_FORMATS)} move")
-    if facts.active and disk.runs_on != disk.path:
+    if disk.transient:
+        problems.append(transient.refusal(what, name))
+    elif facts.active and disk.runs_on != disk.path:
         problems.append(
             f"{what} is {disk.path} in its definition, but it runs with {disk.runs_on or 'none'};"
             " shut it down and start it, so that both are the same"

@@ -190,6 +190,7 @@ def _disk(
         backing=(below[0].name, below[0].format or "raw") if below else None,
         blockers=tuple(blockers),
         copied=copied,
+        transient=live is not None and live.find("transient") is not None,
     )
 
 

@@ -11,6 +11,7 @@ import typing as t
 
 from ..base.metadata import NOT_MADE, OwnVolume
 from ..base.names import playbook_command
+from ..storage import transient
 from ..storage.base_name import BaseName
 from .plan_snapshots import below, copied_whole
 from .types import DestinationDomain, MigrationDisk, NewVolume, Source, Target
@@ -29,6 +30,9 @@ def volume_of(
         return _medium(disk, source, target), None
     if disk.type != "file" or disk.path is None:
         return f"{what} is of type {disk.type}; only disks that are files are moved", None
+    if disk.transient:
+        # before its file, which is libvirt's overlay while it runs: no block job takes that away
+        return transient.refusal(f"{what} ({disk.path})", source.name), None
     if disk.shareable or disk.readonly:
         kind = "shareable" if disk.shareable else "read-only"
         return f"{what} ({disk.path}) is {kind}, so other VMs may use it; detach it", None

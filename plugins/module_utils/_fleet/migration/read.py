@@ -217,6 +217,7 @@ def _disks(
             else (),
             own=_own(own, entry["source"]),
             block_job=busy,
+            transient=element.find("transient") is not None,
         )
 
 

@@ -93,6 +93,7 @@ class MigrationDisk:
     chain: tuple[tuple[str, str], ...] = ()
     own: OwnVolume | None = None
     block_job: bool = False
+    transient: bool = False  # what is written to it goes when the VM is shut off
 
     @property
     def is_drive(self) -> bool:

@@ -357,7 +357,8 @@ def _volume(
         return (
             f"{volume.path} of {domain.name!r} is needed by others: {'; '.join(volume.users)}."
             " Remove or detach those first, or make them independent (for an overlay on it:"
-            f" {_WHERE} blockpull); nothing is removed until then"
+            f" {_WHERE} blockpull; that of a transient disk goes when its VM is shut off); nothing"
+            " is removed until then"
         )
     if volume.locked and not domain.active:
         return (

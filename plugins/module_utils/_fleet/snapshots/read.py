@@ -124,7 +124,8 @@ def _used(connection: Connection, current: SnapshotFacts) -> dict[str, str]:
             if users:
                 problems[snapshot.name] = (
                     f"{path} of snapshot {snapshot.name} of {current.name!r} is needed by others:"
-                    f" {'; '.join(users)}; make those independent of it first (virsh blockpull)"
+                    f" {'; '.join(users)}; make those independent of it first (virsh blockpull;"
+                    " what a transient disk has goes when its VM is shut off)"
                 )
     return problems
 
