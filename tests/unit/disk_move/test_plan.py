@@ -226,3 +226,9 @@ def test_transient_disk_is_refused_with_the_remedy_that_ends_it() -> None:
     (refusal,) = plan(facts).refusals
     assert "remove <transient/> from it (virsh edit web1)" in refusal
     assert "so that both are the same" not in refusal
+
+
+@BOTH
+def test_disk_with_its_data_in_another_file_is_refused(facts: DiskMoveFacts) -> None:
+    (refusal,) = plan(disk(facts, data_file="/slow/web1.data")).refusals
+    assert "has its data in another file (/slow/web1.data)" in refusal

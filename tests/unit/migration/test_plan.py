@@ -370,6 +370,10 @@ VM_REFUSED: dict[str, tuple[Source, str]] = {
         disk(transient=True, path="/pool/a.TRANSIENT-vm", chain=(("/pool/a.qcow2", "qcow2"),)),
         "remove <transient/> from it",
     ),
+    "data file": (
+        disk(data_file="/pool/web1.data"),
+        "has its data in another file ./pool/web1.data., which would not go along; make it one",
+    ),
     "other format": (disk(format="vmdk"), "is of format vmdk"),
     "base without a digest": (
         disk(chain=(("/pool/tiny.qcow2", "qcow2"),)),

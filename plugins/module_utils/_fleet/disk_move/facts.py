@@ -31,6 +31,7 @@ class MovedDisk:
     it and its format. ``blockers`` are reasons against copying it. ``copied`` is the file to which
     a block copy runs, empty if another block job runs, None without one.
     ``transient``: the running VM's is an overlay that goes when it is shut off.
+    ``data_file``: where its data are, if not in its own file.
     """
 
     target: str
@@ -43,6 +44,7 @@ class MovedDisk:
     blockers: tuple[str, ...] = ()
     copied: str | None = None
     transient: bool = False
+    data_file: str | None = None
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from ..base.names import playbook_command
 from ..engine import leases
 from ..engine.steps import Effect, Plan, Step
 from ..spec.request import in_pool
-from ..storage import transient
+from ..storage import data_files, transient
 from .facts import (
     PHASE,
     CopyDisk,
@@ -163,6 +163,8 @@ def _blockers(
         )
     if disk.format not in _FORMATS or not disk.capacity:
         problems.append(f"{what} is of format {disk.format}; only {' and '.join(_FORMATS)} move")
+    if disk.data_file is not None:
+        problems.append(data_files.refusal(f"disk {disk.target}", disk.path, disk.data_file, name))
     if disk.transient:
         problems.append(transient.refusal(what, name))
     elif facts.active and disk.runs_on != disk.path:

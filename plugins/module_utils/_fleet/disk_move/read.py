@@ -21,7 +21,7 @@ from ..base.states import state_name
 from ..engine import effects_backups as backups
 from ..engine import effects_lease_holder as owners
 from ..storage import effects_storage as storage
-from ..storage import encryption
+from ..storage import encryption, read_data_files
 from ..storage import read_file_users as ownership
 from ..storage.read_pools import list_pools
 from ..storage.read_shared_pools import SharedPools
@@ -188,6 +188,7 @@ def _disk(
         allocation=int(allocation),
         runs_on=_file(live) if live is not None else None,
         backing=(below[0].name, below[0].format or "raw") if below else None,
+        data_file=read_data_files.find(connection, element, path),
         blockers=tuple(blockers),
         copied=copied,
         transient=live is not None and live.find("transient") is not None,

@@ -11,7 +11,7 @@ import typing as t
 
 from ..base.metadata import NOT_MADE, OwnVolume
 from ..base.names import playbook_command
-from ..storage import transient
+from ..storage import data_files, transient
 from ..storage.base_name import BaseName
 from .plan_snapshots import below, copied_whole
 from .types import DestinationDomain, MigrationDisk, NewVolume, Source, Target
@@ -41,6 +41,8 @@ def volume_of(
             f"{what} ({disk.path}) is encrypted with the secret {disk.secret or 'of libvirt'} of"
             f" {source.host}, which is not copied to {where}; VMs with such disks are not moved"
         ), None
+    if disk.data_file is not None and not _stays_with_data(disk.path, disk.data_file, target):
+        return data_files.refusal(what, disk.path, disk.data_file, source.name), None
     if disk.block_job:
         return f"{what} ({disk.path}) has a block job running; wait for it (virsh blockjob)", None
     if disk.format not in ("qcow2", "raw") or not disk.capacity:
@@ -75,6 +77,11 @@ def volume_of(
         there is not None,
         whole=copied_whole(source),
     )
+
+
+def _stays_with_data(path: str, data: str, target: Target) -> bool:
+    """Whether both files of a disk are in one folder that the destination has too."""
+    return path in target.shared and posixpath.dirname(path) == posixpath.dirname(data)
 
 
 def _medium(disk: MigrationDisk, source: Source, target: Target) -> str | None:

@@ -36,7 +36,7 @@ from ..hosts import read_nwfilters as nwfilters
 from ..hosts.read_bridges import bridges
 from ..hosts.read_host import MAINTENANCE_VOLUME, is_marked
 from ..storage import effects_storage as storage
-from ..storage import encryption, file_references, host_names, storage_info
+from ..storage import encryption, file_references, host_names, read_data_files, storage_info
 from ..storage.file_references import RAW
 from ..storage.host_names import HostNames
 from ..storage.read_file_users import FOLDER_TYPES, read_header
@@ -218,6 +218,9 @@ def _disks(
             own=_own(own, entry["source"]),
             block_job=busy,
             transient=element.find("transient") is not None,
+            data_file=read_data_files.find(connection, element, entry["source"])
+            if entry["device"] == "disk"
+            else None,
         )
 
 

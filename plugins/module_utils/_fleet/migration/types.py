@@ -94,6 +94,7 @@ class MigrationDisk:
     own: OwnVolume | None = None
     block_job: bool = False
     transient: bool = False  # what is written to it goes when the VM is shut off
+    data_file: str | None = None  # where its data are, if not in its own file
 
     @property
     def is_drive(self) -> bool:

@@ -31,6 +31,7 @@ _FILES = ("file", "dev")
 # docs/interop/qcow2.txt and qed_spec.txt in QEMU's source
 _QCOW_BACKING = struct.Struct(">QI")  # at 8, in all versions
 _QCOW2_V2_HEADER, _QCOW2_V3_HEADER = 72, 104
+_DATA_FILE = 1 << 2  # of the incompatible features of version 3
 _EXTENSION = struct.Struct(">II")
 _EXTENSION_DATA_FILE = 0x44415441
 _EXTENSION_BACKING_FORMAT = 0xE2792ACA
@@ -64,6 +65,15 @@ class Below:
 
     name: str
     format: str | None = None
+
+
+@dataclass(frozen=True)
+class Qcow2References:
+    """What the header of an image in qcow2 names; nothing if the image is in another format.
+    ``data`` is its data file, ``?`` if it has one without a name."""
+
+    backing: Below | None = None
+    data: str | None = None
 
 
 def of_definition(root: Element) -> NamedFiles:
@@ -132,6 +142,23 @@ def of_image(read: t.Callable[[int, int], bytes]) -> list[Below]:
         for file in _files(reference.name)
         if _is_path(file)
     ]
+
+
+def of_qcow2(read: t.Callable[[int, int], bytes]) -> Qcow2References:
+    """The same for qcow2 alone, and which is which. Whether there is a data file is told by a bit:
+    one that is only named is not opened."""
+    head = read(0, 4096)
+    if not head.startswith(b"QFI\xfb") or len(head) < _QCOW2_V2_HEADER:
+        return Qcow2References()
+    offset, length = _QCOW_BACKING.unpack_from(head, 8)
+    extensions = _extensions(head[: offset or None], read)
+    data = backing = None
+    if head[4:8] == b"\0\0\0\3" and int.from_bytes(head[72:80], "big") & _DATA_FILE:
+        data = next(iter(_files(extensions.get(_EXTENSION_DATA_FILE, "?"))), "?")
+    if offset and 0 < length <= _MAX_NAME:
+        files = [file for file in _files(_text(read(offset, length))) if _is_path(file)]
+        backing = Below(files[0], extensions.get(_EXTENSION_BACKING_FORMAT)) if files else None
+    return Qcow2References(backing, data)
 
 
 def _is_path(name: str) -> bool:
