@@ -25,9 +25,8 @@ from ..spec import request, settings
 from ..spec.devices import Disk
 from ..spec.difference import Difference, Existing
 from ..spec.difference import differences as compare
-from ..spec.difference_devices import nic_element
+from ..spec.difference_devices import with_links
 from ..spec.request import made_as
-from ..spec.settings_tuning import NicTuning
 from . import actions, definition, merged
 from .definition import DefinitionRequest, Device, change_of, device_of
 from .hotplug import Obstacles
@@ -144,23 +143,10 @@ class _Planner:
         self.running: list[Difference] = []
         self.obstacles: Obstacles | None = None
         if facts.live is not None:
-            self.running = differences(facts, self._of_running(), facts.live)
+            links = with_links(wanted.domain, self.root, made_as(facts.metadata))
+            self.running = differences(facts, dataclasses.replace(wanted, domain=links), facts.live)
         if self.live is not None:
             self.obstacles = Obstacles(facts, wanted, self.live, self.stored)
-
-    def _of_running(self) -> DefinitionRequest:
-        """The request that what runs is compared with: also the link of each NIC that is as the
-        request has it in the definition, since it can be set down in the running VM alone."""
-        domain, request = self.wanted.domain, made_as(self.facts.metadata)
-        links = set()
-        for nic in domain.nics:
-            element = nic_element(self.root, nic, request)
-            if f"nics.{nic.name}" not in domain.written or element is None:
-                continue
-            if NicTuning.link.found(element) == nic.link:
-                links.add(f"nics.{nic.name}.link")
-        domain = dataclasses.replace(domain, written=domain.written | links)
-        return dataclasses.replace(self.wanted, domain=domain)
 
     def converged(self) -> Converged:
         changes = [self._changed(one) for one in self.stored]

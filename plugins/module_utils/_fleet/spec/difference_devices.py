@@ -10,6 +10,7 @@ address. Additional devices, attached by other means, are not a difference.
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 from collections.abc import Mapping
 
@@ -23,6 +24,7 @@ from .devices import Disk, Nic
 from .devices_xml import target_names
 from .domain import Domain
 from .request import Made, made_as
+from .settings_tuning import NicTuning
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
@@ -189,6 +191,19 @@ def nic_element(root: Element, nic: Nic, request: Made) -> Element | None:
     """The NIC in the definition, by its address, else by the one it was created with."""
     made = (request.get("nics", {}).get(nic.name) or {}).get("mac")
     return nic_with(root, nic.mac) if made is None else nic_with(root, nic.mac, str(made))
+
+
+def with_links(domain: Domain, root: Element, request: Made) -> Domain:
+    """The request that what runs is compared with: also the link of each NIC that is as the request
+    has it in the definition ``root``, since it can be set down in the running VM alone."""
+    links = set()
+    for nic in domain.nics:
+        element = nic_element(root, nic, request)
+        if f"nics.{nic.name}" not in domain.written or element is None:
+            continue
+        if NicTuning.link.found(element) == nic.link:
+            links.add(f"nics.{nic.name}.link")
+    return dataclasses.replace(domain, written=domain.written | links)
 
 
 def added_macs(domain: Domain, root: Element, stored: Metadata) -> list[str]:
