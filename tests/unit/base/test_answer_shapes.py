@@ -44,7 +44,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.console import (
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.console import (
     report as screens_report,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.daemon import packages
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.daemon import identity, packages
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.disk_move import (
     decide as disk_decision,
 )
@@ -89,6 +89,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
     facts as migration_facts,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
+    named as migration_named,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
     report as migration_report,
@@ -394,6 +397,7 @@ MOVING = {
     "zone": None,
     "bridges": ["br0"],
     "networks": [],
+    "names": [{"kind": "program", "value": "/usr/bin/kvm", "use": "emulator"}],
     "groups": ["web"],
     "affinity": ["db"],
     "anti_affinity": ["web"],
@@ -989,6 +993,14 @@ GOOD: dict[str, Answer] = {
     },
     "moved": {"vms": [MOVED], "unmanaged": [{**UNMANAGED, "problem": "no quorum"}]},
     "marked": {"maintenance": True, "cell": "it was not told", "machine": "a" * 36, "at": 5},
+    "compared_names": {"lacking": {"web1": ["the program /usr/bin/kvm"]}},
+    "machine": {
+        "error": None,
+        "uuid": "1" * 32,
+        "machine_id": "2" * 32,
+        "noted": {"hv2": ["3" * 32]},
+        "cards": {"hv2": ["/vms/web1@hv2.fleet.xml"]},
+    },
     "based": {"bases": ["/base/a.qcow2"], "needed": {"base": 1}},
     "named": {"vms": [{"name": "web1", "address": None}]},
     "wait": {
@@ -1155,6 +1167,18 @@ def read_proof_look(answer: Answer) -> None:
         for entry in ({}, {"entries": entries}):
             with contextlib.suppress(FleetVirtError):
                 proof_decision.decide([vm], {"hv2": {**answer, **entry}}, hosts, policy)
+
+
+def read_compared_names(answer: Answer) -> None:
+    named = {"hv2": {"web1": MOVING["names"]}}
+    look = {"hv1": {"vms": [dict(MOVING)]}}
+    migration_named.with_lacking(look, named, {"hv2": answer})  # type: ignore[arg-type]
+
+
+def read_machine(answer: Answer) -> None:
+    good = t.cast("identity.MachineFacts", GOOD["machine"])
+    identity.refusal("hv1", answer, {"hv2": good})
+    identity.refusal("hv1", good, {"hv2": answer})
 
 
 def read_proven(answer: Answer) -> None:
@@ -1427,6 +1451,8 @@ READERS: dict[str, t.Callable[[Answer], t.Any]] = {
         migration_report.mark("hv2", present=bool(answer["maintenance"]), check=False),
         *marks.volumes({"hv2": answer}, "hv1"),
     ],
+    "compared_names": read_compared_names,
+    "machine": read_machine,
     "based": lambda answer: (sorted(answer["bases"]), sum(answer["needed"].values())),
     "named": lambda answer: {(vm["name"], vm.get("address")) for vm in answer["vms"]},
     "wait": read_wait,
@@ -1463,6 +1489,8 @@ TYPES: dict[str, type[Answer]] = {
     "examined": doctor_facts.Examined,
     "moved": migration_facts.Moved,
     "marked": marks.Marked,
+    "compared_names": migration_facts.Compared,
+    "machine": identity.MachineFacts,
     "based": migration_facts.Based,
     "named": provision_facts.Named,
     "wait": seeding_facts.Waited,
