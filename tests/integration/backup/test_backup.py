@@ -136,6 +136,57 @@ def test_backup_is_of_its_moment_and_small_if_nothing_changed(
     server.require_nothing_left()
 
 
+_VOLUME = """
+<disk type='volume' device='disk'><driver name='qemu' type='raw'/>
+<source pool='apart' volume='odd1-data.raw'/><target dev='vdb' bus='virtio'/></disk>
+"""
+_ODD = {"fixed": ("vdb", ""), "later": ("vdc", "--config"), "plugged": ("vdd", "--live")}
+
+
+def test_disks_of_a_single_definition_read_only_or_in_a_pool_are_restored(
+    server: BackupServer, ansible: Ansible, all_guests: Guests
+) -> None:
+    """The VM with a volume of a pool is off, and fails no backup of the other."""
+    disks = {}
+    for kind, (target, _how) in _ODD.items():
+        path = f"{IMAGES}/odd2-{kind}.raw"
+        readonly = "<readonly/>" if kind == "fixed" else ""
+        disks[kind] = (
+            f"<disk type='file' device='disk'><driver name='qemu' type='raw'/><source file='{path}'"
+            f"/><target dev='{target}' bus='virtio'/>{readonly}</disk>"
+        )
+        write_disk = f"truncate -s 8M {path}; printf %s of-{kind} | dd of={path} conv=notrunc"
+        all_guests.script("hv1", write_disk)
+    all_guests.pool("hv1", "apart", f"{IMAGES}/apart")
+    volume = f"{IMAGES}/apart/odd1-data.raw"
+    all_guests.script("hv1", "virsh -q vol-create-as apart odd1-data.raw 8M --format raw")
+    all_guests.script("hv1", f"printf %s volume | dd of={volume} conv=notrunc")
+    all_guests.define("hv1", "odd1", devices=_VOLUME)
+    all_guests.define("hv1", "odd2", start=True, blank=True, devices=disks["fixed"])
+    for kind in ("later", "plugged"):
+        all_guests.script("hv1", "cat > /run/disk.xml", input=disks[kind])
+        all_guests.virsh("hv1", "attach-device", "odd2", "/run/disk.xml", _ODD[kind][1])
+    printed = backup(server, "odd1", "odd2").stdout
+    assert set(re.findall(r"(odd\d) +hv1 +saved", printed)) == {"odd1", "odd2"}, printed
+    for name in ("odd1", "odd2"):
+        all_guests.remove("hv1", name)
+    all_guests.script("hv1", f"rm -f {IMAGES}/odd* {volume}")
+    variables = {**server.variables, "virt_names": "odd1,odd2", "vm_host": "hv1"}
+    all_guests.made += [("hv1", "odd1"), ("hv1", "odd2")]
+    ansible.playbook("restore", variables, limit=300).succeeded()
+    for kind, (target, _how) in _ODD.items():
+        path = f"{IMAGES}/odd2_{target}.raw"
+        assert all_guests.script("hv1", f"head -c {len(kind) + 3} {path}") == f"of-{kind}"
+    assert all_guests.script("hv1", f"head -c 6 {IMAGES}/apart/odd1_vdb.raw") == "volume"
+    for name in ("odd1", "odd2"):
+        all_guests.remove("hv1", name)
+    all_guests.script(
+        "hv1",
+        f"rm -rf {IMAGES}/odd*; virsh -q pool-destroy apart; virsh -q pool-undefine apart;"
+        f" rm -rf {IMAGES}/apart",
+    )
+
+
 def _delete_as_root(server: BackupServer, guests: Guests) -> None:
     """Do what root on a hypervisor can do to backups; undo it on the server, as the guide says."""
     uuid = guests.virsh("hv1", "domuuid", "saved1").strip()
