@@ -156,7 +156,8 @@ class StagedAction(FleetAction, t.Generic[AnyWork]):
         except FleetVirtError as error:
             return {"failed": True, "msg": str(error), "error": type(error).__name__}
         except AnsibleConnectionFailure as error:
-            return {"unreachable": True, "msg": outcomes.unreached(str(error))}
+            host = str(values.get("inventory_hostname") or "it")
+            return {"unreachable": True, "msg": outcomes.unreached(str(error), host)}
         except AnsibleError as error:
             return {"failed": True, "msg": str(error)}
         except BaseException as error:

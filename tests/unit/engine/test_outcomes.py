@@ -145,6 +145,25 @@ def test_silent_hypervisor_reason_is_without_ansibles_preface(
     assert outcomes.reason({"unreachable": True, "msg": message}) == expected.strip()
 
 
+_PROMPT = "Timeout (12s) waiting for privilege escalation prompt: "
+_SENT = (
+    'Data could not be sent to remote host "192.0.2.6". Make sure this host can be reached over'
+    " ssh:"
+)
+
+
+@pytest.mark.parametrize("before", ["", "Task failed: "])
+@pytest.mark.parametrize("message", [_PROMPT, _PROMPT.strip(), _SENT, f"{_SENT} "])
+def test_hypervisor_whose_cable_was_cut_is_named_as_cut_off(message: str, before: str) -> None:
+    reason = outcomes.unreached(before + message, "hv6")
+    assert reason.startswith("hv6 was cut off; ")
+    assert outcomes.unreached(reason) == reason, "what was read stays when it is read again"
+
+
+def test_prompt_that_sudo_printed_is_shown_as_it_is() -> None:
+    assert outcomes.unreached(f"{_PROMPT}Token:") == f"{_PROMPT}Token:"
+
+
 @pytest.mark.parametrize(("answer", "reason"), REASONS)
 def test_each_result_that_is_none_has_a_reason(answer: dict[str, t.Any], reason: str) -> None:
     assert outcomes.reason(answer) == reason

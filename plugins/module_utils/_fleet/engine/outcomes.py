@@ -43,6 +43,11 @@ _UNREACHED = re.compile(
     r"|Data could not be sent to remote host .+?\. Make sure this host can be reached over \w+: ?)"
     r"(?:ssh: connect to host \S+ port (?P<port>\d+): )?"
 )
+# What Ansible writes where a connection that it had begins a command, and nothing comes back: sudo
+# would have asked for a password, which stands after it
+_NOTHING_CAME = re.compile(
+    r"^(?:Task failed: )?Timeout \((?P<seconds>\d+)s\) waiting for privilege escalation prompt:\s*$"
+)
 _PORT = "22"  # where everybody expects ssh
 _BROKEN = "[Errno 32] Broken pipe"
 # Messages of a shell and of ssh, whatever ended the module
@@ -190,14 +195,22 @@ def reason(answer: Answer) -> str:
     return _line(message) if message else "its answer does not mention it"
 
 
-def unreached(message: str) -> str:
-    """Why a hypervisor could not be reached, without what Ansible says of each; another message as
-    it is."""
+def unreached(message: str, host: str = "it") -> str:
+    """Why ``host``, a hypervisor, could not be reached, without what Ansible says of each; another
+    message as it is."""
+    silent = _NOTHING_CAME.match(message)
+    if silent is not None:
+        return (
+            f"{host} was cut off; nothing came from it within {silent['seconds']} s (if it answers"
+            " to ssh, its sudo does not)"
+        )
     said = _UNREACHED.match(message)
     if said is None:
         return message
     why = message[said.end() :].strip().replace(_BROKEN, "its connection broke off")
     port = said["port"]
+    if not why and "could not be sent" in said[0]:
+        return f"{host} was cut off; its connection ended while its module was sent"
     if not why or port is None:
         return why or message
     return f"{why[0].lower()}{why[1:]}" + ("" if port == _PORT else f" (port {port})")
