@@ -670,6 +670,7 @@ def test_repair_names_a_card_without_a_vm_and_leaves_it(host: Host) -> None:
     host.connection.conn.lookupByName("web1").undefineFlags(0)
     (entry,) = effects_keep.lacking(host.connection)
     assert "hv1 has the VM 'web1', which it has not" in str(entry["problem"])
+    assert "if hv1 was reinstalled" in str(entry["problem"])
     assert host.cards() == ["web1@hv1.fleet.xml"]
 
 

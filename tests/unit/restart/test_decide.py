@@ -355,6 +355,15 @@ def test_own_sign_of_hypervisor_that_answers_is_not_quoted() -> None:
         decide.require_silence(["hv3"], answers, {}, _KNOWN, _GIVEN)
 
 
+def test_vms_that_hypervisor_lacks_are_named_if_it_answers() -> None:
+    cards = [entry("web2"), entry("web1"), entry("db1", defined=True)]
+    cards.append(entry("db2", hosts=["hv3", "hv1"]))  # hv1 takes it over
+    with pytest.raises(PlanRefused) as raised:
+        decide.require_silence(["hv3"], {"hv3": answer(*cards)}, {}, _KNOWN, _GIVEN)
+    said = "; by their cards it has web1, web2, which it has not: what can be done says"
+    assert f"{said} ansible-playbook fleet.virt.repair_vms" in str(raised.value)
+
+
 def test_each_of_two_hypervisors_has_to_be_silent() -> None:
     for off in (["hv2", "hv3"], ["hv3", "hv2"]):
         with pytest.raises(PlanRefused, match="hv2 answers"):

@@ -132,7 +132,7 @@ def test_vm_that_was_not_taken_over_is_not_handed_over() -> None:
         ),
         ({"paths": ("/srv/a.r1.raw", "/srv/a.r2.raw")}, "would have one name"),
         ({"blockers": ("it has UEFI variables",)}, "it has UEFI variables"),
-        ({"hosts": ("hv1",)}, "is not defined on hv1, which its card names"),
+        ({"hosts": ("hv1",)}, "by this card hv1 has the VM 'web1', which it has not"),
         (
             {"hosts": ("hv3", "hv1"), "defined": (_SYSTEM,)},
             "has other disks than its card says",

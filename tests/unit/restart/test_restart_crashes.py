@@ -9,6 +9,9 @@ from __future__ import annotations
 import dataclasses
 import fcntl
 import os
+import re
+import shlex
+import subprocess
 import typing as t
 from pathlib import Path
 
@@ -26,6 +29,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.metadata im
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards import (
     effects_cards,
+    effects_keep,
     read_cards,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards.card import (
@@ -151,6 +155,39 @@ def test_check_mode_predicts_run_and_changes_nothing(machines: Machines) -> None
         _is_complete(machine, _NEW)
         assert not _vm(machine.call(_stage("act")))["changed"]
         assert machine.effects.done == []
+
+
+def test_remedy_for_reinstalled_hypervisor_takes_vm_over(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was said of its card is typed: no disk has its old name then, should the machine from
+    before come back, and a run that does not name that one changes nothing."""
+    with machines.new() as machine:
+        monkeypatch.setattr(caller._state, "host", "hv3")
+        monkeypatch.setattr(read_file_systems, "has_shared", lambda: True)
+        _prepare(machine)
+
+        def lacking() -> t.Any:
+            return machine.call(lambda connection: effects_keep.lacking(connection, ["web1"]))
+
+        (found,) = lacking()
+        refused = _vm(machine.call(_stage("act")))
+        assert refused["msg"] == found["problem"]
+        _is_as_before(machine)
+        (typed,) = re.findall(r"ansible hv3 -b -a '(mv [^']*)'", refused["msg"])
+        subprocess.run(shlex.split(typed), check=True)
+        assert _cards(machine) == ["web1@hv3-old.fleet.xml"]
+        assert lacking() == []
+        assert "-e virt_host=hv3-old -e virt_fenced=hv3-old" in refused["msg"]
+        monkeypatch.setitem(_OPTIONS, "host", ["hv3-old"])  # type: ignore[misc]
+        look = machine.call(lambda connection: read.look(connection, _OPTIONS))
+        assert look is not None
+        (entry,) = look["cards"] or ()
+        assert (entry["problems"], entry["hosts"]) == ([], ["hv3-old"])
+        assert not _vm(machine.call(_stage("act")))["failed"]
+        assert not _vm(machine.call(_stage("finish")))["failed"]
+        assert (_cards(machine), _disks(machine)) == (["web1@hv3.fleet.xml"], _NEW)
+        assert "web1" in machine.domains()
 
 
 def test_takeover_killed_at_any_effect_is_completed_by_next_run(machines: Machines) -> None:

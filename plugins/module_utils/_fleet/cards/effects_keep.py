@@ -24,7 +24,7 @@ from ..base.names import playbook_command
 from . import effects_cards as effects
 from . import effects_leftover, keep, read_cards
 from . import read_vms as read
-from .card import Card, CardFile, text_of
+from .card import Card, CardFile, CardName, text_of
 from .facts import CardEntry
 
 if t.TYPE_CHECKING:
@@ -194,9 +194,9 @@ def _without_vm(
     folders = sorted(set(shared.values()))
     here = caller.host()
 
-    def look() -> list[tuple[str, str]]:
+    def look() -> list[tuple[CardName, str]]:
         return [
-            (at.name, f"{folder}/{at.file}")
+            (at, f"{folder}/{at.file}")
             for folder in folders
             for at in read_cards.names(folder)
             if at.hosts == (here,) and at.name not in there
@@ -205,13 +205,12 @@ def _without_vm(
 
     return [
         {
-            "name": name,
-            "problem": f"{path}: by this card {here} has the VM {name!r}, which it has not; if it"
-            " is gone for good, remove that file",
+            "name": at.name,
+            "problem": keep.not_there(path, at, here),
             "leftover": None,
             "stray": path,
         }
-        for name, path in connection.call("look for cards without a VM", look)
+        for at, path in connection.call("look for cards without a VM", look)
     ]
 
 

@@ -15,6 +15,7 @@ from ..._errors import PlanRefused
 from ..._records import dataclass
 from ..base import metadata
 from ..base.metadata import Metadata
+from ..base.names import CARD, command_on, playbook_command
 from .card import Card, CardFile, CardName, disk_files
 
 if t.TYPE_CHECKING:
@@ -203,3 +204,21 @@ def moved(card: Card, destination: Self, definition: str) -> Card:
         kept_by = None if card.running else destination.name
         return dataclasses.replace(card, kept_by=kept_by)
     return dataclasses.replace(card, at=card.at.on(destination.name))
+
+
+def not_there(path: str, at: CardName, host: str) -> str:
+    """That ``host`` has no VM of the card in the file ``path``, which names it alone, and what can
+    be done. A machine that was reinstalled cannot be told from one whose VM was undefined by
+    hand, and what it was before may still run: so a person says it, by a name of its own."""
+    before = f"{host}-old"
+    renamed = f"{posixpath.dirname(path)}/{at.name}@{before}{CARD}"
+    again = playbook_command(
+        "restart_elsewhere", virt_host=before, virt_fenced=before, vm_name=at.name
+    )
+    return (
+        f"{path}: by this card {host} has the VM {at.name!r}, which it has not; if the VM is gone"
+        f" for good, remove that file; if {host} was reinstalled, or replaced, and the machine"
+        f" from before runs no more, call that {before}:"
+        f" {command_on(host, 'mv', '-n', path, renamed)}, add {before} to the hypervisors of the"
+        f" inventory, with no address that answers, and run {again}"
+    )

@@ -84,6 +84,9 @@ def require_silence(
             raise PlanRefused(fencing.alive([host], f"answers ({silence.why})", fenced=False))
     if not answers:
         raise PlanRefused(f"no hypervisor answered: {proofs.named(silent)}")
+    for host in hosts:
+        if host in answers:
+            raise PlanRefused(_there(host, answers[host]))
     for asked, answer in answers.items():
         signs = {} if asked in hosts else answer.get("signs") or {}
         for address, said in signs.items():
@@ -92,13 +95,26 @@ def require_silence(
                 sign = f"{said}, as {asked} sees it"
                 raise PlanRefused(fencing.alive(of, sign, fenced=False))
     for host in hosts:
-        if host in answers:
-            raise PlanRefused(fencing.alive([host], "answers", fenced=False))
-    for host in hosts:
         if host not in given.stated and not any(
             hears(answer, given.addresses.get(host, ())) for answer in answers.values()
         ):
             raise PlanRefused(fencing.inaudible(host))
+
+
+def _there(host: str, answer: RestartLook) -> str:
+    """That the hypervisor itself has answered. One that was reinstalled has cards, and none of
+    their VMs, so that nothing can be moved from it."""
+    cards = [card for card in answer.get("cards") or () if card["hosts"] == [host]]
+    lacking = sorted(card["name"] for card in cards if not card["defined"])
+    cards_say = (
+        f"; by their cards it has {', '.join(lacking)}, which it has not: what can be done says"
+        f" {playbook_command('repair_vms')}"
+    )
+    return (
+        f"{host} answers, so it is not down; move its VMs with"
+        f" {playbook_command('evacuate', virt_host=host)}, or switch it off first"
+        f"{cards_say if lacking else ''}"
+    )
 
 
 def hears(answer: RestartLook, addresses: t.Collection[str]) -> bool:

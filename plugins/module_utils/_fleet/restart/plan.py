@@ -26,6 +26,8 @@ import typing as t
 
 from ..._records import dataclass
 from ..base.names import playbook_command
+from ..cards import keep
+from ..cards.card import CardName
 from ..engine.steps import Action, Plan, Step
 
 _COUNTED = re.compile(r"\.r[0-9]{1,6}$")
@@ -237,10 +239,7 @@ def locks(facts: RestartFacts) -> list[str]:
 def _not_as_defined(facts: RestartFacts) -> str:
     """Why the domain that is defined on ``new`` is not the one that the card describes."""
     if facts.defined is None:
-        return (
-            f"{facts.name!r} is not defined on {facts.new}, which its card names; define it from"
-            " the card, or remove the card"
-        )
+        return keep.not_there(facts.card, CardName(facts.name, facts.hosts), facts.new)
     if facts.phase is not None:
         return (
             f"{facts.name!r} on {facts.new} is in phase {facts.phase}; end what was begun there"
