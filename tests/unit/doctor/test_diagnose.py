@@ -454,7 +454,7 @@ FOUND: list[tuple[str, tuple[Answer | None, Answer | None], str, str]] = [
     ("crl_expired", (answer(HV1, checkup=key("crl", -2)), None), "expired 2 days ago", "renew_k"),
     ("crl_expires", (answer(HV1, checkup=key("crl", 2)), None), "expires in 2 days", "renew_k"),
 ]
-BY_SILENCE = {"host_silent", "host_not_asked", "host_off", "note_differs"}
+BY_SILENCE = {"host_silent", "libvirt_silent", "host_not_asked", "host_off", "note_differs"}
 
 
 @pytest.mark.parametrize(
@@ -495,6 +495,35 @@ def test_silent_hypervisor_is_named_and_stops_nothing() -> None:
         "volumes that nothing uses: hv3, hv4 may use any of them, and did not answer",
     )
     assert "not looked at:\n  hv3: everything" in report.text(found)
+
+
+@pytest.mark.parametrize(
+    ("why", "remedy"),
+    [
+        (
+            "not installed: libvirt; install with: apt-get install python3-libvirt",
+            "ansible-playbook fleet.virt.setup_hypervisors --limit hv3 installs",
+        ),
+        (
+            "cannot connect to libvirt at qemu:///system: Failed to connect socket",
+            "run ansible-playbook fleet.virt.renew_keys",
+        ),
+    ],
+)
+def test_hypervisor_that_says_what_it_lacks_is_not_silent(why: str, remedy: str) -> None:
+    """Also one in maintenance: it is not off."""
+    for notes in ([], marked()):
+        both = fleet(answer(HV1, host={"notes": notes}))
+        (lacking,) = look(both, {"hv3": Silence(why, reached=True)}).findings
+        assert (lacking.id, lacking.hosts) == ("libvirt_silent", ("hv3",))
+        assert why in lacking.message
+        assert lacking.remedy.startswith(remedy)
+
+
+def test_libvirt_unreachable_over_tls_is_a_silent_host() -> None:
+    why = "cannot connect to libvirt at qemu+tls://hv3/system: no route to host"
+    (silent,) = look(fleet(answer(HV1)), {"hv3": Silence(why)}).findings
+    assert silent.id == "host_silent"
 
 
 def test_hypervisor_in_maintenance_that_is_off_is_a_warning() -> None:

@@ -326,7 +326,7 @@ def test_every_kind_is_tested() -> None:
     tested = (
         {kind for _more, kind, _words in (*ONE, *TWO)}
         | {row[2] for row in BOTH}
-        | {"host_silent", "host_not_asked"}
+        | {"host_silent", "host_not_asked", "uuid_duplicate"}
     )
     assert tested == set(findings.OF_HOSTS)
 
@@ -381,6 +381,21 @@ def test_hypervisor_that_says_what_it_lacks_is_not_silent() -> None:
     (lacking,) = found(Answer("hv1", facts()), Answer("hv2", None, error))
     assert (lacking.id, lacking.hosts) == ("libvirt_silent", ("hv2",))
     assert error in lacking.message
+    assert lacking.remedy.startswith(
+        "ansible-playbook fleet.virt.setup_hypervisors --limit hv2 installs"
+    )
+
+
+def test_same_uuid_of_several_hypervisors_is_an_error() -> None:
+    uuid = "aaaaaaaa-0000-4000-8000-000000000001"
+    (finding,) = two({"uuid": uuid}, {"uuid": uuid})
+    assert (finding.id, finding.severity, finding.hosts) == (
+        "uuid_duplicate",
+        "error",
+        ("hv1", "hv2"),
+    )
+    assert uuid in finding.message
+    assert two({"uuid": uuid}, {"uuid": None}) == two({"uuid": None}, {"uuid": None}) == []
 
 
 def test_silent_hypervisor_that_was_put_into_maintenance_is_reported_as_such() -> None:

@@ -29,11 +29,6 @@ _MOUNT = (
 # Of doctor alone: of the fleet as it is
 OF_FLEETS: dict[str, tuple[Severity, str]] = {
     "host_off": ("warning", "switch it on, and end its maintenance"),
-    "uuid_duplicate": (
-        "error",
-        "set a different host_uuid in /etc/libvirt/libvirtd.conf (or virtqemud.conf) on all but"
-        " one, and restart the daemon; until then no guest can migrate between them",
-    ),
     "name_twice": ("error", "rename the one that is wrong while it is shut off"),
     "uuid_twice": ("error", "remove the definition that is wrong; its disks stay"),
     "mac_twice": ("error", "give one of the NICs another MAC address"),
@@ -103,6 +98,12 @@ OF_HOSTS: dict[str, tuple[Severity, str]] = {
     "uuid_made_up": (
         "error",
         f"{_SET_UP}, which has libvirt take its machine ID, or says why not",
+    ),
+    "uuid_duplicate": (
+        "error",
+        "if these are names of one machine, remove all but one from the inventory; else set a"
+        " different host_uuid in /etc/libvirt/libvirtd.conf (or virtqemud.conf) on all but one, and"
+        " restart the daemon; until then no guest can migrate between them",
     ),
     "kvm_missing": (
         "warning",
@@ -230,7 +231,8 @@ OF_HOSTS: dict[str, tuple[Severity, str]] = {
 }
 # Of preflight, and of doctor as well
 _OF_BOTH = (
-    *("host_silent", "host_not_asked", "clock_differs", "clock_wrong", "cpu_differs"),
+    *("host_silent", "host_not_asked", "libvirt_silent", "uuid_duplicate"),
+    *("clock_differs", "clock_wrong", "cpu_differs"),
     *("key_expired", "key_expires", "crl_expired", "crl_expires", "pool_low"),
 )
 OF_DOCTOR = {**OF_FLEETS, **{kind: OF_HOSTS[kind] for kind in _OF_BOTH}}

@@ -10,7 +10,7 @@ import typing as t
 
 from ..base import machine_types as machines
 from ..base.findings import Finding
-from ..preflight.decide import groups, numbers
+from ..preflight.decide import duplicates, groups, numbers
 
 if t.TYPE_CHECKING:
     from .facts import Checkup, Examined
@@ -21,7 +21,9 @@ _SHOWN = 8  # features of a CPU
 def find(answers: t.Mapping[str, Examined]) -> list[Finding]:
     """All differences."""
     checkups = {host: checkup for host, one in answers.items() if (checkup := one.get("checkup"))}
-    findings = _uuids(answers)
+    findings = duplicates(
+        {name: host.get("uuid") for name, one in answers.items() if (host := one.get("host"))}
+    )
     arches = groups({host: checkup["arch"] for host, checkup in checkups.items()})
     if len(arches) > 1:
         findings.append(Finding("arch_differs", tuple(checkups), _listed(arches)))
@@ -48,15 +50,6 @@ def _version(checkup: Checkup, program: str) -> str | None:
 def _listed(names_by_value: t.Mapping[str, t.Sequence[str]]) -> str:
     ordered = sorted(names_by_value.items(), key=lambda pair: (numbers(pair[0]), pair[0]))
     return "; ".join(f"{value}: {', '.join(names)}" for value, names in ordered)
-
-
-def _uuids(answers: t.Mapping[str, Examined]) -> list[Finding]:
-    uuids = {name: host.get("uuid") for name, one in answers.items() if (host := one.get("host"))}
-    return [
-        Finding("uuid_duplicate", tuple(names), f"{' and '.join(names)} have the host UUID {uuid}")
-        for uuid, names in groups(uuids).items()
-        if len(names) > 1
-    ]
 
 
 def _set_up(checkups: t.Mapping[str, Checkup]) -> list[Finding]:

@@ -89,6 +89,8 @@ def _silent(
         if not silence.asked:
             text = "excluded by --limit: nothing is known of it now"
             yield Finding("host_not_asked", (name,), text)
+        elif (lacking := preflight.without_libvirt(name, silence.why)) is not None:
+            yield lacking
         elif name in since:
             text = f"in maintenance since {since[name]}; no answer: {silence.why}"
             back = playbook_command("return_vms", virt_host=name)

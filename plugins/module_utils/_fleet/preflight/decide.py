@@ -7,10 +7,12 @@
 from __future__ import annotations
 
 import re
+import shlex
 import typing as t
 
 from ..._records import dataclass
 from ..base.findings import SEVERITIES, Finding, merged, ordered
+from ..base.names import playbook_command
 from ..notes import silent as silent_notes
 from . import decide_host as preflight_host
 from . import decide_pools
@@ -45,6 +47,7 @@ def judge(answers: t.Sequence[Answer], expected: t.Sequence[str], limits: Limits
     silent = asked - set(facts)
     for name, host_facts in facts.items():
         findings += preflight_host.find(name, host_facts, limits, asked, silent)
+    findings += duplicates({name: one.get("uuid") for name, one in facts.items()})
     measured = {name: clock for name, one in facts.items() if (clock := one.get("clock"))}
     findings += clocks(measured, limits.clock_seconds)
     findings += _cpus(facts)
@@ -59,26 +62,38 @@ def _silent(answers: t.Sequence[Answer]) -> list[Finding]:
         for answer in answers
         if (facts := answer.facts) is not None
     }
-    lacking = [answer for answer in answers if answer.facts is None and _answered(answer)]
-    mute = [answer for answer in answers if answer.facts is None and not _answered(answer)]
-    since = silent_notes.in_maintenance(told, [answer.name for answer in mute])
+    mute = {answer.name: str(answer.error) for answer in answers if answer.facts is None}
+    since = silent_notes.in_maintenance(told, list(mute))
     return [
-        Finding(
+        without_libvirt(name, why)
+        or Finding(
             "host_silent",
-            (answer.name,),
-            f"{f'in maintenance since {at}; ' if at else ''}no answer: {answer.error}",
+            (name,),
+            f"{f'in maintenance since {since[name]}; ' if name in since else ''}no answer: {why}",
         )
-        for answer in mute
-        for at in [since.get(answer.name)]
-    ] + [
-        Finding("libvirt_silent", (answer.name,), f"it cannot be checked: {answer.error}")
-        for answer in lacking
+        for name, why in mute.items()
     ]
 
 
-def _answered(answer: Answer) -> bool:
-    """Whether it says itself what it lacks, as :mod:`read_requirements` does."""
-    return str(answer.error).startswith("not installed: ")
+def without_libvirt(name: str, why: str) -> Finding | None:
+    """The finding about a hypervisor without an answer where it says itself what it lacks, so that
+    it runs and can be reached: software (:mod:`read_requirements`), or a libvirt that answers."""
+    text = f"it cannot be looked at: {why}"
+    if why.startswith("not installed: "):
+        install = f"{playbook_command('setup_hypervisors')} --limit {shlex.quote(name)}"
+        return Finding("libvirt_silent", (name,), text, f"{install} installs what is lacking")
+    if why.startswith("cannot connect to libvirt at qemu:///"):  # its own, by no network
+        return Finding("libvirt_silent", (name,), text)
+    return None
+
+
+def duplicates(uuids: t.Mapping[str, str | None]) -> list[Finding]:
+    """The UUIDs that libvirt has of several hypervisors, to which others are one machine."""
+    return [
+        Finding("uuid_duplicate", tuple(names), f"{' and '.join(names)} have the host UUID {uuid}")
+        for uuid, names in groups(uuids).items()
+        if len(names) > 1
+    ]
 
 
 class CommonCpu(t.NamedTuple):
