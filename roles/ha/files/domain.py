@@ -144,17 +144,15 @@ def within(seconds: float, work: Callable[[], Any]) -> Any:
 
 
 def processes(uuid: str) -> list[int]:
-    """The QEMU processes of the VM on this hypervisor, whatever libvirt knows of them."""
-    pids = []
+    """The QEMU processes of the VM on this hypervisor, whatever libvirt knows of them. A definition
+    names its emulator, so a program counts by these arguments of libvirt's, and not by its name;
+    what wraps an emulator has them, too."""
+    pids, wanted = [], [b"-uuid", uuid.encode()]
     for name in os.listdir(PROC):
         if name.isdigit():
             with contextlib.suppress(OSError):
                 words = Path(PROC, name, "cmdline").read_bytes().split(b"\0")
-                program = os.path.basename(words[0])
-                wanted = [b"-uuid", uuid.encode()]
-                if program.startswith((b"qemu", b"kvm")) and any(
-                    words[place : place + 2] == wanted for place in range(len(words))
-                ):
+                if any(words[place : place + 2] == wanted for place in range(len(words))):
                     pids.append(int(name))
     return pids
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import signal
@@ -431,6 +432,35 @@ def test_libvirt_that_does_not_answer_is_replaced_by_processes(
     expected = [signal.SIGTERM] * 5 + [signal.SIGKILL] if runs else []
     assert signals == [(os.getpid(), number) for number in expected]
     assert cell.run("start") == agent.ERR_INSTALLED
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_emulator_of_any_name_is_stopped(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch, wrapped: bool
+) -> None:
+    """A real process, which libvirt does not know."""
+    monkeypatch.setattr(cell.agent, "PROC", "/proc")
+    monkeypatch.setattr(cell.agent.time, "sleep", lambda seconds: threading.Event().wait(seconds))
+    monkeypatch.setenv("OCF_RESKEY_CRM_meta_timeout", "12000")
+    code = "import signal; print(flush=True); signal.pause()"
+    words = [sys.executable, "-c", code, "-name", "guest=web1", "-uuid", UUID]
+    wrapper = ["/bin/sh", "-c", '"$@"; exit', "emulator"] if wrapped else []
+    command = [*wrapper, *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        reaper = threading.Thread(target=process.wait)
+        reaper.start()
+        try:
+            assert cell.run("monitor") == cell.agent.ERR_GENERIC
+            assert "libvirt does not know it" in cell.reason
+            assert cell.run("stop") == cell.agent.SUCCESS
+            reaper.join(5)
+            assert not cell.agent.processes(UUID)
+            assert process.poll() is not None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_exiting_process_counts_until_its_pid_is_gone(
