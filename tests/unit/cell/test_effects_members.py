@@ -15,7 +15,12 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefu
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
     effects_systemd as systemd,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell import cib, corosync, read
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell import (
+    cib,
+    corosync,
+    files,
+    read,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.ha import effects
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.ha.options import CellJob
 from ansible_collections.fleet.virt.tests.unit.cell.test_configuration import SETTINGS
@@ -102,3 +107,16 @@ def test_removal_of_node_is_predicted(
     steps = effects.configure(order, check=True)["steps"]
     assert steps[0] == "remove the node old"
     assert len([step for step in steps if step.startswith("remove the node")]) == 1
+
+
+def test_log_file_of_distribution_is_switched_off(
+    order: effects.CellOrder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """systemd.exec(5): files win over Environment=, and of files the later one; drop-ins are later
+    than the unit."""
+    order = dataclasses.replace(order, job=dataclasses.replace(order.job, leave=False))
+    monkeypatch.setattr(systemd, "is_active", lambda _name: False)
+    steps = effects.write(order, check=True)["steps"]
+    assert f"write {files.ENVIRONMENT}" in steps
+    assert f"EnvironmentFile=-{files.ENVIRONMENT}" in files.UNIT_TEXT.splitlines()
+    assert "PCMK_logfile=none" in files.ENVIRONMENT_TEXT.splitlines()

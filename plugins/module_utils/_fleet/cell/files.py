@@ -13,13 +13,20 @@ SHEBANG = "#!/usr/bin/python3\n"
 COROSYNC_KEY = "/etc/corosync/authkey"
 PACEMAKER_KEY = "/etc/pacemaker/authkey"
 UNIT = "/etc/systemd/system/pacemaker.service.d/fleet-virt.conf"
+ENVIRONMENT = "/etc/pacemaker/fleet-virt.env"
 SERVICES = ("corosync.service", "pacemaker.service")
 # What Pacemaker knows of the cluster that a package has started, or that the host has left
 STATE = "/var/lib/pacemaker/cib"
 
-# Units stop in the reverse of the order in which they start. Pacemaker's log file would have each
-# change of its configuration, with the passwords of fence devices.
-UNIT_TEXT = """\
+# Pacemaker's log file would have each change of its configuration, with the passwords of fence
+# devices. What a file of the distribution sets (/etc/default/pacemaker, /etc/sysconfig/pacemaker)
+# holds against Environment=, and only a file that the unit reads later holds against that.
+ENVIRONMENT_TEXT = """\
+# Managed by fleet.virt
+PCMK_logfile=none
+"""
+# Units stop in the reverse of the order in which they start
+UNIT_TEXT = f"""\
 # Managed by fleet.virt
 [Unit]
 After=libvirtd.service libvirtd.socket virtqemud.service virtqemud.socket libvirt-guests.service
@@ -29,6 +36,7 @@ After=remote-fs.target
 TimeoutStopSec=5min
 SendSIGKILL=yes
 Environment=PCMK_logfile=none
+EnvironmentFile=-{ENVIRONMENT}
 """
 
 

@@ -25,6 +25,8 @@ from ..cell.facts import CellDone, FenceResource
 from ..cell.files import (
     AGENT,
     COROSYNC_KEY,
+    ENVIRONMENT,
+    ENVIRONMENT_TEXT,
     PACEMAKER_KEY,
     SERVICES,
     SHEBANG,
@@ -112,6 +114,7 @@ def write(order: CellOrder, *, check: bool) -> CellDone:
         _File(COROSYNC_KEY, order.keys[0], 0o400, root),
         _File(PACEMAKER_KEY, order.keys[1], 0o440, ("hacluster", "haclient")),
         _File(AGENT, (SHEBANG + job.agent).encode(), 0o755, root),
+        _File(ENVIRONMENT, ENVIRONMENT_TEXT.encode(), 0o644, root),
         _File(UNIT, UNIT_TEXT.encode(), 0o644, root),
         # the last one, by which the next run knows that it was a member
         _File(corosync.PATH, corosync.text_of(job.settings).encode(), 0o644, root),
@@ -145,7 +148,7 @@ def _leave(job: CellJob, cell: str | None, *, check: bool) -> CellDone:
     services = [_QDEVICE, *reversed(SERVICES)]
     running = [name for name in services if systemd.is_active(name)]
     enabled = [name for name in services if systemd.is_enabled(name)]
-    paths = [COROSYNC_KEY, PACEMAKER_KEY, AGENT, UNIT, corosync.PATH]
+    paths = [COROSYNC_KEY, PACEMAKER_KEY, AGENT, ENVIRONMENT, UNIT, corosync.PATH]
     left = [path for path in paths if os.path.lexists(path)]
     if cell != job.settings.cell:
         return {"changed": False, "steps": []}
