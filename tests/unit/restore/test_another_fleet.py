@@ -22,6 +22,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore import r
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore.effects_archive import (
     Archive,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore.options import (
+    RestoreOptions,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils.backup import _keys
 from ansible_collections.fleet.virt.tests.unit.backup import _made
 from ansible_collections.fleet.virt.tests.unit.backup._made import PASSPHRASE, UUID, at
@@ -78,6 +81,51 @@ def test_vm_is_restored_from_repository_key_and_passphrase(tmp_path: Path) -> No
 
     with pytest.raises(read_archives.PlanRefused, match="passphrase"):
         read_archives.find(Access("another", str(tmp_path / "third")), options, "run")
+
+
+def test_remedy_for_archives_that_lack_disks_is_a_single_command_for_all(tmp_path: Path) -> None:
+    """Each of two VMs lacks another disk, and a third has a device that hypervisors refuse."""
+    access, place = Access(PASSPHRASE, str(tmp_path / "borg")), tmp_path / "place"
+    place.mkdir()
+    lacking = {
+        "web1": ("vda", "vdb", ""),
+        "db1": ("vda", "vdc", ""),
+        "gpu1": ("vda", "", "<hostdev/>"),
+    }
+    for number, (name, (saved, other, device)) in enumerate(lacking.items()):
+        uuid = f"{UUID[:-1]}{number}"
+        repository = f"{place}/{uuid}"
+        effects_borg.run(access, ["init", "--encryption", "repokey-blake2", repository])
+        disks = "".join(
+            f"<disk type='file'><source file='/srv/{dev}'/><target dev='{dev}'/></disk>"
+            for dev in filter(None, (saved, other))
+        )
+        text = f"<name>{name}</name><uuid>{uuid}</uuid><devices>{disks}{device}</devices>"
+        files = {
+            archives.DOMAIN: f"<domain>{text}</domain>".encode(),
+            archives.disk_path(saved): b"a disk",
+        }
+        kept = (SavedDisk(saved, 6, "qcow2"),)
+        backup = archives.Backup(name, uuid, "hv1", _AT, archives.SHUT_OFF, kept)
+        _made.save_whole(repository, access, backup, files)
+
+    def found(without: list[str]) -> str:
+        options: RestoreOptions = {
+            **_OPTIONS,
+            **{"names": [*lacking], "place": str(place), "without": without},
+        }
+        try:
+            vms = read_archives.find(access, options, "run")
+        except read_archives.PlanRefused as error:
+            return str(error)
+        return ",".join(vm.name for vm in vms)
+
+    for without in ([], ["vdb"], ["vdc", "vdx"]):
+        refused = found(without)
+        (remedy,) = re.findall(r"-e virt_restore_without=(\S+)", refused)
+        assert remedy == "vdb,vdc,hostdev", refused
+    assert found(remedy.split(",")) == "web1,db1,gpu1"
+    assert "none of these archives lacks that" in found(["vdx", *remedy.split(",")])
 
 
 @pytest.mark.parametrize(

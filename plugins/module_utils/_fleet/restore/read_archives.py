@@ -45,6 +45,7 @@ def find(access: Access, options: RestoreOptions, run: str, *, whole: bool = Tru
     repositories = read_repositories.repositories(place, listed, access, sizes=False)
     unread = [problem for repository in repositories for problem in repository.problems]
     vms, problems, unknown = [], [], list(dict.fromkeys(options["without"]))
+    incomplete, lacked = False, []
     for name in names:
         those = [one for one in repositories if one.all_vms and name in (one.uuid, one.name)]
         problem = _ambiguous(name, those, unread, place)
@@ -71,7 +72,13 @@ def find(access: Access, options: RestoreOptions, run: str, *, whole: bool = Tru
             saved, lacks, problem = complete(saved, options["without"])
             unknown = [one for one in unknown if one not in lacks]
             problems += [problem] if problem else []
+            missing = [one for one in lacks if one != definition.HOSTDEV]
+            incomplete = incomplete or bool(problem and missing)
+            lacked += lacks
         vms.append(saved)
+    if incomplete:  # one command for all VMs, and for what hypervisors refuse later
+        given = ",".join(dict.fromkeys(lacked))
+        problems.append(f"restore without what is lacking: -e virt_restore_without={given}")
     if unknown and not problems:
         problems.append(
             f"virt_restore_without={','.join(unknown)}: none of these archives lacks that; remove"
@@ -159,9 +166,6 @@ def complete(vm: SavedVm, without: t.Collection[str]) -> tuple[SavedVm, list[str
     problem = "; ".join(archived.unrestorable(root, [disk.target for disk in kept]))
     if problem:
         problem = f"{vm.name}: {vm.source}: {problem}"
-        if missing or unknown:
-            given = ",".join([*missing, *unknown])
-            problem += f"; restore it without: -e virt_restore_without={given}"
     if any(name in without for name in lacks):
         text = _lxml.tostring(root)
         vm = dataclasses.replace(vm, definition=text, manifest=archives.manifest(content))
