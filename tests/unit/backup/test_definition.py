@@ -298,6 +298,24 @@ def test_read_only_disk_that_cannot_be_saved_is_left_out_and_named(
     assert definition.unrestorable(root, ["vda"]) == []
 
 
+@pytest.mark.parametrize("runs", [False, True])
+def test_read_only_disk_to_which_another_vm_writes_is_left_out_and_named(
+    runs: bool, libvirt: Connection, tmp_path: Path
+) -> None:
+    """Its content would change while it is read, which ends a backup."""
+    second = _disk("vdb", _image(tmp_path / "b"), "<readonly/>")
+    root = _root(_disk("vda", _image(tmp_path / "a")), second)
+    dom = libvirt.conn.defineXML(_lxml.tostring(root))
+    try:
+        with _written(tmp_path / "b"):
+            made, disks, blockers = read._definition(libvirt, dom, root, root if runs else None)
+    finally:
+        dom.undefine()
+    assert ([disk.target for disk in disks], blockers) == (["vda"], [])
+    ((target, why),) = made.left_out
+    assert (target, "lock" in why) == ("vdb", True)
+
+
 def test_read_only_disk_is_saved_and_drive_is_not(libvirt: Connection, tmp_path: Path) -> None:
     drive = (
         _disk("sda", "/nowhere/iso", "<shareable/><readonly/>", "raw")

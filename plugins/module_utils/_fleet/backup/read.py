@@ -265,7 +265,8 @@ def _saved_disk(connection: Connection, dom: VirDomain, disk: DefinedDisk, path:
         )
         if not there:
             raise PlanRefused(f"{path} does not exist")
-    if not disk.waits:
+    aside = disk.waits or disk.readonly
+    if not aside:
         try:
             size = int(
                 connection.call(f"read disk {disk.target}", dom.blockInfo, disk.target, 0)[0]
@@ -273,8 +274,9 @@ def _saved_disk(connection: Connection, dom: VirDomain, disk: DefinedDisk, path:
         except LibvirtFailure:  # it knows no volume of a VM that is off
             size = None
     if size is None:
-        # What another VM writes to has no moment while this one does not run from it
-        share = () if disk.waits else ("--force-share",)
+        # What another VM writes to has no moment of this one, which does not run from it or only
+        # reads it: who writes holds a lock
+        share = () if aside else ("--force-share",)
         words = ["qemu-img", "info", "--output=json", *share, "-f", kind, path]
         said = as_mapping(json.loads(programs.run(words, seconds=_SECONDS)))
         size = as_number(said.get("virtual-size"))
