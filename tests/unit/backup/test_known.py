@@ -193,6 +193,8 @@ def test_archive_made_long_before_its_moment_never_counts() -> None:
     assert [*known.counted(there, knew, [command]).ahead] == [*there.ahead]
     fresh = dataclasses.replace(_of_ids(dict.fromkeys([*days, *late], ONE)), read_at=now)
     assert len(known.counted(fresh, knew, [command]).ahead) == len(there.ahead) - 1
+    assert [vm.archive for vm in known.counted(fresh, knew, [PLACE]).ahead] == late[1:]
+    assert {*known.remembered(fresh, knew, [PLACE]).ahead} == {*late[1:]}
     assert not known.counted(fresh, knew, [UUID]).ahead
     assert not known.remembered(fresh, knew, [UUID]).ahead
     after = known.remembered(fresh, knew, []).ahead
@@ -204,7 +206,7 @@ def test_repository_that_is_unknown_is_new_unless_it_is_accepted() -> None:
     assert known.is_new(there, None, [])
     assert not known.is_new(there, _knew(_days(1)), [])
     assert not known.is_new(there, None, [UUID])
-    assert not known.is_new(there, None, [PLACE])
+    assert known.is_new(there, None, [PLACE]), "a place is accepted for its ids alone"
     assert not known.is_new(_repository(), None, []), "nothing is there to be remembered"
 
 
