@@ -70,6 +70,13 @@ _ENVELOPE = "engine/test_envelope.py"
 
 FAULTS = (
     Fault(
+        "the disks of an imported VM keep the order of the list",
+        "importing/ovf.py",
+        'return (chosen, *controller, _address(item, "AddressOnParent"))',
+        "return (chosen, 0, 0, 0)",
+        "importing/test_importing.py::test_disks_are_in_the_order_in_which_the_guest_finds_them",
+    ),
+    Fault(
         "a proof has files of its hypervisor that an archive names",
         "verify/definition.py",
         'return program or tag in _OF_HOST or "{" in tag or "/" in (item.text or "")',

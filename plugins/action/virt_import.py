@@ -26,6 +26,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.importing.option
     ImportWork,
     TransferredDisk,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.importing.ovf import OvfVm
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.options import OPTIONS
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.base_name import Digest
 from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _constants
@@ -62,7 +63,7 @@ class ActionModule(StagedAction[ImportWork]):
     def decided(self, work: ImportWork) -> t.Mapping[str, object]:
         source, spec, overrides = self._read(verify=not work.round)
         if not work.round:
-            _show(spec, overrides, source.vm.left_out)
+            _show(spec, overrides, source.vm)
             return {"changed": False, **vars(decide.request(spec, overrides, [], {}))}
         converted = self.answers("virt_converted", Converted, "act", work.round)
         content = [
@@ -165,11 +166,13 @@ class ActionModule(StagedAction[ImportWork]):
         return _images.bring(self, task_vars, _images.LocalImage(path, size, facts)), digest
 
 
-def _show(spec: specification.Specification, overrides: Answer, left_out: t.Sequence[str]) -> None:
+def _show(spec: specification.Specification, overrides: Answer, vm: OvfVm) -> None:
     """Display the specification as a request; values of variables may be secrets."""
     lines = ["it is imported as:", _vms_file.text([spec]).rstrip()]
     if overrides:
         lines.append(f"besides, from variables: {', '.join(f'vm_{key}' for key in overrides)}")
-    if left_out:
-        lines.append(f"not imported: {', '.join(left_out)}")
+    if "boot" not in overrides:
+        lines.append(specification.boots_from(vm))
+    if vm.left_out:
+        lines.append(f"not imported: {', '.join(vm.left_out)}")
     _output.say("\n".join(lines))

@@ -23,7 +23,7 @@ _NAMED = f"{_IMPORT}/web.ova -e '{json.dumps({'virt_import_networks': _NETWORKS}
 _CONVERTED = f"{_IMPORT}/web-sda -e vm_name=web -e vm_os=win2k22"
 # As the guide shows them, with what each must print
 COMMANDS = {
-    _NAMED: r"web +hv1 +- +would be created",
+    _NAMED: r"it boots from disk1 \('web-disk001.vmdk'\)(.|\n)*web +hv1 +- +would be created",
     _CONVERTED: r"web +hv1 +- +would be created",
 }
 _BASE = "/var/lib/libvirt/base"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import struct
+import subprocess
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -121,48 +122,49 @@ def piped(folder: Path) -> Path:
 BOMB = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]>'
 EXTERNAL = '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/shadow">]>'
 START = '<?xml version="1.0"?>'
+UNPACK = "unpack it into an empty folder"
 HOSTILE: dict[str, tuple[Build, str, str]] = {
     "a path upwards": (
         archive(member("../../etc/cron.d/x", b"x")),
         "'../../etc/cron.d/x' has a path",
-        "export the VM again",
+        UNPACK,
     ),
-    "an absolute name": (archive(member("/etc/passwd", b"x")), "has a path", "export"),
-    "a backslash": (archive(member("..\\x.ovf", b"x")), "has a path", "export"),
+    "an absolute name": (archive(member("/etc/passwd", b"x")), "has a path", UNPACK),
+    "a backslash": (archive(member("..\\x.ovf", b"x")), "has a path", UNPACK),
     "a path in an extended header": (
         archive(member("x" * 90 + "/" + "y" * 200, b"x"), form=tarfile.PAX_FORMAT),
         "has a path",
-        "export",
+        UNPACK,
     ),
     "a symbolic link": (
         archive(member("web.ovf", OVF), member(DISK, type=tarfile.SYMTYPE, linkname="/etc/shadow")),
         f"'{DISK}' is a symbolic link",
-        "export",
+        UNPACK,
     ),
     "a hard link": (
         archive(member("web.ovf", OVF), member(DISK, type=tarfile.LNKTYPE, linkname="web.ovf")),
         "is a hard link",
-        "export",
+        UNPACK,
     ),
-    "a device": (archive(member("sda", type=tarfile.BLKTYPE)), "is a device", "export"),
-    "a named pipe within": (archive(member("x", type=tarfile.FIFOTYPE)), "named pipe", "export"),
-    "a folder": (archive(member("x", type=tarfile.DIRTYPE)), "is a folder", "export"),
+    "a device": (archive(member("sda", type=tarfile.BLKTYPE)), "is a device", UNPACK),
+    "a named pipe within": (archive(member("x", type=tarfile.FIFOTYPE)), "named pipe", UNPACK),
+    "a folder": (archive(member("x", type=tarfile.DIRTYPE)), "is a folder", UNPACK),
     "two files of a name": (
         archive(member("web.ovf", OVF), member("web.ovf", OVF)),
         "two members 'web.ovf'",
-        "export",
+        UNPACK,
     ),
-    "two descriptors": (archive(member("a.ovf", OVF), member("b.ovf", OVF)), "2 OVF", "copy it"),
+    "two descriptors": (archive(member("a.ovf", OVF), member("b.ovf", OVF)), "2 OVF", "tar -xf"),
     "too many members": (
         archive(*(member(f"{index}.txt") for index in range(300))),
         "more than 256 members",
-        "export",
+        UNPACK,
     ),
     "a size beyond the end": (claiming(1 << 30), "claims 1073741824", "copy it again"),
     "a large extended header": (
         archive(member("x", bytes(1 << 20), type=tarfile.XHDTYPE)),
         "extended header of 1048576 bytes",
-        "export",
+        UNPACK,
     ),
     "an extended header whose length is none": (
         archive(member("x", b"x path=a\n", type=tarfile.XHDTYPE)),
@@ -182,7 +184,7 @@ HOSTILE: dict[str, tuple[Build, str, str]] = {
     "a large descriptor": (
         archive(member("web.ovf", b"<?xml " + bytes(5 << 20))),
         "manifest of 5242886 bytes",
-        "export",
+        "import its disk alone",
     ),
     "a bomb of entities": (
         with_descriptor(packages.virtualbox().replace(START, START + BOMB)),
@@ -270,6 +272,39 @@ def test_hostile_archive_is_refused(name: str, tmp_path: Path) -> None:
 def test_sound_archive_of_these_tests_is_read(tmp_path: Path) -> None:
     path = with_disk(lambda data: data)(tmp_path)
     assert len(read_source.source(str(path), verify=True).disks) == 1
+
+
+def test_unpacked_archive_is_imported(tmp_path: Path) -> None:
+    """What the remedy says, typed: for folders, many members and two of a name."""
+    content = packages.stream(tmp_path).read_bytes()
+    others = [member("x/", type=tarfile.DIRTYPE), *(member(f"x/{n}.txt") for n in range(300))]
+    files = [member("x/web.ovf", OVF), member("x/web.ovf", OVF), member(f"x/{DISK}", content)]
+    path = archive(*others, *files)(tmp_path)
+    with pytest.raises(FleetVirtError, match=UNPACK):
+        read_source.source(str(path), verify=True)
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    subprocess.run(["tar", "-xf", path, "-C", folder], check=True)
+    (found,) = folder.rglob("*.ovf")
+    assert len(read_source.source(str(found), verify=True).disks) == 1
+
+
+def test_manifest_that_is_too_large_can_be_removed(tmp_path: Path) -> None:
+    (tmp_path / DISK).write_bytes(packages.stream(tmp_path).read_bytes())
+    (tmp_path / "web.ovf").write_bytes(OVF)
+    manifest = tmp_path / "web.mf"
+    manifest.write_bytes(bytes(2 << 20))
+    with pytest.raises(FleetVirtError, match="at most 1048576 are read: import the OVF file with"):
+        read_source.source(str(tmp_path / "web.ovf"), verify=True)
+    manifest.unlink()
+    assert len(read_source.source(str(tmp_path / "web.ovf"), verify=True).disks) == 1
+
+
+def test_descriptor_that_is_a_link_is_refused_as_that(tmp_path: Path) -> None:
+    (tmp_path / "real.xml").write_bytes(OVF)
+    (tmp_path / "web.ovf").symlink_to("real.xml")
+    with pytest.raises(FleetVirtError, match="the descriptor is a link; name the file"):
+        read_source.source(str(tmp_path / "web.ovf"), verify=True)
 
 
 def test_vhdx_with_parent_is_refused(tmp_path: Path) -> None:

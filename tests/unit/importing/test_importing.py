@@ -287,6 +287,8 @@ _A, _B = "HostResource=/disk/vmdisk1 InstanceID=71 ", "HostResource=/disk/vmdisk
 def test_disks_are_in_the_order_in_which_the_guest_finds_them(text: str, first: str) -> None:
     disks = [disk.file for disk in ovf.parse(text.encode()).disks]
     assert disks == (["a.vmdk", "b.vmdk"] if first == "a" else ["b.vmdk", "a.vmdk"])
+    said = specification.boots_from(ovf.parse(text.encode()))
+    assert said == f"it boots from disk1 ('{first}.vmdk')"
 
 
 @pytest.mark.parametrize(

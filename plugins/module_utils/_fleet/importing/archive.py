@@ -34,7 +34,10 @@ _OTHERS = {
     b"6": "a named pipe",
     b"S": "a sparse file",
 }
-_REMEDY = "export the VM again, as an OVA of its files alone"
+_REMEDY = (
+    "if you trust where it comes from, unpack it into an empty folder (tar -xf ARCHIVE -C FOLDER)"
+    " and import the OVF file that is there"
+)
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ def members(read: Read, size: int) -> list[Member]:
             more = {}
         place = content + -(-length // BLOCK) * BLOCK
     if not members:
-        raise PlanRefused(f"the archive has no files; {_REMEDY}")
+        raise PlanRefused("the archive has no files; copy it again")
     return members
 
 

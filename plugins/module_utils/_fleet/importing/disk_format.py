@@ -73,7 +73,7 @@ def _checked(name: Format, virtual: int, problems: list[str]) -> DiskFormat:
         limit = MAX_VIRTUAL_BYTES >> 40
         problems = [*problems, f"claims a disk of {virtual} bytes; at most {limit} TiB are read"]
     elif not virtual and not problems:
-        problems = ["contains a disk of 0 bytes; export it again"]
+        problems = ["contains a disk of 0 bytes, so it has no content; copy it again"]
     return DiskFormat(name, virtual, tuple(problems))
 
 

@@ -31,6 +31,11 @@ _DESCRIPTOR_BYTES, _MANIFEST_BYTES = 4 << 20, 1 << 20
 _BLOCK = 1 << 20
 _LINE = re.compile(r"(SHA1|SHA256|SHA512)\s*\((.+)\)\s*=\s*([0-9A-Fa-f]+)\s*", re.IGNORECASE)
 _AGAIN = "copy it again"
+_DISK_ALONE = "import its disk alone (-e virt_import=DISK; of an OVA, unpack it first: tar -xf)"
+_WITHOUT_MANIFEST = (
+    "import the OVF file without it: remove it from beside that (of an OVA, unpack it first: tar"
+    " -xf)"
+)
 
 
 @dataclass(frozen=True)
@@ -147,11 +152,14 @@ def _package(
     names = [name for name in files if name.lower().endswith(".ovf")]
     if descriptor:
         names = [os.path.basename(descriptor)]
-    if len(names) != 1 or names[0] not in files:
+    if descriptor and names[0] not in files:
+        raise PlanRefused(f"{where}the descriptor is a link; name the file that it leads to")
+    if len(names) != 1:
         raise PlanRefused(
-            f"{where}it has {len(names)} OVF descriptors, and an OVA has one; {_AGAIN}"
+            f"{where}it has {len(names)} OVF descriptors, and an OVA has one; unpack it into an"
+            " empty folder (tar -xf ARCHIVE -C FOLDER) and import the one that is meant, or a disk"
         )
-    text = _content(files[names[0]], _DESCRIPTOR_BYTES, where)
+    text = _content(files[names[0]], _DESCRIPTOR_BYTES, where, _DISK_ALONE)
     try:
         vm = ovf.parse(text)
     except FleetVirtError as error:
@@ -202,11 +210,11 @@ def _disk(path: str) -> ImportSource:
     return ImportSource(vm, ((file, inspected),))
 
 
-def _content(file: SourceFile, most: int, where: str) -> bytes:
+def _content(file: SourceFile, most: int, where: str, remedy: str) -> bytes:
     if file.size > most:
         raise PlanRefused(
             f"{where}{os.path.basename(file.path)} has a descriptor or manifest of {file.size}"
-            f" bytes; at most {most} are read: export the VM again"
+            f" bytes; at most {most} are read: {remedy}"
         )
     with _opened(file.path, os.O_RDONLY) as whole:
         return _inside(whole, file)(0, file.size)
@@ -219,7 +227,7 @@ def _verify(
     manifest = files.get(f"{descriptor[:-4]}.mf")
     if manifest is None:
         return
-    text = _content(manifest, _MANIFEST_BYTES, where).decode("utf-8", "replace")
+    text = _content(manifest, _MANIFEST_BYTES, where, _WITHOUT_MANIFEST).decode("utf-8", "replace")
     for line in text.splitlines():
         match = _LINE.fullmatch(line.strip())
         name = "" if match is None else match[2] if match[2] in files else unquote(match[2])

@@ -42,6 +42,13 @@ def disk_name(index: int) -> str:
     return f"disk{index + 1}"
 
 
+def boots_from(vm: OvfVm) -> str:
+    """Which disk a guest's firmware finds first: its BIOS or UEFI looks at the others only later,
+    and a wrong one may boot without a word."""
+    file = vm.disks[0].file
+    return f"it boots from {disk_name(0)} ({'empty' if file is None else show(file)})"
+
+
 def of_archive(
     vm: OvfVm,
     sizes: t.Sequence[int],
