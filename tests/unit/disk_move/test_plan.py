@@ -221,7 +221,7 @@ def test_disk_of_vm_of_cell_moves_to_shared_pool() -> None:
     require_moved(predict(facts, plan(facts).steps))
 
 
-def test_transient_disk_is_refused_with_the_remedy_that_ends_it() -> None:
+def test_transient_disk_is_refused_with_a_remedy_that_works() -> None:
     facts = disk(RUNNING, transient=True, runs_on=f"{OLD}.TRANSIENT-web1")
     (refusal,) = plan(facts).refusals
     assert "remove <transient/> from it (virsh edit web1)" in refusal

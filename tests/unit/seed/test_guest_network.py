@@ -138,7 +138,7 @@ ALONE = Seed(
 )
 
 
-def test_networkd_router_of_an_address_alone_is_on_the_link() -> None:
+def test_networkd_router_of_a_single_address_is_on_the_link() -> None:
     text = texts("networkd", ALONE)["/etc/systemd/network/05-fleet-virt-eth1.network"]
     assert text.partition("[Route]")[2] == (
         "\nDestination=0.0.0.0/0\nGateway=198.51.100.1\nGatewayOnLink=yes\n\n"
@@ -148,7 +148,7 @@ def test_networkd_router_of_an_address_alone_is_on_the_link() -> None:
     )
 
 
-def test_networkmanager_router_of_an_address_alone_is_on_the_link() -> None:
+def test_networkmanager_router_of_a_single_address_is_on_the_link() -> None:
     parser = configparser.ConfigParser()
     path = "/etc/NetworkManager/system-connections/fleet-virt-eth1.nmconnection"
     parser.read_string(texts("networkmanager", ALONE)[path])
@@ -164,7 +164,7 @@ def test_networkmanager_router_of_an_address_alone_is_on_the_link() -> None:
     assert parser["ipv6"]["route1_options"] == "onlink=true"
 
 
-def test_ifupdown_router_of_an_address_alone_is_on_the_link() -> None:
+def test_ifupdown_router_of_a_single_address_is_on_the_link() -> None:
     text = texts("ifupdown", ALONE)["/etc/network/interfaces"]
     assert text.partition("address 2001:db8::10/128\n")[2] == (
         "    up ip route replace 198.51.100.1/32 dev nic1\n"

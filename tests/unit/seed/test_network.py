@@ -269,7 +269,7 @@ def test_two_static_nics_and_one_by_dhcp() -> None:
     }
 
 
-def test_router_outside_an_address_alone_is_on_the_link() -> None:
+def test_router_outside_a_single_address_is_on_the_link() -> None:
     def routes(*addresses: str) -> t.Any:
         entry = {
             "name": "eth0",

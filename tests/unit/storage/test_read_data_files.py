@@ -57,7 +57,7 @@ def test_data_file_that_libvirt_knows_is_named(text: str, data: str | None) -> N
 
 
 @needs_qemu_img
-def test_data_file_that_the_header_alone_names_is_found(tmp_path: Path) -> None:
+def test_data_file_that_only_the_header_names_is_read(tmp_path: Path) -> None:
     create(tmp_path, "create", "-f", "qcow2", "-o", f"data_file={tmp_path}/a.data", "a.qcow2", "1M")
     create(tmp_path, *["create", "-f", "qcow2", "-b", "a.qcow2", "-F", "qcow2", "top.qcow2"])
     create(tmp_path, *["create", "-f", "qcow2", "plain.qcow2", "1M"])
@@ -88,7 +88,7 @@ def test_header_is_read_of_what_qemu_reads_it_of(tmp_path: Path) -> None:
 
 
 @needs_qemu_img
-def test_remedy_makes_one_file_of_it(tmp_path: Path) -> None:
+def test_remedy_makes_a_single_file(tmp_path: Path) -> None:
     create(tmp_path, "create", "-f", "qcow2", "-o", f"data_file={tmp_path}/a.data", "a.qcow2", "1M")
     path = tmp_path / "a.qcow2"
     create(tmp_path, "bench", "-w", "-c", "1", "-s", "65536", "--pattern=7", "a.qcow2")
