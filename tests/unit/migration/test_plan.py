@@ -390,6 +390,16 @@ VM_REFUSED: dict[str, tuple[Source, str]] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("data", "stays"), [(f"{PATH}.data", True), ("/elsewhere/web1.data", False)]
+)
+def test_data_file_beside_a_disk_on_shared_storage_stays(data: str, stays: bool) -> None:
+    there = dataclasses.replace(with_file(), shared={PATH: ""})
+    found = plan(disk(data_file=data), there, MigrationOptions())
+    assert bool(found.shared) is stays
+    assert any("has its data in another file" in one for one in found.findings) is not stays
+
+
 def test_base_image_that_is_coming_takes_space_of_its_file_system() -> None:
     """In check mode it is not there yet; the run finds less free space."""
     free = 4 * 64 * 1024**2
