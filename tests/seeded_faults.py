@@ -368,6 +368,13 @@ FAULTS = (
         f"{_RESTART}::test_vm_that_is_given_back_leaves_no_definition",
     ),
     Fault(
+        "disks get names once more that a definition elsewhere has",
+        "restart/effects.py",
+        "job.card, definition=text, machine=job.machine)",
+        "job.card, definition=text, machine=job.machine, counter=job.facts.counter)",
+        f"{_RESTART}::test_definition_whose_answer_was_lost_fits_no_disk",
+    ),
+    Fault(
         "a VM with two cards is started from one of them",
         "restart/read.py",
         "        if other.card.uuid == card.uuid or same_name:\n",

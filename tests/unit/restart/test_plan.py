@@ -52,6 +52,29 @@ def test_disk_name_carries_counter(path: str, name: str) -> None:
     assert plan.disk_name(path, 4) == name
 
 
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/srv/web1.r4.qcow2", "/srv/web1.r5.qcow2"),
+        ("/srv/web1.r3.r7.qcow2", "/srv/web1.r3.r8.qcow2"),
+        ("/srv/web1.r9.r4", "/srv/web1.r10.r4"),
+        ("/srv/web1.r999999.qcow2", "/srv/web1.r4.qcow2"),
+        ("/srv/web1.r9x.qcow2", "/srv/web1.r9x.r4.qcow2"),
+    ],
+)
+def test_name_of_lost_card_is_not_given_again(path: str, name: str) -> None:
+    """What an earlier hypervisor has defined would fit the disk again, when it comes back."""
+    assert plan.new_names([path], 3) == (name,)
+
+
+def test_vm_whose_card_lost_its_counter_is_taken_over() -> None:
+    disk = "/srv/web1.r2.qcow2"
+    made = plan.take_over(facts(counter=0, paths=(disk,), files=frozenset({disk})))
+    assert "rename /srv/web1.r2.qcow2 to web1.r3.qcow2" in [step.text for step in made.steps]
+    (written,) = [step.action for step in made.steps if isinstance(step.action, plan.WriteCard)]
+    assert written == plan.WriteCard(("/srv/web1.r3.qcow2",), 3)
+
+
 def test_vm_is_taken_over_in_this_order() -> None:
     assert _texts(facts()) == [
         "take the card of web1 from hv3",

@@ -18,6 +18,9 @@ from pathlib import Path
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils import _lxml
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
+    effects_definitions as domains,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import metadata
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import read_caller as caller
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
@@ -465,6 +468,46 @@ def test_vm_that_is_given_back_leaves_no_definition(
         refused = _vm(machine.call(_stage("act")))
         assert refused["msg"] == "autostart failed"
         _is_as_before(machine)
+
+
+def test_definition_whose_answer_was_lost_fits_no_disk(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The takeover is undone, and hv2 takes the VM over: the definition on hv1 stays without
+    disks."""
+    with machines.new() as machine, monkeypatch.context() as lost:
+        _prepare(machine)
+        define = domains.define
+
+        def without_answer(*given: t.Any) -> t.NoReturn:
+            define(*given)
+            raise PlanRefused("no answer")
+
+        lost.setattr(domains, "define", without_answer)
+        assert _vm(machine.call(_stage("act")))["msg"] == "no answer"
+        assert (_disks(machine), _cards(machine)) == (_OLD, ["web1@hv3.fleet.xml"])
+        left = machine.connection.conn.lookupByName("web1").XMLDesc(2)
+        lost.setattr(domains, "define", define)
+        lost.setattr(caller._state, "host", "hv2")
+        assert not _vm(machine.call(_stage("act")))["failed"]
+        assert not [name for name in _disks(machine) if name in left]
+
+
+def test_vm_that_runs_by_now_is_not_given_back(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with machines.new() as machine:
+        _prepare(machine)
+
+        def fails(job: t.Any) -> t.NoReturn:
+            job.connection.conn.lookupByName("web1").create()
+            raise PlanRefused("autostart failed")
+
+        monkeypatch.setattr(restart, "_domain", fails)
+        refused = _vm(machine.call(_stage("act")))
+        assert "moreover, could not roll back" in refused["msg"], refused
+        assert (_disks(machine), _cards(machine)) == (_NEW, ["web1@hv3+hv1.fleet.xml"])
+        assert machine.connection.conn.lookupByName("web1").isPersistent()
 
 
 def _look(machine: Machine, **given: t.Any) -> t.Any:

@@ -222,11 +222,12 @@ def _write_card(job: _RestartJob, card: Card) -> None:
 
 
 def _write_back(job: _RestartJob, _step: WriteCard) -> None:
+    """The counter stays: should libvirt have the definition all the same, whose answer did not
+    come, no disk ever gets the names in it."""
     names = dict(zip(job.card.disks, job.facts.paths))
     root = definition.with_disks(job.card.root, names)
     text = _lxml.tostring(root)
-    counter, machine = job.facts.counter, job.machine
-    before = dataclasses.replace(job.card, definition=text, counter=counter, machine=machine)
+    before = dataclasses.replace(job.card, definition=text, machine=job.machine)
     _write_card(job, before)
 
 
@@ -246,6 +247,8 @@ def _define(job: _RestartJob, _step: DefineVm) -> None:
 def _undefine(job: _RestartJob, _step: DefineVm) -> None:
     """Else another hypervisor gives the disks the names that this definition has."""
     dom = find_uuid(job.connection, job.card.uuid)
+    if dom is not None and job.connection.call(f"read whether {job.name} runs", dom.isActive):
+        raise PlanRefused(f"{job.name!r} runs on {job.facts.new} by now")
     if dom is not None:
         domains.undefine(job.connection, dom, keep_nvram=True)
 

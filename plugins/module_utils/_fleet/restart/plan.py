@@ -31,6 +31,7 @@ from ..cards.card import CardName
 from ..engine.steps import Action, Plan, Step
 
 _COUNTED = re.compile(r"\.r[0-9]{1,6}$")
+_COUNTS = re.compile(r"\.r([0-9]{1,5})(?=\.|$)")
 
 
 @dataclass(frozen=True)
@@ -137,9 +138,22 @@ def disk_name(path: str, counter: int) -> str:
     return posixpath.join(folder, f"{stem}.r{counter}{dot}{suffix}")
 
 
+def next_counter(paths: t.Iterable[str], counter: int) -> int:
+    """The counter of the next names. A card that was lost, or removed while the VM had a disk
+    elsewhere, begins at none again, and the disks still have the names that it gave them."""
+    names = [posixpath.basename(path) for path in paths]
+    return 1 + max([counter, *(int(count) for name in names for count in _COUNTS.findall(name))])
+
+
+def new_names(paths: t.Collection[str], counter: int) -> tuple[str, ...]:
+    """The names that disks get whose card has that ``counter``."""
+    following = next_counter(paths, counter)
+    return tuple(disk_name(path, following) for path in paths)
+
+
 def targets_of(facts: RestartFacts) -> tuple[str, ...]:
     """The names that the disks get."""
-    return tuple(disk_name(path, facts.counter + 1) for path in facts.paths)
+    return new_names(facts.paths, facts.counter)
 
 
 def take_over(facts: RestartFacts) -> Plan[RestartFacts]:
@@ -160,8 +174,9 @@ def take_over(facts: RestartFacts) -> Plan[RestartFacts]:
     for path, target in zip(facts.paths, targets):
         if path in facts.files:
             steps.append(_rename(path, target, linked=target in facts.linked))
-    after = _written(targets, facts.counter + 1)
-    written = WriteCard(targets, facts.counter + 1)
+    counter = next_counter(facts.paths, facts.counter)
+    after = _written(targets, counter)
+    written = WriteCard(targets, counter)
     steps.append(Step(written, f"write the new names of the disks into the card of {name}", after))
     left = "" if facts.defined is None else ", in place of what is left of it there from before"
     steps.append(Step(DefineVm(), f"define {name} on {new}{left}", _defined))

@@ -252,7 +252,7 @@ def facts_of(
     """What there is of the VM of a card that was read."""
     card = card_of(file)
     paths = card.disks
-    targets = [plan.disk_name(path, card.counter + 1) for path in paths]
+    targets = plan.new_names(paths, card.counter)
 
     def look_at_files() -> tuple[frozenset[str], frozenset[str], tuple[str, ...]]:
         files = frozenset(path for path in (*paths, *targets) if os.path.lexists(path))
@@ -317,10 +317,8 @@ def _blockers(
     old: t.Sequence[str],
 ) -> list[str]:
     problems = definition.blockers(card, here.folders)
-    present = {
-        path: path if path in files else plan.disk_name(path, card.counter + 1)
-        for path in card.disks
-    }
+    targets = plan.new_names(card.disks, card.counter)
+    present = {path: path if path in files else target for path, target in zip(card.disks, targets)}
     root = ready(connection, definition.with_disks(card.root, present))
     problems += read_start_blockers.of_root(connection, root)
     if card.running:  # once it has been taken over it would be off
