@@ -178,6 +178,8 @@ def test_controller_prunes_and_frees_space_with_its_own_key(server: Server) -> N
     pruner = server.pruner()
     kept = Pruner(pruner.access, keep.policy({"last": 1}), pruner.file, frozenset(), check=False)
     (vm,), problems = kept.prune([server.place], [])
+    assert (problems, vm["deleted"], vm["failed"]) == ([], [], False), "it only remembers"
+    (vm,), problems = kept.prune([server.place], [])
     assert (problems, vm["deleted"], vm["failed"]) == ([], [YESTERDAY], False)
     assert server.listed(server.hypervisor) == [TODAY]
     (vm,), problems = kept.prune([server.place], [])
