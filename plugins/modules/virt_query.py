@@ -557,7 +557,8 @@ domains:
             card on shared storage, which each member of the cell returns.
           type: bool
     error:
-      description: What could not be read of this domain and why; else null.
+      description: What could not be read of this domain and why, or that it is only a leftover of a
+        VM that was restarted elsewhere; else null.
       type: str
 cell:
   description: The cell that the hypervisor is a member of, as Pacemaker says there; null if it is

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import effects_definitions
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
     read_caller as caller,
@@ -31,6 +31,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_loo
     find_domain,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.names import is_card_file
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.snapshot import DomainEntry
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards import (
     effects_cards,
     effects_keep,
@@ -41,7 +42,14 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards import (
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards.card import Card, CardName
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import effects_verb as verb
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
+    read_cell,
+    read_left,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import (
     read_placement_facts as placement_facts,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_domains import (
+    DomainQuery,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import effects as purge
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import plan as purge_plan
@@ -362,6 +370,53 @@ def test_definition_that_may_be_more_than_leftover_is_kept(host: Host, why: str)
     assert _marked(host) == (None, [])
     effects_keep.repair(host.connection, ["web1"], check=False)
     assert find_domain(host.connection, "web1") is not None
+
+
+def _listed(host: Host) -> DomainEntry:
+    """What ``list`` and ``query`` read of it."""
+    (entry,) = read_cell.domains(host.connection, DomainQuery(names=("web1",)))["domains"]
+    return entry
+
+
+def test_leftover_is_listed_as_such_and_not_as_a_missing_disk(host: Host) -> None:
+    _leave(host)
+    entry = _listed(host)
+    assert (entry["state"], entry["reason"]) == ("shutoff", "leftover, by its card on hv2")
+    assert entry["error"] == (
+        "what hv1 has of 'web1' is a leftover, since by its card the VM is on hv2;"
+        " ansible-playbook fleet.virt.repair_vms -e vm_name=web1 clears it"
+    )
+
+
+def test_storage_that_hangs_is_not_searched_for_leftovers(host: Host) -> None:
+    _leave(host)
+    error = f"disk vda: {host.disk} does not answer"
+    entry: DomainEntry = {**_listed(host), "error": error}
+    read_left.name(host.connection, [entry])
+    assert entry["error"] == error
+
+
+@pytest.mark.parametrize("why", ["card of hv1", "no card", "card of another", "no storage"])
+def test_missing_disk_of_what_is_no_leftover_is_listed(
+    host: Host, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    _leave(host)
+    (card,) = (host.shared / name for name in host.cards())
+    if why == "card of hv1":
+        card.rename(host.shared / "web1@hv1.fleet.xml")
+    elif why == "no card":
+        card.unlink()
+    elif why == "card of another":
+        card.write_text(card.read_text().replace(UUID, OTHER))
+    else:
+
+        def fail(*_args: object) -> None:
+            raise FleetVirtError("the storage does not answer")
+
+        monkeypatch.setattr(read_vms, "shared_folders", fail)
+    entry = _listed(host)
+    assert str(entry["error"]).endswith("web1_system.qcow2: No such file or directory")
+    assert entry["reason"] != "leftover, by its card on hv2"
 
 
 def test_leftover_is_marked_with_hypervisor_of_its_card(host: Host) -> None:
@@ -738,6 +793,7 @@ def test_card_of_cells_vm_names_no_hypervisor(host: Host, monkeypatch: pytest.Mo
     dom.destroy()
     with pytest.raises(PlanRefused, match="what hv1 has is a leftover"):
         host.of_cell()
+    assert "leftover" not in str(_listed(host)), "its card is late, and its disk is there"
     host.define("web1", host.disk)
     effects_keep.keep_cards(host.connection, ["web1"], sure=True)
     assert host.cards() == ["web1@hv1.fleet.xml"]

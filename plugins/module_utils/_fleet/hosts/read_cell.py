@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading the domains of a member of a cell: what Pacemaker says of them, and the VMs of the cell
-that are off and defined nowhere, which are known from their cards alone."""
+"""Reading a hypervisor's domains, leftovers named; of a member of a cell what Pacemaker says of
+them, and the VMs of the cell that are off and defined nowhere, known from their cards alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typing as t
 from ..base.effects_connection import Connection
 from ..base.selected import Selected
 from ..cell import read, read_nowhere
-from . import cells, domain_entry, domain_info
+from . import cells, domain_entry, domain_info, read_left
 from .read_domains import DomainQuery, read_domains
 
 if t.TYPE_CHECKING:
@@ -31,7 +31,9 @@ def domains(connection: Connection, wanted: DomainQuery) -> Domains:
     """The domains of this hypervisor, with what its cell says of them."""
     seen = view(connection)
     if seen is None:
-        return {"changed": False, "domains": read_domains(connection, wanted), "cell": None}
+        entries = read_domains(connection, wanted)
+        read_left.name(connection, entries)
+        return {"changed": False, "domains": entries, "cell": None}
     off = _off(connection, seen, wanted)
     known = [str(entry["name"]) for entry in off]
     entries = read_domains(connection, wanted, elsewhere=known)
@@ -39,6 +41,7 @@ def domains(connection: Connection, wanted: DomainQuery) -> Domains:
         vm = seen.vms.get(entry["uuid"])
         if vm is not None:
             entry["cell"] = cells.of_domain(seen.cell, vm, defined=True)
+    read_left.name(connection, entries)
     entries += off
     entries.sort(key=lambda entry: str(entry["name"]))
     return {"changed": False, "domains": entries, "cell": cells.entry(seen)}

@@ -20,6 +20,7 @@ if t.TYPE_CHECKING:
 
 # virStorageType: what has a path on the hypervisor
 _LOCAL = ("file", "block")
+SILENT = "does not answer"  # said of storage that hangs
 
 
 class Disks:
@@ -90,7 +91,7 @@ class Disks:
         path = self._path(disk, handle)
         for candidate in (path, str(disk["backing"])):
             if candidate in self._found.hanging:
-                return f"{candidate} does not answer"
+                return f"{candidate} {SILENT}"
         if handle is not None:
             return None
         if disk["type"] == "volume":
