@@ -50,7 +50,8 @@ class ActionModule(StagedAction[CloneWork]):
             decided = clone.decide(
                 name, clone_of, options["_mode"], seen, secrets.token_hex(4), requested
             )
-            return {"changed": False, **decided.as_dict()}
+            warnings = clone.left_out(clone_of, decided, seen, requested)
+            return {"changed": False, **decided.as_dict(), "warnings": warnings}
         decision = clone.decision_of(self.decision("virt_decision"))
         wanted = clone.wanted(
             name,

@@ -32,7 +32,8 @@ _DOMAIN = """
 _DEVICES = """
 <interface type='network'><mac address='52:54:00:00:31:01'/>
 <source network='lan' portgroup='guests'/><model type='virtio'/>
-<filterref filter='clean-traffic'><parameter name='IP' value='192.0.2.7'/></filterref></interface>
+<filterref filter='clean-traffic'><parameter name='IP' value='192.0.2.7'/>
+<parameter name='CTRL_IP_LEARNING' value='dhcp'/></filterref></interface>
 <controller type='scsi' index='0' model='virtio-scsi'><driver queues='4'/></controller>
 <vsock model='virtio'><cid auto='no' address='77'/></vsock>
 <rng model='virtio'><rate bytes='1024' period='2000'/><backend model='random'>/dev/urandom</backend>
@@ -113,15 +114,20 @@ def source(fleet: Fleet) -> Iterator[Fleet]:
 _CARRIED = (
     "sysinfo/bios",
     "sysinfo/oemStrings",
-    "sysinfo/system/entry[@name='serial']",
+    "sysinfo/system/entry[@name='manufacturer']",
     "os/smbios",
     "features/ioapic",
     "seclabel",
     "devices/interface/source",
-    "devices/interface/filterref",
+    "devices/interface/filterref/parameter[@name='CTRL_IP_LEARNING']",
     "devices/controller[@type='scsi']/driver",
     "devices/rng/rate",
     "devices/iommu",
+)
+# What identifies web1: the copy lacks it, and that is said
+_LEFT_OUT = (
+    "sysinfo/system/entry[@name='serial']",
+    "devices/interface/filterref/parameter[@name='IP']",
 )
 # What each has for itself
 _MADE = ("uuid", "genid", "devices/interface/mac", "devices/vsock/cid", "devices/disk/source")
@@ -132,11 +138,14 @@ def test_clone_has_what_no_setting_describes(source: Fleet) -> None:
     _define(fleet, "hv1", "web1", _DOMAIN, _DEVICES)
     _clone(fleet, "web2", check=True).succeeded()
     assert fleet.domains()["hv1"] == ["web1"]
-    _clone(fleet, "web2").succeeded()
+    said = _clone(fleet, "web2").succeeded()
+    warned = "".join((said.stdout + said.stderr).split())
+    assert "lackssysinfo/system/entry[@name='serial'],devices/interface" in warned
     before, after = _xml(fleet, "hv1", "web1"), _xml(fleet, "hv1", "web2")
     found = _texts(before, *_CARRIED)
     assert all(found.values())
     assert _texts(after, *_CARRIED) == found
+    assert [len(before.findall(path)) - len(after.findall(path)) for path in _LEFT_OUT] == [1, 1]
     assert before.find("devices/interface/source").get("portgroup") == "guests"
     first, second = _texts(before, *_MADE), _texts(after, *_MADE)
     assert [path for path in _MADE if first[path] == second[path] or not second[path]] == []

@@ -583,6 +583,7 @@ GOOD: dict[str, Answer] = {
                 "problems": [],
                 "carried": None,
                 "refused": [],
+                "left_out": ["sysinfo"],
             }
         ],
         "defined": [{"name": "web1", "uuid": "0000", "macs": ["52:54:00:00:00:01"], "phase": None}],
@@ -926,6 +927,7 @@ GOOD: dict[str, Answer] = {
                 "problems": ["x"],
                 "carried": "<domain><pm/></domain>",
                 "refused": [],
+                "left_out": ["sysinfo"],
                 "request": None,
                 "clone_of": None,
             },
@@ -936,6 +938,7 @@ GOOD: dict[str, Answer] = {
                 "problems": [],
                 "carried": None,
                 "refused": ["devices/shmem"],
+                "left_out": [],
                 "clone_of": "web1",
                 "request": {
                     "disks": [

@@ -80,7 +80,9 @@ def test_adoption_uuid_and_mac_of_broken_vm_are_taken() -> None:
         {**_vm("bad"), "macs": [_MAC.upper(), 7]},
         {**_vm("worse"), "uuid": "uuid of new", "phase": 7, "macs": []},
     ]
-    look = _sound(AdoptLook, vms=[{**new, "refused": []}], defined=defined, pool_ids=[])
+    look = _sound(
+        AdoptLook, vms=[{**new, "refused": [], "left_out": []}], defined=defined, pool_ids=[]
+    )
     seen = adoption.fleet({"hv1": look}, None, [])
     (refused,) = adoption.decide(["new"], None, seen, [], Defaults()).refused
     assert f"'bad' on hv1 also has the MAC address {_MAC}" in refused

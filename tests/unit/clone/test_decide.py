@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 import pytest
@@ -54,7 +55,7 @@ _COPIED = {
 
 def _source(name: str, **more: t.Any) -> dict[str, t.Any]:
     found = {"name": name, "phase": None, "specification": {**_SPEC, "name": name}}
-    found.update(carried=None, refused=[], clone_of=None)
+    found.update(carried=None, refused=[], left_out=[], clone_of=None)
     return {**found, "problems": [], "request": {"seed": {"user": "ops", "method": "auto"}}, **more}
 
 
@@ -138,6 +139,18 @@ def test_what_a_copy_cannot_have_is_refused_with_what_to_request_instead() -> No
         _wanted(seen, nics=[], serials=[])
     with pytest.raises(PlanRefused, match="devices/shmem"):
         _wanted(_fleet(_source("web1", refused=refused), _copy_of(phase="creating")))
+
+
+def test_what_a_copy_is_made_without_is_named_unless_its_own_is_requested() -> None:
+    address = "devices/interface[@type='bridge']/filterref/parameter[@name='IP']"
+    serial = "sysinfo/system/entry[@name='serial']"
+    seen = _fleet(_source("web1", left_out=[address, serial]))
+    decided = clone.decide("web2", "web1", None, seen, "0")
+    (warning,) = clone.left_out("web1", decided, seen, ())
+    assert f"the copy of 'web1' lacks {address}, {serial}, which identify it" in warning
+    (warning,) = clone.left_out("web1", decided, seen, ("nics",))
+    assert (address in warning, serial in warning) == (False, True)
+    assert clone.left_out("web1", dataclasses.replace(decided, state="there"), seen, ()) == []
 
 
 @pytest.mark.parametrize("more", [{"refused": ["devices/shmem"]}, {"specification": None}])

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import typing as t
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore import (
     read_archives,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore.options import SavedVm
+from ansible_collections.fleet.virt.tests.unit._xml import assert_valid
 
 _UUID = "6f3a0d4c-0c57-4f3e-9f0e-0d6d5c1f2a3b"
 _OWN = "/var/log/libvirt/qemu/web1-console.log"
@@ -46,7 +48,7 @@ def test_copy_does_not_write_to_the_log_of_the_vm_that_was_saved(
 ) -> None:
     root = _lxml.parse(_TEXT.format(log), "domain web1")
     who = definition.Identity("web2", _UUID, copy)
-    found = definition.adapted(root, who, {}, {}).find("devices/serial/log")
+    found = definition.adapted(root, who, {}, {})[0].find("devices/serial/log")
     assert (found.get("file") if found is not None else None) == kept
 
 
@@ -60,6 +62,126 @@ def test_restored_vm_is_in_no_cell_until_that_is_requested_again() -> None:
     who = definition.Identity("web1", _UUID, False)
     stored = definition.stored_of(root, who, (), "x::web1", None)
     assert (stored.in_cell, stored.zone) == (False, "a")
+
+
+_OF_ONE_VM = """
+<domain type='kvm'><name>web1</name><uuid>x</uuid>
+<genid>5d1b2f4e-8a0c-4d4e-9a57-3f1f6e2b7c11</genid>
+<sysinfo type='smbios'><bios><entry name='vendor'>A</entry></bios>
+<system><entry name='uuid'>5d1b2f4e-8a0c-4d4e-9a57-3f1f6e2b7c11</entry>
+<entry name='serial'>S-1</entry><entry name='family'>web</entry></system>
+<baseBoard><entry name='serial'>B-1</entry></baseBoard>
+<chassis><entry name='serial'>C-1</entry><entry name='asset'>C-2</entry></chassis></sysinfo>
+<memory unit='KiB'>131072</memory><vcpu>1</vcpu><os><type arch='x86_64' machine='pc'>hvm</type></os>
+<devices>
+<disk type='file' device='disk'><source file='/a.img'/><target dev='vda' bus='virtio'/>
+<serial>D-1</serial><wwn>5000c50015ea71aa</wwn></disk>
+<interface type='bridge'><mac address='52:54:00:00:00:01'/><source bridge='br0'
+ portid='5d1b2f4e-8a0c-4d4e-9a57-3f1f6e2b7c12'/>
+<virtualport type='openvswitch'><parameters interfaceid='5d1b2f4e-8a0c-4d4e-9a57-3f1f6e2b7c11'
+ profileid='web'/></virtualport><target dev='tap-web1'/><model type='virtio'/>
+<filterref filter='clean-traffic'><parameter name='IP' value='192.0.2.7'/>
+<parameter name='IP' value='192.0.2.8'/><parameter name='IPV6' value='2001:db8::7'/>
+<parameter name='MAC' value='52:54:00:00:00:01'/><parameter name='CTRL_IP_LEARNING' value='none'/>
+</filterref></interface>
+<serial type='tcp'><source mode='bind' host='127.0.0.1' service='4555'/><protocol type='raw'/>
+<target port='0'/></serial>
+<serial type='file'><source path='/srv/web1.log'/><target port='1'/></serial>
+<serial type='tcp'><source mode='connect' host='192.0.2.9' service='4555'/><protocol type='raw'/>
+<target port='2'/></serial>
+<channel type='unix'><source mode='bind' path='/run/web1.agent'/>
+<target type='virtio' name='org.qemu.guest_agent.0'/></channel>
+<graphics type='vnc' port='5901' autoport='no' websocket='5701' listen='127.0.0.1'>
+<listen type='address' address='127.0.0.1'/></graphics>
+<graphics type='spice' socket='/run/web1.spice'><listen type='socket' socket='/run/web1.spice'/>
+</graphics>
+<hostdev mode='subsystem' type='mdev' model='vfio-pci'>
+<source><address uuid='5d1b2f4e-8a0c-4d4e-9a57-3f1f6e2b7c13'/></source></hostdev>
+<shmem name='web1'><model type='ivshmem-plain'/><size unit='M'>4</size></shmem>
+<vsock model='virtio'><cid auto='no' address='77'/></vsock>
+</devices></domain>
+"""
+_LACKS = (
+    "sysinfo/system/entry[@name='serial']",
+    "sysinfo/baseBoard/entry[@name='serial']",
+    "sysinfo/chassis/entry[@name='serial']",
+    "sysinfo/chassis/entry[@name='asset']",
+    "devices/interface[@type='bridge']/filterref/parameter[@name='IP']",
+    "devices/interface[@type='bridge']/filterref/parameter[@name='IPV6']",
+    "devices/hostdev[@type='mdev']",
+    "devices/shmem",
+    "devices/serial[@type='tcp'] (127.0.0.1:4555)",
+    "devices/serial[@type='file'] (/srv/web1.log)",
+)
+
+
+def test_copy_has_nothing_that_identifies_the_vm_that_was_saved() -> None:
+    root, before = (_lxml.parse(_OF_ONE_VM, "domain web1") for _each in range(2))
+    copied, lacks = definition.adapted(root, definition.Identity("web2", _UUID, True), {}, {})
+    text = _lxml.tostring(copied)
+    assert set(lacks) == set(_LACKS)
+    own = (
+        "S-1",
+        "B-1",
+        "C-1",
+        "C-2",
+        "D-1",
+        "5000c5",
+        "52:54:00:00:00:01",
+        "192.0.2.7",
+        "192.0.2.8",
+    )
+    own += ("2001:db8::7", "5d1b2f4e", "tap-web1", "web1", "5901", "5701", "127.0.0.1:4555", "'77'")
+    assert [one for one in own if one in text.replace('"', "'")] == []
+    assert_valid(text, "domain")
+    kept = ("sysinfo/bios", "devices/serial[@type='tcp']", "devices/channel/target")
+    assert [len(copied.findall(path)) for path in kept] == [1, 1, 1]
+    assert copied.find("sysinfo/system/entry").get("name") == "family"
+    assert [
+        dict(one.attrib) for one in copied.iterfind("devices/interface/filterref/parameter")
+    ] == [{"name": "CTRL_IP_LEARNING", "value": "none"}]
+    assert dict(copied.find("devices/vsock/cid").attrib) == {"auto": "yes"}
+    assert [one.get("type") for one in copied.iterfind("devices/serial")] == ["pty", "pty", "tcp"]
+    assert len(copied.findall("devices/*")) == len(before.findall("devices/*")) - 2
+
+
+def test_vm_that_is_restored_as_it_was_keeps_what_identifies_it() -> None:
+    root = _lxml.parse(_OF_ONE_VM, "domain web1")
+    who = definition.Identity("web1", _UUID, False)
+    kept, lacks = definition.adapted(root, who, {}, {})
+    assert lacks == ()
+    for path in ("sysinfo", "genid", "devices/interface", "devices/shmem", "devices/vsock"):
+        assert _lxml.tostring(kept.find(path)) == _lxml.tostring(root.find(path))
+
+
+def test_request_in_a_copy_has_nothing_of_the_vm_that_was_saved() -> None:
+    request = {
+        "console": {"port": 5901, "type": "vnc"},
+        "disks": [{"name": "a", "serial": "D-1", "wwn": None}],
+        "name": "web1",
+        "nics": [{"mac": "52:54:00:00:00:01", "name": "eth0"}],
+        "seed": {"network": [{"name": "eth0", "addresses": ["192.0.2.7/24"], "mtu": 1400}]},
+    }
+    text = _OF_ONE_VM.replace(
+        "<devices>",
+        "<metadata><fleet:fleet xmlns:fleet='urn:fleet.virt:1'><fleet:request>"
+        f"{json.dumps(request)}</fleet:request></fleet:fleet></metadata><devices>",
+    )
+    root = _lxml.parse(text, "domain web1")
+    who = definition.Identity("w", _UUID, False)
+    kept = definition.stored_of(root, who, (), "x::web1", None).request
+    assert json.loads(kept or "") == {**request, "name": "w"}
+    who = dataclasses.replace(who, copy=True)
+    mac = definition.adapted(root, who, {}, {})[0].find("devices/interface/mac").get("address")
+    assert mac != "52:54:00:00:00:01"
+    kept = definition.stored_of(root, who, (), "x::web1", None).request
+    assert json.loads(kept or "") == {
+        "console": {"port": None, "type": "vnc"},
+        "disks": [{"name": "a", "serial": None, "wwn": None}],
+        "name": "w",
+        "nics": [{"mac": mac, "name": "eth0"}],  # by which a second run finds it
+        "seed": {"network": [{"name": "eth0", "addresses": [], "mtu": 1400}]},
+    }
 
 
 _POOLS = ("/var/lib/libvirt/images",)

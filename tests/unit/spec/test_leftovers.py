@@ -77,16 +77,16 @@ def _one(root: t.Any, path: str) -> t.Any:
 
 _SYSINFO = (
     "<sysinfo type='smbios'><bios><entry name='vendor'>A</entry></bios>"
-    "<system><entry name='serial'>S-1</entry>"
-    "<entry name='uuid'>5d1b2f4e-8a0c-4d4e-9a57-3f1f6e2b7c11</entry></system>"
-    "<oemStrings><entry>one</entry><entry>two</entry></oemStrings></sysinfo>"
+    "<system><entry name='family'>web</entry><entry name='serial'>S-1</entry>"
+    "<entry name='uuid'>5d1b2f4e-8a0c-4d4e-9a57-3f1f6e2b7c11</entry>"
+    "</system><oemStrings><entry>one</entry><entry>two</entry></oemStrings></sysinfo>"
 )
 
 
 def test_smbios_is_carried_without_the_uuid() -> None:
     root = _copy(above=_SYSINFO)
     assert [one.text for one in root.findall("sysinfo/oemStrings/entry")] == ["one", "two"]
-    assert [one.get("name") for one in root.findall("sysinfo/system/entry")] == ["serial"]
+    assert [one.get("name") for one in root.findall("sysinfo/system/entry")] == ["family"]
     assert root.findtext("sysinfo/bios/entry") == "A"
 
 
@@ -107,10 +107,34 @@ def test_identities_are_made_anew() -> None:
     assert root.find("devices/interface/target") is None
 
 
+def test_copy_is_made_without_the_addresses_and_serial_numbers_of_its_source_which_are_named() -> (
+    None
+):
+    parts = {
+        "above": "<sysinfo type='smbios'><baseBoard><entry name='serial'>B-1</entry></baseBoard>"
+        "<chassis><entry name='asset'>C-1</entry><entry name='version'>2</entry></chassis>"
+        "</sysinfo>",
+        "nic": "<filterref filter='clean-traffic'><parameter name='IP' value='192.0.2.7'/>"
+        "<parameter name='IPV6' value='2001:db8::7'/>"
+        "<parameter name='MAC' value='52:54:00:00:00:01'/></filterref>",
+    }
+    root = _copy(**parts)
+    assert [one.text for one in root.iterfind("sysinfo/*/entry")] == ["2"]
+    assert _one(root, "devices/interface/filterref").get("filter") == "clean-traffic"
+    assert root.find("devices/interface/filterref/parameter") is None
+    filtered = "devices/interface[@type='network']/filterref/parameter"
+    assert _found(**parts)[0].left_out == (
+        "sysinfo/baseBoard/entry[@name='serial']",
+        "sysinfo/chassis/entry[@name='asset']",
+        f"{filtered}[@name='IP']",
+        f"{filtered}[@name='IPV6']",
+    )
+
+
 def test_parts_of_a_nic_stay_with_that_nic() -> None:
     root = _copy(
-        nic="<filterref filter='clean-traffic'><parameter name='IP' value='192.0.2.7'/>"
-        "<parameter name='IP' value='192.0.2.8'/></filterref>",
+        nic="<filterref filter='clean-traffic'><parameter name='DHCPSERVER' value='192.0.2.7'/>"
+        "<parameter name='DHCPSERVER' value='192.0.2.8'/></filterref>",
         devices="<interface type='bridge'><mac address='52:54:00:00:00:02'/><source bridge='br0'/>"
         "<model type='ne2k_pci'/><coalesce><rx><frames max='7'/></rx></coalesce></interface>",
     )
@@ -168,7 +192,7 @@ def test_a_device_that_differs_is_the_sources() -> None:
 def test_a_setting_that_is_requested_replaces_what_the_source_has() -> None:
     parts = {
         "above": "<cpu mode='host-passthrough' check='none' migratable='on'/>",
-        "nic": "<filterref filter='clean-traffic'><parameter name='IP' value='192.0.2.7'/>"
+        "nic": "<filterref filter='clean-traffic'><parameter name='DHCPSERVER' value='192.0.2.7'/>"
         "</filterref>",
     }
     assert _copy(**parts).find("cpu").get("migratable") == "on"

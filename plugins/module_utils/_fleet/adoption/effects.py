@@ -136,6 +136,7 @@ def look(connection: Connection, names: t.Sequence[str], pool: str) -> AdoptLook
                 "problems": adopt_plan.lasting_refusals(job.facts),
                 "carried": job.facts.description.leftovers.carried,
                 "refused": list(job.facts.description.leftovers.refused),
+                "left_out": list(job.facts.description.leftovers.left_out),
             }
             for job in jobs
         ],

@@ -17,6 +17,7 @@ class AdoptableVm(answers.VmIdentity):
     problems: list[str]
     carried: str | None
     refused: list[str]
+    left_out: list[str]
 
 
 class AnyDefinedVm(answers.VmIdentity):

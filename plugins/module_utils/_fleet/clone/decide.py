@@ -202,6 +202,20 @@ def _require_copyable(
     )
 
 
+def left_out(
+    clone_of: str, decision: CloneDecision, seen: Fleet, requested: t.Collection[str]
+) -> list[str]:
+    """What people must know of the copy to be made: what it lacks of its source's definition."""
+    source = _source_on(decision.host, clone_of, seen) if decision.state != "there" else None
+    lacks = leftovers.not_at(source["left_out"], VM, requested) if source is not None else []
+    if not lacks:
+        return []
+    return [
+        f"the copy of {clone_of!r} lacks {', '.join(lacks)}, which identify it: where the copy"
+        " needs them, give it its own (virsh edit)"
+    ]
+
+
 def _existing(
     name: str,
     clone_of: str,

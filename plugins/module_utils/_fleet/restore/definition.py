@@ -26,12 +26,16 @@ from ..base.metadata import Metadata, OwnVolume
 from ..base.xml_values import nvram_file
 from ..cell import requirements
 from ..rename.plan import LOG_FOLDER, NVRAM_FOLDER
+from ..spec import identity
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
 
 TPM_FOLDER = "/var/lib/libvirt/swtpm"
 HOSTDEV = "hostdev"
+# What settings of a request say of one VM alone, and where they name its NICs
+_OWN_SETTINGS = {"disks": ("serial", "wwn"), "console": ("port",), "network": ("addresses",)}
+_WITH_MACS = ("nics", "network")
 _BELOW = ("backingStore", "mirror", "source", "encryption", "auth")
 
 
@@ -142,9 +146,9 @@ class Identity:
 
 def adapted(
     root: Element, who: Identity, volumes: t.Mapping[str, OwnVolume], formats: t.Mapping[str, str]
-) -> Element:
-    """The definition with the disks on ``volumes``, by target. What is specific to one VM is new in
-    a copy: UUID, MAC addresses, serial numbers, port of the console, static addresses."""
+) -> tuple[Element, tuple[str, ...]]:
+    """The definition with the disks on ``volumes``, by target. What identifies one VM is new in a
+    copy, or is what the copy lacks: the second value."""
     changed = copy.deepcopy(root)
     old = name_of(root)
     changed.attrib.pop("id", "")
@@ -166,9 +170,7 @@ def adapted(
             disk.remove(source)  # its medium was for the first boot, which is over or is repeated
         else:
             source.set("startupPolicy", "optional")
-    if who.copy:
-        _as_copy(changed, who.uuid)
-    return changed
+    return changed, _as_copy(changed, who.uuid) if who.copy else ()
 
 
 def missing_devices(wanted: Element, defined: Element) -> list[str]:
@@ -215,28 +217,24 @@ def _files(root: Element, old: str, new: str) -> None:
             log.set("file", f"{LOG_FOLDER}/{new}-console.log")
 
 
-def _as_copy(root: Element, uuid: str) -> None:
+def _as_copy(root: Element, uuid: str) -> tuple[str, ...]:
     own = f"{LOG_FOLDER}/{name_of(root)}-console.log"
     for device in root.iterfind("devices/*"):
         log = device.find("log")
         if log is not None and log.get("file") != own:  # one VM at a time can write to a file
             device.remove(log)
-    for number, mac in enumerate(root.iterfind("devices/interface/mac")):
-        mac.set("address", names.mac_address("copy", uuid, str(number)))
-    for disk in root.iterfind("devices/disk"):
-        for tag in ("serial", "wwn"):
-            for element in disk.findall(tag):
-                disk.remove(element)
-    for screen in root.iterfind("devices/graphics"):
-        if screen.get("autoport") == "no":
-            screen.attrib.pop("port", "")
-            screen.attrib.pop("tlsPort", "")
-            screen.set("autoport", "yes")
-    for system in root.iterfind("sysinfo/system/entry[@name='uuid']"):
-        system.text = uuid
-    generation = root.find("genid")
-    if generation is not None:
-        generation.text = None  # libvirt makes another
+    own_macs = _macs(root, uuid)
+    for mac in root.iterfind("devices/interface/mac"):
+        mac.set("address", own_macs[mac.get("address", "").lower()])
+    return identity.take_out(root)
+
+
+def _macs(root: Element, uuid: str) -> dict[str, str]:
+    """The MAC addresses of the copy's NICs, by those of the VM that was saved."""
+    return {
+        mac.get("address", "").lower(): names.mac_address("copy", uuid, str(number))
+        for number, mac in enumerate(root.iterfind("devices/interface/mac"))
+    }
 
 
 def stored_of(
@@ -261,14 +259,15 @@ def stored_of(
         ha=None,  # where it is now may be in no cell
         first_boot=None,
         volumes=tuple(volumes) if own else (),
-        request=_request(stored.request, who.name),
+        request=_request(stored.request, who.name, _macs(root, who.uuid) if who.copy else None),
         restored_from=source,
         broken=None,
     )
 
 
-def _request(text: str | None, name: str) -> str | None:
-    """The request in the archive for a VM of that name."""
+def _request(text: str | None, name: str, macs: t.Mapping[str, str] | None) -> str | None:
+    """The request in the archive for a VM of that name. ``macs`` are the new MAC addresses in a
+    copy, whose request says nothing else either that identifies the VM that was saved."""
     if text is None:
         return None
     try:
@@ -277,4 +276,21 @@ def _request(text: str | None, name: str) -> str | None:
         return text
     if not isinstance(request, dict):
         return text
+    if macs is not None:
+        request = {key: _of_copy(key, value, macs) for key, value in request.items()}
     return json.dumps({**request, "name": name}, sort_keys=True, separators=(",", ":"))
+
+
+def _of_copy(key: str, value: object, macs: t.Mapping[str, str]) -> object:
+    """A part of the request, in a copy."""
+    if isinstance(value, list):
+        return [_of_copy(key, one, macs) for one in value]
+    if not isinstance(value, dict):
+        return value
+    inner = {name: _of_copy(name, one, macs) for name, one in value.items()}
+    for name in _OWN_SETTINGS.get(key, ()):
+        if inner.get(name):
+            inner[name] = [] if isinstance(inner[name], list) else None
+    if key in _WITH_MACS and isinstance(value.get("mac"), str):
+        inner["mac"] = macs.get(value["mac"].lower())
+    return inner

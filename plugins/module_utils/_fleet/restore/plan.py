@@ -62,7 +62,8 @@ class RestoreFacts:
 class RestoreRequest:
     """The VM that ``run`` restores on the hypervisor ``home`` from the archive ``source``.
 
-    ``final`` is its metadata in the end, ``states`` the files of its firmware and TPM.
+    ``final`` is its metadata in the end, ``states`` the files of its firmware and TPM. ``lacks`` is
+    what a copy is defined without.
     """
 
     name: str
@@ -73,6 +74,7 @@ class RestoreRequest:
     final: Metadata
     volumes: tuple[OwnVolume, ...]
     states: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -275,9 +277,10 @@ def _make(wanted: RestoreRequest) -> t.Iterator[_Step]:
     for path in wanted.states:
         put = functools.partial(_put, path=path)
         yield Step(PutState(path), f"restore {path}", put, (put,), stage=MAKE)
+    without = f" without {', '.join(wanted.lacks)}" if wanted.lacks else ""
     yield Step(
         DefineFinal(),
-        f"define {name} on {wanted.home}",
+        f"define {name} on {wanted.home}{without}",
         lambda before: dataclasses.replace(before, stored=final_metadata(wanted, {})),
         stage=MAKE,
     )

@@ -166,7 +166,7 @@ def read(
         target.saved.target: _volume(connection, vm.name, target, options) for target in targets
     }
     formats = {volumes[d.target].path: d.format for d in manifest.backup.disks}
-    root = definition.adapted(saved, who, volumes, formats)
+    root, lacks = definition.adapted(saved, who, volumes, formats)
     own = tuple(volumes.values())
     states = _states(root, manifest, vm)
     wanted = RestoreRequest(
@@ -178,6 +178,7 @@ def read(
         definition.stored_of(saved, who, own, vm.source, caller.host() or None),
         own,
         states,
+        lacks,
     )
     facts = _facts(connection, wanted, observed=observed)
     problems: list[str] = []

@@ -22,11 +22,12 @@ if t.TYPE_CHECKING:
     from ..._lxml import Element
 
 # CARRIED: the copy has it too. MADE: the copy gets its own from libvirt, its hypervisor or a
-# setting, or none (its ``value``, if the line has one). REFUSED: two VMs cannot both have it, or it
-# is of no use on another hypervisor.
-Fate = t.Literal["carried", "made", "refused"]
+# setting, or none (its ``value``, if the line has one). LEFT: the copy lacks it, and that is said.
+# REFUSED: two VMs cannot both have it, or it is of no use on another hypervisor.
+Fate = t.Literal["carried", "made", "left", "refused"]
 CARRIED: t.Final = "carried"
 MADE: t.Final = "made"
+LEFT: t.Final = "left"
 REFUSED: t.Final = "refused"
 
 _LIBOSINFO = "{http://libosinfo.org/xmlns/libvirt/domain/1.0}libosinfo"
@@ -36,11 +37,13 @@ _CONDITION = re.compile(r"\[(?P<what>@[\w:-]+|text)(?:=(?P<values>[^\]]+))?\]")
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the table; ``value`` is what a part that is made anew has in the copy."""
+    """A line of the table; ``value`` is what a part that is made anew has in the copy. ``own``: it
+    identifies one VM, so a whole definition that becomes that of another VM is without it."""
 
     path: str
     fate: Fate
     value: str | None = None
+    own: bool = False
 
     @property
     def segments(self) -> tuple[str, ...]:
@@ -62,10 +65,35 @@ def _lines(fate: Fate, *paths: str) -> tuple[Line, ...]:
     return tuple(Line(path, fate) for path in paths)
 
 
+def _own(fate: Fate, *paths: str) -> tuple[Line, ...]:
+    return tuple(Line(path, fate, own=True) for path in paths)
+
+
+_IDENTITIES = (
+    Line("genid", MADE, "", own=True),  # libvirt generates one
+    *_own(MADE, "hwuuid", "sysinfo/system/entry[@name='uuid']"),  # libvirt takes the VM's own
+    # programs in the guest, and inventories, take these for the machine
+    *_own(LEFT, "sysinfo/system/entry[@name='serial']", "sysinfo/chassis/entry[@name='serial']"),
+    *_own(LEFT, "sysinfo/baseBoard/entry[@name='serial']"),
+    *_own(LEFT, "sysinfo/chassis/entry[@name='asset']", "sysinfo/baseBoard/entry[@name='asset']"),
+    *_own(MADE, "devices/disk/serial", "devices/disk/wwn"),
+    # the filter of libvirt binds the NIC to them; it has the MAC address of the NIC by itself
+    *_own(MADE, "devices/interface/filterref/parameter[@name='MAC']"),
+    *_own(LEFT, "devices/interface/filterref/parameter[@name='IP'|'IPV6']"),
+    *_own(MADE, "devices/interface/target", "devices/interface/source/@portid"),
+    *_own(MADE, "devices/interface/virtualport/parameters/@interfaceid"),
+    *_own(MADE, "devices/interface/virtualport/parameters/@instanceid"),
+    *_own(MADE, "devices/interface/backend/@logFile"),
+    Line("devices/vsock/cid/@auto", MADE, "yes", own=True),
+    *_own(MADE, "devices/vsock/cid/@address"),
+    # memory and devices that only one VM has; whoever shares them writes into the other's
+    *_own(REFUSED, "devices/shmem", "devices/hostdev[@type='mdev']"),
+    *_own(REFUSED, "devices/memory[@model='nvdimm'|'virtio-pmem']"),
+)
+
 _MACHINE = (
     # identities, and what libvirt counts
-    *_lines(MADE, "name", "uuid", "hwuuid", "@id", f"metadata/{{{NAMESPACE}}}*"),
-    Line("genid", MADE, ""),  # libvirt generates one
+    *_lines(MADE, "name", "uuid", "@id", f"metadata/{{{NAMESPACE}}}*"),
     *_lines(CARRIED, f"metadata/{_LIBOSINFO}"),
     *_lines(MADE, f"metadata/{_COCKPIT}"),  # how it was installed
     # the settings say it, in their units
@@ -81,7 +109,6 @@ _MACHINE = (
     *_lines(CARRIED, "seclabel"),
     *_lines(MADE, "seclabel[@type='dynamic']/label", "seclabel/imagelabel"),
     *_lines(CARRIED, "sysinfo"),
-    *_lines(MADE, "sysinfo/system/entry[@name='uuid']"),  # libvirt takes the VM's own
     *_lines(REFUSED, "sysinfo/entry/@file"),  # a file of its hypervisor
     *_lines(CARRIED, "os/type/@machine", "os/boot", "os/bootmenu", "os/bios", "os/smbios"),
     *_lines(CARRIED, "os/kernel", "os/initrd", "os/cmdline"),
@@ -104,8 +131,8 @@ _DISKS = (
     *_lines(REFUSED, "devices/disk"),  # one that the settings cannot describe
     # a copy of the source's, with its own name, path and format
     *_lines(MADE, "devices/disk/@type", "devices/disk/source", "devices/disk/backingStore"),
-    *_lines(MADE, "devices/disk/mirror", "devices/disk/target/@dev", "devices/disk/serial"),
-    *_lines(MADE, "devices/disk/wwn", "devices/disk/driver/@name", "devices/disk/driver/@type"),
+    *_lines(MADE, "devices/disk/mirror", "devices/disk/target/@dev"),
+    *_lines(MADE, "devices/disk/driver/@name", "devices/disk/driver/@type"),
     *_lines(CARRIED, "devices/disk/source/seclabel"),
     *_lines(MADE, "devices/disk/source/seclabel/label"),
     *_lines(REFUSED, "devices/disk/source/reservations", "devices/disk/source/encryption"),
@@ -121,11 +148,7 @@ _DISKS = (
 _NICS = (
     *_lines(REFUSED, "devices/interface"),  # one that the settings cannot describe
     *_lines(CARRIED, "devices/interface[@type='user'|'null']"),
-    *_lines(MADE, "devices/interface/mac", "devices/interface/target"),
-    *_lines(MADE, "devices/interface/source/@portid"),
-    *_lines(MADE, "devices/interface/virtualport/parameters/@interfaceid"),
-    *_lines(MADE, "devices/interface/virtualport/parameters/@instanceid"),
-    *_lines(MADE, "devices/interface/filterref/parameter[@name='MAC']"),
+    *_lines(MADE, "devices/interface/mac"),
     *_lines(CARRIED, "devices/interface/filterref", "devices/interface/virtualport"),
     *_lines(CARRIED, "devices/interface/model", "devices/interface/bandwidth"),
     *_lines(CARRIED, "devices/interface/vlan", "devices/interface/link", "devices/interface/mtu"),
@@ -133,7 +156,6 @@ _NICS = (
     *_lines(CARRIED, "devices/interface/backend", "devices/interface/tune"),
     *_lines(CARRIED, "devices/interface/port", "devices/interface/teaming"),
     *_lines(CARRIED, "devices/interface/@trustGuestRxFilters"),
-    *_lines(MADE, "devices/interface/backend/@logFile"),
     *_lines(REFUSED, "devices/interface/source", "devices/interface/script"),
     *_lines(REFUSED, "devices/interface/downscript", "devices/interface/backenddomain"),
     *_lines(REFUSED, "devices/interface/ip", "devices/interface/route"),
@@ -196,8 +218,6 @@ _SCREENS = (
 _FURTHER_DEVICES = (
     *_lines(CARRIED, "devices/memballoon", "devices/panic", "devices/watchdog", "devices/hub"),
     *_lines(CARRIED, "devices/iommu", "devices/vsock", "devices/nvram", "devices/redirfilter"),
-    Line("devices/vsock/cid/@auto", MADE, "yes"),
-    Line("devices/vsock/cid/@address", MADE),
     *_lines(CARRIED, "devices/crypto", "devices/pstore"),
     *_lines(MADE, "devices/pstore/path"),
     *_lines(CARRIED, "devices/rng"),
@@ -220,7 +240,7 @@ _FURTHER_DEVICES = (
     *_lines(REFUSED, "devices/tpm/backend/source", "devices/tpm/backend/device"),
     *_lines(MADE, "devices/tpm/backend/@debug"),
     # directories and devices of its hypervisor, as far as no setting has them
-    *_lines(REFUSED, "devices/filesystem", "devices/hostdev", "devices/shmem", "devices/lease"),
+    *_lines(REFUSED, "devices/filesystem", "devices/hostdev", "devices/lease"),
     *_lines(CARRIED, "devices/filesystem/@accessmode", "devices/filesystem/@model"),
     *_lines(CARRIED, "devices/filesystem/@multidevs", "devices/filesystem/@fmode"),
     *_lines(CARRIED, "devices/filesystem/@dmode", "devices/filesystem/binary"),
@@ -234,6 +254,7 @@ _FURTHER_DEVICES = (
     *_lines(CARRIED, "devices/hostdev/source/@writeFiltering"),
 )
 LINES: tuple[Line, ...] = (
+    *_IDENTITIES,
     *_MACHINE,
     *_OF_EVERY_DEVICE,
     *_DISKS,

@@ -21,7 +21,7 @@ from ... import _lxml
 from ..._errors import XmlError
 from ..._records import dataclass
 from ..base.settings import Group, Integer, Setting, Size, Table, Text, Words
-from .leftover_rules import CARRIED, MADE, Line, Place, line_of
+from .leftover_rules import CARRIED, LEFT, MADE, Line, Place, line_of
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
@@ -69,10 +69,12 @@ _PLACES: t.Mapping[str, tuple[str, ...]] = {
 @dataclass(frozen=True)
 class Leftovers:
     """``carried`` is the text of a ``<domain>``, None if there is nothing to carry over;
-    ``refused`` are the paths of what a copy cannot have."""
+    ``refused`` are the paths of what a copy cannot have, ``left_out`` of what it is made without.
+    """
 
     carried: str | None = None
     refused: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 def leftovers(root: Element, written: Element, table: Table, pairs: Pairs) -> Leftovers:
@@ -83,7 +85,10 @@ def leftovers(root: Element, written: Element, table: Table, pairs: Pairs) -> Le
     comparison = _Comparison(root, written, table, pairs)
     domain = comparison.run()
     carried = None if domain is None else _lxml.tostring(domain)
-    return Leftovers(carried, tuple(dict.fromkeys(_topmost(comparison.refused))))
+    refused, left = (
+        tuple(dict.fromkeys(_topmost(paths))) for paths in (comparison.refused, comparison.left)
+    )
+    return Leftovers(carried, refused, left)
 
 
 class _Comparison:
@@ -91,6 +96,7 @@ class _Comparison:
         self.root, self.written, self.table = root, written, table
         self.pairs = dict(pairs)
         self.refused: list[str] = []
+        self.left: list[str] = []
         self.rows = _rows_by_place(table)
 
     def run(self) -> Element | None:
@@ -168,7 +174,8 @@ class _Comparison:
             part = self._whole(place.below(child))
             if part is not None:
                 made.append(part)
-        if place.names in _CONTAINERS and not len(made):
+        empty = not len(made) and not made.attrib and not made.text
+        if (place.names in _CONTAINERS and not len(made)) or (empty and len(source)):
             return None
         return made
 
@@ -177,9 +184,11 @@ class _Comparison:
         line = line_of(place)
         if place.names in _CONTAINERS:
             return None
-        if line is None or line.fate not in (CARRIED, MADE):
+        if line is None or line.fate not in (CARRIED, MADE, LEFT):
             self._refuse(place)
             return None
+        if line.fate == LEFT:
+            self.left.append(shown(place))
         return line
 
     def _refuse(self, place: Place) -> None:
@@ -300,6 +309,8 @@ def shown(place: Place) -> str:
             tag = f"{element.prefix}:{local}" if element.prefix else local
         if number == 1 and words == ["devices"]:
             tag += _condition(element)
+        if number > 1 and element.get("name") and _KEYS.get(str(element.tag)) == "name":
+            tag += f"[@name='{element.get('name')}']"
         words.append(tag)
     if place.attribute is not None:
         words.append(f"@{place.attribute}")

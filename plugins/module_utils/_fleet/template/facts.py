@@ -48,6 +48,7 @@ class CloneSource(answers.Unreadable):
     problems: list[str]
     carried: str | None
     refused: list[str]
+    left_out: list[str]
     request: dict[str, object] | None
     clone_of: str | None
 

@@ -92,6 +92,7 @@ def _source(connection: Connection, vm: AdoptableVm) -> CloneSource:
         "problems": vm["problems"],
         "carried": vm["carried"],
         "refused": vm["refused"],
+        "left_out": vm["left_out"],
         "request": dict(request) or None,
         "clone_of": stored.clone_of if stored else None,
     }
