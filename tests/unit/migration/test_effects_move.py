@@ -11,6 +11,7 @@ here last.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import typing as t
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,9 +22,13 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_con
     Connection,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.names import CLAIM
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import effects_backups
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import effects_verb as verb
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.effects_executor import Turns
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.steps import Step
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
+    effects,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
     effects_job as migration_job,
 )
@@ -34,7 +39,13 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import
     effects_settle as settle,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
+    plan as migration_plan,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
     plan_steps as moving,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import (
+    read as facts,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.effects_jobs import (
     MigrationSettings,
@@ -43,6 +54,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.effect
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.plan_steps import (
     EndpointState,
     MoveState,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.read_endpoints import (
+    Endpoints,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.types import (
     Destination,
@@ -53,6 +67,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.types 
     Source,
     Target,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes import read as noted
 from ansible_collections.fleet.virt.tests.unit._crash import Machine, Machines
 from ansible_collections.fleet.virt.tests.unit._two_ends import FILES, UUID, Fleet, two_ends
 
@@ -201,6 +216,42 @@ def _move(fleet: Fleet, *, arrives: bool = True, **more: t.Any) -> tuple[Mover, 
         problem = fleet.one.call(mover, other=fleet.two, **more)
     assert other == []
     return mover, problem
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_move_that_is_refused_leaves_no_note(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch, refused: bool
+) -> None:
+    places = {"hv2": "22222222-0000-4000-8000-000000000002.10000"}
+    settings = MigrationSettings("hv1", "base", MigrationOptions(), places=places)
+
+    def give_way(*_given: object) -> t.NoReturn:
+        raise PlanRefused("it begins")
+
+    with _before(machines, "shutoff") as fleet:
+        mover = Mover(fleet)
+        findings = ["hv2 has no TLS keys"] if refused else []
+        source = mover.source(fleet.one.connection.conn.lookupByName("web1"))
+        planned = dataclasses.replace(mover.plan(source), findings=findings)
+        remote = fleet.two.connection
+        monkeypatch.setattr(facts, "read_source", lambda *_given: source)
+        monkeypatch.setattr(facts, "read_target", lambda *_given: mover.target())
+        monkeypatch.setattr(facts, "read_pools", lambda *_given, **_more: ())
+        monkeypatch.setattr(migration_plan, "plan", lambda *_given, **_more: planned)
+        monkeypatch.setattr(effects_backups, "give_way", give_way)
+        monkeypatch.setattr(Endpoints, "remote", lambda _ends: contextlib.nullcontext(remote))
+
+        def move_all(connection: Connection) -> t.Any:
+            same = contextlib.nullcontext(connection)
+            monkeypatch.setattr(effects, "connect", lambda *_given: same)
+            moves = [("web1", Destination("hv2", "192.0.2.2"), None)]
+            return effects.run(connection, moves, settings, check=False)
+
+        answer = fleet.one.call(move_all, other=fleet.two)
+        assert answer is not None
+        (vm,) = answer["vms"]
+        assert vm["msg"] == ("hv2 has no TLS keys" if refused else "it begins")
+        assert bool(noted.volumes(fleet.one.connection)) is not refused
 
 
 def _there(fleet: Fleet, state: str, kept: t.Sequence[str] = ()) -> None:
