@@ -141,6 +141,26 @@ def test_archive_of_another_id_is_named_and_that_id_can_be_accepted() -> None:
     assert known.refusals(missing, knew, RULES, [PLACE]), "a place is accepted for its ids alone"
 
 
+def test_remedy_for_all_that_is_wrong_in_a_repository_is_a_single_command() -> None:
+    """A missing, an inserted and a replaced archive."""
+    days = _days(4)
+    knew = _knew([days[0], days[2], days[3]], ONE)
+    there = _of_ids({days[1]: ONE, days[2]: TWO, days[3]: ONE})
+    of_id = f"{UUID}::{days[2]}::{TWO}"
+    for accepted in ([], [f"{UUID}::{days[0]}"], [of_id]):
+        refusals = known.refusals(there, knew, RULES, accepted)
+        assert len(refusals) == 3 - len(accepted), refusals
+        for refusal in refusals:
+            right = re.findall(r"virt_prune_accept=([^\s;]+)", refusal)[0].split(",")
+            assert right == [f"{UUID}::{days[0]}", f"{UUID}::{days[1]}", of_id]
+            assert not known.refusals(there, knew, RULES, right)
+    refusals = known.refusals(there, knew, RULES, [PLACE])
+    assert len(refusals) == 2, refusals
+    right = refusals[0].rpartition("=")[2].split(",")
+    assert right[2:] == [PLACE]
+    assert not known.refusals(there, knew, RULES, right)
+
+
 def test_archive_without_an_id_does_not_pass_for_a_known_archive() -> None:
     days = _days(2)
     assert known.refusals(_of_ids({days[1]: ONE}), _knew(days[1:], TWO), RULES, [])

@@ -230,34 +230,38 @@ def refusals(
         for name in sorted(there - {*known.ids})
         if name < newest
     ]
-    return [
+    others = _replaced(repository, known)
+    ids = [f"{name}::{now}" for name, now in others]
+    is_place = bool(ids) and repository.place in accepted
+    right = [*(_named(repository, name) for name, _why in problems)]
+    # One command for all that is wrong there: those of two would lead from the first to the second
+    right += [repository.place] if is_place else ids
+    command = f"-e virt_prune_accept={','.join(right)}"
+    refused = [
         f"{_named(repository, name)} {why}; nothing is pruned there. Find out who did that, or say"
-        f" that it is right: -e virt_prune_accept={_named(repository, name)}"
+        f" that it is right: {command}"
         for name, why in problems
         if _named(repository, name) not in accepted
-    ] + _replaced(repository, known, accepted)
+    ]
+    left = [name for (name, _now), one in zip(others, ids) if one not in accepted]
+    if left and not is_place:
+        refused.append(
+            f"{', '.join(left)}: the id is another than when this controller last pruned; nothing"
+            " is pruned there. Somebody may have deleted what was there and made other archives of"
+            " these names; borg's rename, recreate and upgrade change ids too. Find out who did"
+            f" that, or say that it is right: {_accepting(*right)}; the ids of all VMs of the"
+            f" place: {_accepting(repository.place)}"
+        )
+    return refused
 
 
-def _replaced(repository: Repository, known: KnownVm, accepted: t.Collection[str]) -> list[str]:
-    """A sentence about the archives that are not those which had their names."""
-    if repository.place in accepted:
-        return []
+def _replaced(repository: Repository, known: KnownVm) -> list[tuple[str, str | None]]:
+    """The archives that are not those which had their names, with their ids."""
     names = {*repository.names}
-    others = [
+    return [
         (_named(repository, name), repository.ids.get(name))
         for name, known_id in sorted(known.ids.items())
         if known_id is not None and name in names and repository.ids.get(name) != known_id
-    ]
-    others = [(name, now) for name, now in others if f"{name}::{now}" not in accepted]
-    if not others:
-        return []
-    ids = [f"{name}::{now}" for name, now in others]
-    return [
-        f"{', '.join(name for name, _now in others)}: the id is another than when this controller"
-        " last pruned; nothing is pruned there. Somebody may have deleted what was there and made"
-        " other archives of these names; borg's rename, recreate and upgrade change ids too. Find"
-        f" out who did that, or say that it is right: {_accepting(*ids)}; of all VMs of the place:"
-        f" {_accepting(repository.place)}"
     ]
 
 
