@@ -77,6 +77,13 @@ FAULTS = (
         "importing/test_importing.py::test_disks_are_in_the_order_in_which_the_guest_finds_them",
     ),
     Fault(
+        "a VM whose storage has no locks is taken over on a person's word alone",
+        "restart/decide.py",
+        "problem = twice.get(name) or _unprotected(name, off, names, seen[name], stated)",
+        "problem = twice.get(name)",
+        "restart/test_decide.py::test_vm_without_locks_stays_where_only_person_says_off",
+    ),
+    Fault(
         "a proof has files of its hypervisor that an archive names",
         "verify/definition.py",
         'return program or tag in _OF_HOST or "{" in tag or "/" in (item.text or "")',

@@ -119,7 +119,9 @@ class ActionModule(StagedAction[RestartWork]):
         )
         hosts = _placing.hosts_of({**answers, **answered}, limits, lost)
         names = options["names"]
-        decision = restart_decision.decide(hosts_off, names, answered, hosts, silent, policy)
+        decision = restart_decision.decide(
+            hosts_off, names, answered, hosts, silent, policy, given.stated
+        )
         return {"changed": False, **vars(decision)}
 
     def _prove(self, options: VirtRestartOptions) -> Answer:

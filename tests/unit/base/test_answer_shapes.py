@@ -633,6 +633,7 @@ GOOD: dict[str, Answer] = {
                 "defined": False,
                 "problems": ["it has UEFI variables"],
                 "locked": ["/srv/moved1.qcow2"],
+                "lockless": ["/srv is mounted with nolock"],
                 "vcpus": 1,
                 "memory_mib": 64,
                 "domain_type": "qemu",

@@ -47,6 +47,7 @@ def entry(name: str = "web1", **given: object) -> CardEntry:
         "defined": False,
         "problems": [],
         "locked": [],
+        "lockless": [],
         "vcpus": 1,
         "memory_mib": 512,
         "domain_type": None,
@@ -93,10 +94,30 @@ def _decide(
     *names: str,
     hosts: t.Sequence[PlacementHost] = (),
     off: t.Sequence[str] = ("hv3",),
+    stated: t.Sequence[str] = (),
 ) -> RestartDecision:
     there = hosts or [_host(name) for name in answers]
     policy = Policy(pool_paths={}, base_pool="base")
-    return decide.decide(off, names, answers, there, _SILENT, policy)
+    return decide.decide(off, names, answers, there, _SILENT, policy, stated)
+
+
+def test_vm_without_locks_stays_where_only_person_says_off() -> None:
+    weak = ["/srv is mounted with nolock: locks are held on this hypervisor only"]
+    cards = [entry(lockless=weak), entry("web2")]
+    answers = {"hv1": answer(entry(), entry("web2")), "hv2": answer(*cards)}
+    stated = _decide(answers, stated=("hv3",))
+    assert stated.shares == {"hv1": ["web2"]}
+    assert "/srv is mounted with nolock" in stated.failures["web1"]
+    assert "-e virt_host=hv3 -e virt_fenced=hv3 -e vm_name=web1" in stated.failures["web1"]
+    named = _decide(answers, "web1", stated=("hv3",))
+    assert (named.failures, sum(map(len, named.shares.values()))) == ({}, 1)
+    assert [note for note in named.notes if "no lock holds a process of hv3 off" in note]
+    for others in ((), ("hv4",)):
+        proven = _decide(answers, stated=others)
+        assert not proven.failures
+        assert not [note for note in proven.notes if "no lock" in note]
+    both = _decide(answers, off=("hv3", "hv4"), stated=("hv4",))
+    assert not both.failures, "its own hypervisor is proven off"
 
 
 def test_vm_goes_to_hypervisor_that_can_run_it() -> None:

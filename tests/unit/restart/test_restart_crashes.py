@@ -515,6 +515,34 @@ def _look(machine: Machine, **given: t.Any) -> t.Any:
     return machine.call(lambda connection: read.look(connection, options))
 
 
+@pytest.mark.parametrize(
+    ("kind", "options", "expected"),
+    [
+        ("nfs", "rw,vers=3,nolock,local_lock=all", ["version 3", "local_lock=all"]),
+        ("nfs4", "rw,vers=4.2,hard", []),
+        ("ext4", "rw", []),
+    ],
+)
+def test_mount_without_locks_is_named(
+    machines: Machines,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    options: str,
+    expected: list[str],
+) -> None:
+    real = read_file_systems.mount_of
+    with machines.new() as machine:
+        _prepare(machine)
+        line = f"60 1 0:40 / {machine.pool} rw - {kind} nas1:/vms {options}\n".encode()
+        monkeypatch.setattr(
+            read_file_systems, "mount_of", lambda there, path: real(there + line, path)
+        )
+        (entry,) = _look(machine)["cards"]
+        assert len(entry["lockless"]) == len(expected)
+        for said, words in zip(entry["lockless"], expected):
+            assert said.startswith(f"{machine.pool} is mounted with {words}")
+
+
 def _second_pool(machine: Machine, name: str = "pool2") -> Path:
     folder = machine.root / name
     folder.mkdir(exist_ok=True)

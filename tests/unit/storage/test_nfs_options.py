@@ -12,6 +12,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.nfs_opti
     SOFT,
     VERSION,
     NfsSource,
+    lockless,
     problems,
     weaknesses,
 )
@@ -54,6 +55,11 @@ WITH = [
 @pytest.mark.parametrize(("options", "expected"), WITH, ids=[",".join(row[0]) for row in WITH])
 def test_options_of_nfs_are_judged(options: list[str], expected: list[str]) -> None:
     assert [weak.id for weak in weaknesses(options)] == expected
+
+
+@pytest.mark.parametrize(("options", "expected"), WITH, ids=[",".join(row[0]) for row in WITH])
+def test_lookups_make_no_lock_weak(options: list[str], expected: list[str]) -> None:
+    assert len(lockless(options)) == len({*expected} - {LOOKUPS})
 
 
 def test_required_options_leave_no_weakness() -> None:

@@ -19,7 +19,6 @@ from ..storage.read_shared_pools import SharedPools, read_id
 if t.TYPE_CHECKING:
     from .facts import FolderPool
 
-_NFS = ("nfs", "nfs4")
 # Whether the client takes a lock again that another may have had meanwhile
 _RECOVER = Path("/sys/module/nfs/parameters/recover_lost_locks")
 
@@ -35,8 +34,8 @@ def folder_pools(connection: Connection) -> list[FolderPool]:
         if info["type"] not in FOLDER_TYPES or not info["path"]:
             continue
         path = str(info["path"]).rstrip("/")
-        mount = connection.call(f"look at {path}", file_systems.mount, path)
-        mounted = list(mount.options) if mount is not None and mount.kind in _NFS else None
+        options = connection.call(f"look at {path}", file_systems.nfs_options, path)
+        mounted = None if options is None else list(options)
         defined = storage_info.nfs_options(xml, f"pool {name}")
         pools.append(
             {

@@ -143,9 +143,11 @@ def decide(
     hosts: t.Sequence[placement.PlacementHost],
     silent: Silent,
     policy: Policy,
+    stated: t.Collection[str] = (),
 ) -> RestartDecision:
     """Where each VM of the hypervisors ``off`` goes, those of ``names`` if there are any.
 
+    Of ``stated`` a person says that they are off, and no device does.
     ``answers`` are of the hypervisors that responded, of which ``off`` has none.
     """
     host = " or ".join(off)
@@ -165,9 +167,16 @@ def decide(
     fleet = placement.FleetLoad(hosts, policy)
     largest = sorted(seen, key=lambda name: (-_memory(seen[name]), name))
     for name in largest:
-        problem = twice.get(name) or _place(name, off, seen[name], answers, silent, fleet, decision)
+        problem = twice.get(name) or _unprotected(name, off, names, seen[name], stated)
+        problem = problem or _place(name, off, seen[name], answers, silent, fleet, decision)
         if problem:
             decision.failures[name] = problem
+    for name, place in ((name, place) for place, own in decision.shares.items() for name in own):
+        if _lockless(seen[name], off, stated):
+            decision.notes.append(
+                f"{seen[name][place]['path']}: no lock holds a process of {host} off the disks of"
+                f" {name}; only what you state by virt_fenced does"
+            )
     if decision.shares:
         # looks again once the other is switched off, so one that would hear it
         decision.agent = max(
@@ -265,6 +274,38 @@ def claims(shares: t.Mapping[str, t.Sequence[str]], answers: Answers, run: str) 
                 made = note.claims_of(str(host.get("uuid")), at, own, [vm])
                 volumes += [claim.volume for claim in made]
     return volumes
+
+
+def _lockless(
+    entries: t.Mapping[str, CardEntry], off: t.Collection[str], stated: t.Collection[str]
+) -> list[str]:
+    """Why no lock would hold off a process of a hypervisor that is only stated to be off."""
+    hosts = {host for one in entries.values() for host in one["hosts"]}
+    if hosts.isdisjoint({*off} & {*stated}):
+        return []
+    return list(dict.fromkeys(why for one in entries.values() for why in one["lockless"]))
+
+
+def _unprotected(
+    name: str,
+    off: t.Sequence[str],
+    names: t.Collection[str],
+    entries: t.Mapping[str, CardEntry],
+    stated: t.Collection[str],
+) -> str:
+    """Why a VM stays that nothing but a person's word protects, unless it is named for it."""
+    problems = [] if name in names else _lockless(entries, off, stated)
+    if not problems:
+        return ""
+    hosts = ",".join(off)
+    again = playbook_command(
+        "restart_elsewhere", virt_host=hosts, virt_fenced=",".join(stated), vm_name=name
+    )
+    return (
+        f"{'; '.join(problems)}. If {' or '.join(host for host in off if host in stated)} still"
+        f" ran, two would write to the disks of {name!r}. Have it proven off by its fence devices,"
+        f" without virt_fenced; or, if you have seen that it is without power, name the VM: {again}"
+    )
 
 
 def _memory(entries: t.Mapping[str, CardEntry]) -> int:

@@ -24,6 +24,7 @@ class CardEntry(t.TypedDict):
     """A VM whose card names the hypervisor that is off, as this one sees it.
 
     ``problems``: why it cannot run here; ``locked``: its disks that a process has open for writing.
+    ``lockless``: why the locks of its storage promise nothing, as it is mounted here.
     ``defined``: this hypervisor has a VM of its UUID that is no leftover of it. ``path`` and
     ``identity`` are those of the card's file: what takes the VM over takes exactly that.
     """
@@ -37,6 +38,7 @@ class CardEntry(t.TypedDict):
     defined: bool
     problems: list[str]
     locked: list[str]
+    lockless: list[str]
     vcpus: int
     memory_mib: int
     domain_type: str | None

@@ -25,7 +25,8 @@ from ..fencing.read_silence import listen
 from ..hosts import domain_info, host_info, read_cell, read_noted, read_rolling, read_secrets
 from ..hosts import read_placement_facts as placement_facts
 from ..state import read_start_blockers
-from ..storage import host_names
+from ..storage import host_names, nfs_options
+from ..storage import read_file_systems as file_systems
 from ..storage import read_file_users as file_users
 from ..storage.read_file_users import References
 from . import definition, plan
@@ -221,6 +222,7 @@ def _entry(
         if facts.new in card.hosts or {*card.hosts} <= {*old}
         else [],
         "locked": [*facts.locked],
+        "lockless": _lockless(card),
         "vcpus": int(info["vcpus_max"] or 1),
         "memory_mib": int(info["memory_max_mib"] or 0),
         "domain_type": info["domain_type"],
@@ -237,6 +239,21 @@ def _entry(
         "tags": [*card.stored.tags],
         "zone": card.stored.zone,
     }
+
+
+def _lockless(card: Card) -> list[str]:
+    folders = sorted({os.path.dirname(path) for path in card.disks})
+
+    def look_at_mounts() -> list[str]:
+        return [
+            f"{folder} is mounted with {text}"
+            for folder in folders
+            if (options := file_systems.nfs_options(folder)) is not None
+            for text in nfs_options.lockless(options)
+        ]
+
+    what = f"look at how {', '.join(folders)} is mounted"
+    return deadline.call(look_at_mounts, seconds=_SECONDS, what=what)
 
 
 def card_of(file: CardFile) -> Card:

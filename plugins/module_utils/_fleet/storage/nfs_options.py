@@ -97,6 +97,11 @@ def weaknesses(options: t.Iterable[str]) -> list[Weakness]:
     return weak
 
 
+def lockless(options: t.Iterable[str]) -> list[str]:
+    """Why with these options a lock promises nothing once its hypervisor has vanished."""
+    return [weak.text for weak in weaknesses(options) if weak.id in (VERSION, SOFT, LOCKS)]
+
+
 def _parts(version: str) -> tuple[int, ...]:
     major, _point, minor = version.partition(".")
     return int(major), int(minor or 0)

@@ -30,6 +30,7 @@ _KERNEL = frozenset(
         *("smackfs", "sysfs", "tracefs"),
     )
 )
+_NFS = ("nfs", "nfs4")
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 
@@ -101,6 +102,12 @@ class Mount(t.NamedTuple):
 def mount(folder: str) -> Mount | None:
     """The file system that holds the folder."""
     return mount_of(Path("/proc/self/mountinfo").read_bytes(), os.path.realpath(folder))
+
+
+def nfs_options(folder: str) -> tuple[str, ...] | None:
+    """The options with which NFS is mounted that holds the folder; None for what is no NFS."""
+    found = mount(folder)
+    return found.options if found is not None and found.kind in _NFS else None
 
 
 def nearest_mount(path: Path) -> Mount | None:
