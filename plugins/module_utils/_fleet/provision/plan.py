@@ -26,7 +26,6 @@ from ..spec.devices import Disk
 from ..spec.difference import Difference, Existing
 from ..spec.difference import differences as compare
 from ..spec.difference_devices import with_links
-from ..spec.request import made_as
 from . import actions, definition, merged
 from .definition import DefinitionRequest, Device, change_of, device_of
 from .hotplug import Obstacles
@@ -142,10 +141,9 @@ class _Planner:
         self.stored = differences(facts, wanted, facts.inactive) if stored is None else stored
         self.running: list[Difference] = []
         self.obstacles: Obstacles | None = None
-        if facts.live is not None:
-            links = with_links(wanted.domain, self.root, made_as(facts.metadata))
+        if facts.live is not None and self.live is not None:
+            links = with_links(wanted.domain, self.root, facts.metadata)
             self.running = differences(facts, dataclasses.replace(wanted, domain=links), facts.live)
-        if self.live is not None:
             self.obstacles = Obstacles(facts, wanted, self.live, self.stored)
 
     def converged(self) -> Converged:

@@ -193,10 +193,10 @@ def nic_element(root: Element, nic: Nic, request: Made) -> Element | None:
     return nic_with(root, nic.mac) if made is None else nic_with(root, nic.mac, str(made))
 
 
-def with_links(domain: Domain, root: Element, request: Made) -> Domain:
+def with_links(domain: Domain, root: Element, stored: Metadata) -> Domain:
     """The request that what runs is compared with: also the link of each NIC that is as the request
     has it in the definition ``root``, since it can be set down in the running VM alone."""
-    links = set()
+    links, request = set(), made_as(stored)
     for nic in domain.nics:
         element = nic_element(root, nic, request)
         if f"nics.{nic.name}" not in domain.written or element is None:
