@@ -161,11 +161,11 @@ hypervisors:
       returned: with O(view=what_if)
       type: int
     memory_mib:
-      description: Memory that is promised to VMs.
+      description: Memory that is promised to VMs, without what is in huge pages.
       returned: with O(view=what_if)
       type: int
     memory_limit_mib:
-      description: How much may be.
+      description: How much may be, without what is set aside for huge pages.
       returned: with O(view=what_if)
       type: int
     vcpus:

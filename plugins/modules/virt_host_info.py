@@ -125,11 +125,32 @@ host:
           description: Free now, reclaimable caches included; null if the driver does not report it.
           type: int
         running:
-          description: Committed to active domains; their maximum, whatever a balloon returned.
+          description: Committed to active domains, without what is in huge pages; their maximum,
+            whatever a balloon returned.
           type: int
         defined:
-          description: Committed to all defined domains.
+          description: Committed to all defined domains, without what is in huge pages.
           type: int
+        hugepages:
+          description: Memory that is set aside for huge pages, which is no room for other domains,
+            by the size of the pages, the default size first. It is part of
+            RV(host.memory_mib.total). From libvirt's capabilities; the default size is read from
+            the machine itself, and is 2 MiB where only its libvirt is reached.
+          type: list
+          elements: dict
+          contains:
+            size_kib:
+              description: Size of a page, in KiB.
+              type: int
+            total:
+              description: Memory in such pages.
+              type: int
+            running:
+              description: Committed to active domains.
+              type: int
+            defined:
+              description: Committed to all defined domains.
+              type: int
     numa:
       description: NUMA cells.
       type: list

@@ -126,6 +126,18 @@ domains:
     memory_max_mib:
       description: Maximum memory.
       type: int
+    hugepages:
+      description: How much of the maximum memory is in huge pages, by their size.
+      returned: if some is
+      type: list
+      elements: dict
+      contains:
+        size_kib:
+          description: Size of a page, in KiB; 0 for the default of the hypervisor.
+          type: int
+        memory_mib:
+          description: Memory in such pages, in MiB.
+          type: int
     autostart:
       description: Whether it starts with its hypervisor.
       type: bool

@@ -52,7 +52,11 @@ def test_the_test_driver(connection: Connection) -> None:
         "defined": 2,
     }
     # what is free it counts in KiB where bytes are documented: told as unknown
-    assert host["memory_mib"] == {"total": 3072, "free": None, "running": 8192, "defined": 8192}
+    none = {"total": 0, "running": 0, "defined": 0}
+    assert host["memory_mib"] == {
+        **{"total": 3072, "free": None, "running": 8192, "defined": 8192},
+        "hugepages": [{"size_kib": 2048, **none}, {"size_kib": 1048576, **none}],
+    }
     assert [cell["id"] for cell in host["numa"]] == [0, 1]
     assert [cell["free_mib"] for cell in host["numa"]] == [None, None]
     assert [(pool["name"], pool["state"]) for pool in host["pools"]] == [
@@ -110,3 +114,19 @@ def test_a_fleet_with_dead_ones(tmp_path: Path) -> None:
     errors = [outcome.error for outcome in outcomes if isinstance(outcome, Failed)]
     assert all(isinstance(error, HostUnreachable) for error in errors)
     assert "no answer within 1 seconds" in str(errors[0])
+
+
+_IN_PAGES = """<domain type='test'><name>{name}</name><memory unit='GiB'>{memory}</memory>
+<memoryBacking><hugepages>{pages}</hugepages></memoryBacking><os><type>hvm</type></os></domain>"""
+
+
+def test_vms_in_huge_pages_take_no_ordinary_memory(connection: Connection) -> None:
+    connection.conn.createXML(_IN_PAGES.format(name="a", memory=3, pages=""), 0)
+    page = "<page size='1' unit='GiB'/>"
+    connection.conn.defineXML(_IN_PAGES.format(name="b", memory=5, pages=page))
+    memory = read_host(connection, "base")["memory_mib"]
+    assert (memory["running"], memory["defined"]) == (8192, 8192)
+    assert memory["hugepages"] == [
+        {"size_kib": 2048, "total": 0, "running": 3072, "defined": 3072},
+        {"size_kib": 1048576, "total": 0, "running": 0, "defined": 5120},
+    ]

@@ -504,6 +504,15 @@ def test_hypervisors_that_do_not_take_it(host: Target, text: str) -> None:
         raise AssertionError(finding)
 
 
+def test_vm_in_huge_pages_needs_no_free_memory_beside_them() -> None:
+    full = target(free_mib=500)
+    part, whole = ({"size_kib": 0, "memory_mib": size} for size in (11, 512))
+    paged = [dataclasses.replace(SOURCE, in_pages=(one,)) for one in (part, whole)]  # type: ignore[arg-type]
+    found = [plan(one, full, MigrationOptions()).findings for one in paged]
+    assert "500 MiB of memory free, 'web1' needs 501" in str(found[0])
+    assert not found[1]
+
+
 def test_space_may_be_left_open() -> None:
     full = target(pools=(dataclasses.replace(POOL, available=150 * MIB),))
     assert not plan(SOURCE, full, MigrationOptions(), space=False).findings

@@ -22,6 +22,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.decide
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.hosts import (
     DefinedVm,
+    PageFacts,
     PoolFacts,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.offers import (
@@ -213,18 +214,37 @@ REJECTED: list[tuple[dict[str, t.Any], dict[str, t.Any], str, str]] = [
     ),
     ({}, {"wants": Wants(nwfilters=("own",))}, "interfaces", "filter own; which it has is not"),
     (
-        {"offers": Offers(hugepages=((2048, 100, 31),))},
-        {"wants": Wants(hugepages=(0, 64))},
+        {"pages": (PageFacts(2048, 200, 0, 62),)},
+        {"wants": Wants(hugepages=((0, 64),))},
         "hugepages",
-        "needs 64 MiB in huge pages of 2048 KiB, 31 of the 100 reserved ones are free (62 MiB)",
+        "needs 64 MiB in huge pages of 2 MiB, 62 MiB of 200 MiB are really free; end what",
     ),
     (
-        {"offers": Offers(hugepages=((2048, 100, 100),))},
-        {"wants": Wants(hugepages=(1048576, 64))},
+        {"pages": (PageFacts(2048, 49152, 48128, 49152),)},
+        {"memory_mib": 2048, "wants": Wants(hugepages=((2048, 2048),))},
         "hugepages",
-        "needs huge pages of 1048576 KiB, it has sizes 2048 KiB",
+        "needs 2048 MiB in huge pages of 2 MiB, 1024 MiB of 49152 MiB are not promised; reserve",
     ),
-    ({}, {"wants": Wants(hugepages=(0, 1))}, "hugepages", "has reserved any is not known"),
+    (  # whole pages only
+        {"pages": (PageFacts(2048, 9000, 0), PageFacts(1048576, 2048, 1024))},
+        {"memory_mib": 1536, "wants": Wants(hugepages=((1048576, 1536),))},
+        "hugepages",
+        "needs 2048 MiB in huge pages of 1 GiB, 1024 MiB of 2048 MiB are not promised",
+    ),
+    (  # a part of its memory is ordinary
+        {"pages": (PageFacts(2048, 9000, 0),)},
+        {"memory_mib": 3072, "wants": Wants(hugepages=((2048, 1024),))},
+        "memory",
+        "needs 2048 MiB, 1024 MiB of 24000 MiB are not promised (memory 24576 MiB without 9000 MiB"
+        " in huge pages x 1, 576 MiB reserved)",
+    ),
+    (
+        {"pages": (PageFacts(2048, 200, 0), PageFacts(64, 0, 0))},
+        {"wants": Wants(hugepages=((1048576, 64),))},
+        "hugepages",
+        "needs huge pages of 1 GiB, it has sizes 2 MiB, 64 KiB",
+    ),
+    ({}, {"wants": Wants(hugepages=((0, 1),))}, "hugepages", "has reserved any is not known"),
     (
         {"offers": Offers(virtiofs=False)},
         {"wants": Wants(virtiofs=True)},
@@ -315,12 +335,12 @@ ACCEPTED: list[tuple[dict[str, t.Any], dict[str, t.Any]]] = [
                 openvswitch=frozenset({"ovs0"}),
                 portgroups={"lan": frozenset({"dmz"})},
                 nwfilters=frozenset({"own"}),
-                hugepages=((2048, 100, 32), (1048576, 0, 0)),
                 virtiofs=True,
                 vsock=True,
                 secure_boot=True,
                 secrets=frozenset({"disks of a fleet"}),
-            )
+            ),
+            "pages": (PageFacts(2048, 200, 100, 64), PageFacts(1048576, 0, 0, 0)),
         },
         {
             "wants": Wants(
@@ -330,7 +350,7 @@ ACCEPTED: list[tuple[dict[str, t.Any], dict[str, t.Any]]] = [
                 openvswitch=("ovs0",),
                 portgroups=(("lan", "dmz"),),
                 nwfilters=("own",),
-                hugepages=(2048, 64),
+                hugepages=((2048, 64),),
                 virtiofs=True,
                 vsock=True,
                 secure_boot=True,

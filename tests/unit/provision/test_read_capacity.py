@@ -18,6 +18,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.effects_batch import (
     BatchSettings,
+    Host,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import Defaults, many
 from ansible_collections.fleet.virt.tests.unit._crash import Machine, Machines
@@ -46,9 +47,14 @@ def _over_promise(machine: Machine, pool: str) -> None:
 
 
 def _init(
-    machine: Machine, pools: t.Mapping[str, str], size: str = "2M", *, check: bool = False
+    machine: Machine,
+    pools: t.Mapping[str, str],
+    size: str = "2M",
+    *,
+    check: bool = False,
+    **more: t.Any,
 ) -> list[dict[str, t.Any]]:
-    """Results of the VMs ``pools`` (pool by name), each with one disk of ``size``."""
+    """Results of the VMs ``pools`` (pool by name), each with one disk of ``size``, and ``more``."""
     vms = [
         {
             "name": name,
@@ -59,6 +65,7 @@ def _init(
             "seed": False,
             "disks": [{"name": "data", "format": "raw", "size": size, "pool": pool}],
         }
+        | more
         for name, pool in pools.items()
     ]
     settings = BatchSettings(
@@ -116,3 +123,49 @@ def test_claim_in_an_over_promised_pool_is_withdrawn_and_no_other(
     assert "pool iso: " in first["msg"]
     assert (second["failed"], second["changed"]) == (False, True)
     assert list(machine.domains()) == ["web2"]
+
+
+_PAGED = """<domain type='test'><name>paged</name><memory unit='MiB'>64</memory>
+<memoryBacking><hugepages/></memoryBacking><os><type>hvm</type></os></domain>"""
+
+
+@pytest.mark.parametrize(
+    ("growth", "said"),
+    [
+        ({"memory": 64}, None),
+        ({"hugepages": ((0, 64),)}, "huge pages of 2 MiB: 128 MiB more than the limit of 0 MiB"),
+        ({"vcpus": 1}, None),
+    ],
+)
+def test_vm_in_huge_pages_grows_only_in_them(
+    machine: Machine, growth: dict[str, t.Any], said: str | None
+) -> None:
+    """The test driver has set none aside, so one VM in them is too many already."""
+    machine.connection.conn.defineXML(_PAGED)
+    settings = BatchSettings(run="", home="hv1", pool_paths={}, base_pool="base")
+    host = Host(machine.connection, settings)
+    refused = creation_capacity.grown(host, [creation_capacity.Growth("paged", **growth)])
+    assert refused.get("paged", "").startswith(said or "")
+    assert bool(refused) == bool(said)
+
+
+def test_creation_beside_over_promised_huge_pages_succeeds(machine: Machine) -> None:
+    machine.connection.conn.defineXML(_PAGED)
+    (vm,) = _init(machine, {"web1": "default"})
+    assert (vm["changed"], vm["failed"], vm["msg"]) == (True, False, None)
+
+
+def test_what_changed_memory_takes_is_of_the_kind_it_is_in(machine: Machine) -> None:
+    """Ordinary memory grows as before; in huge pages it takes nothing of it."""
+    _init(machine, {"web1": "default"})
+    (vm,) = _init(machine, {"web1": "default"}, memory="192M", check=True)
+    assert (vm["changed"], vm["failed"]) == (True, False)
+    paged = {"hugepages": True}
+    text = machine.connection.conn.lookupByName("web1").XMLDesc(0)
+    backing = "<memoryBacking><hugepages/></memoryBacking><vcpu"
+    machine.connection.conn.defineXML(text.replace("<vcpu", backing, 1))
+    (vm,) = _init(machine, {"web1": "default"}, memory="192M", check=True)
+    assert vm["failed"]
+    assert "huge pages of 2 MiB: 192 MiB more than the limit of 0 MiB" in vm["msg"]
+    (vm,) = _init(machine, {"web2": "default"}, memory_backing=paged, check=True)
+    assert "needs 128 MiB in huge pages of 2 MiB, 128 MiB more than the limit of 0 MiB" in vm["msg"]

@@ -49,6 +49,19 @@ class Unreadable(t.TypedDict, total=False):
     error: str | None
 
 
+class InPages(t.TypedDict):
+    """Memory of a VM in huge pages of one size in KiB, 0 for the hypervisor's default."""
+
+    size_kib: int
+    memory_mib: int
+
+
+class Paged(t.TypedDict, total=False):
+    """A VM; ``hugepages`` only of one whose memory is in some."""
+
+    hugepages: list[InPages]
+
+
 class LeftBehind(t.TypedDict, total=False):
     """``leftover``: which hypervisor has the VM by its card, if the definition here is only what is
     left of it from before it was restarted there. ``nowhere``: the cell of a VM that is defined

@@ -178,7 +178,7 @@ class MetadataEntry(t.TypedDict):
     problem: str | None
 
 
-class DomainDescription(t.TypedDict):
+class DomainDescription(answers.Paged):
     """What a domain's XML says, except its metadata."""
 
     title: str | None
@@ -454,8 +454,22 @@ class CpuEntry(t.TypedDict):
     defined: int
 
 
-class MemoryEntry(t.TypedDict):
-    """Memory in MiB; ``running`` and ``defined`` are that of domains."""
+class PagesEntry(t.TypedDict):
+    """Memory in huge pages of one size, MiB; ``running`` and ``defined`` are that of domains."""
+
+    size_kib: int
+    total: int
+    running: int
+    defined: int
+
+
+class _MemoryMore(t.TypedDict, total=False):
+    hugepages: list[PagesEntry]
+
+
+class MemoryEntry(_MemoryMore):
+    """Memory in MiB; ``running`` and ``defined`` are that of domains, without what is in huge
+    pages, the default size of which is the first of ``hugepages``."""
 
     total: int
     free: int | None

@@ -17,6 +17,7 @@ from ..foresight import capacity
 from ..placement import decide as placement
 from ..preflight import decide_host
 from ..preflight.decide_host import Limits
+from ..storage import huge_pages
 
 if t.TYPE_CHECKING:
     from ..migration.facts import MovingVm
@@ -77,12 +78,19 @@ def space(
                 disks = {vm["name"]: _mib_in(vm, pool.path) for vm in vms}
                 fix = _leaving("virt_disk_ratio", disks, pool.promised_mib - pool.limit_mib)
                 findings.append(Finding("pool_overcommitted", (host.name,), text, fix))
-        if host.memory_promised_mib > host.memory_limit_mib:
+        paged = (
+            host.memory_in_pages_mib > 0 == host.memory_promised_mib
+        )  # all VMs are in huge pages
+        if host.memory_promised_mib > host.memory_limit_mib and not paged:
+            aside = " and for huge pages" if host.memory_in_pages_mib else ""
             text = (
                 f"{host.memory_promised_mib} MiB are promised to VMs, of {host.memory_limit_mib}"
-                f" MiB ({host.memory_total_mib} MiB without what is reserved for itself)"
+                f" MiB ({host.memory_total_mib} MiB without what is reserved for itself{aside})"
             )
-            memory = {vm["name"]: vm["memory_mib"] for vm in vms}
+            memory = {
+                vm["name"]: huge_pages.ordinary_mib(vm["memory_mib"], vm.get("hugepages", ()))
+                for vm in vms
+            }
             excess = host.memory_promised_mib - host.memory_limit_mib
             fix = _leaving("virt_memory_ratio", memory, excess)
             findings.append(Finding("memory_overcommitted", (host.name,), text, fix))

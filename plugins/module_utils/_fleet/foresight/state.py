@@ -20,9 +20,11 @@ from ..._units import MIB
 from ..migration.facts import MigrateLook, MovingVm
 from ..placement.hosts import image_keys
 from ..placement.types import Policy, Request
+from ..storage import huge_pages
 
 if t.TYPE_CHECKING:
-    from ..base.snapshot import PlacedEntry, PlacementEntry, PoolEntry
+    from ..base.answers import InPages
+    from ..base.snapshot import HugepagesEntry, PlacedEntry, PlacementEntry, PoolEntry
 
 Answers = dict[str, MigrateLook]
 
@@ -60,6 +62,10 @@ def added(answers: Answers, new: NewHost) -> Answers:
     host = host_of(answer)
     host["vms"], host["images"], host["maintenance"] = [], [], False
     host["memory_mib"]["defined"] = host["memory_mib"]["running"] = 0
+    for pages in host["memory_mib"].get("hugepages", ()):
+        pages["defined"] = pages["running"] = 0
+    for free in _free_pages(host):
+        free["free"] = free["total"]
     host["cpu"]["defined"] = host["cpu"]["running"] = 0
     if new.memory_mib is not None:
         host["memory_mib"]["total"] = new.memory_mib
@@ -128,6 +134,10 @@ def created(
         "names": [],
         "error": None,
     }
+    if request.wants.hugepages:
+        vm["hugepages"] = [
+            {"size_kib": size, "memory_mib": memory} for size, memory in request.wants.hugepages
+        ]
     _take(answers[host], vm, 1)
     return answers
 
@@ -153,11 +163,15 @@ def moved(answers: Answers, name: str, source: str, destination: str) -> Answers
 def _take(answer: MigrateLook, vm: MovingVm, sign: int) -> None:
     """Count the VM in, or out."""
     host = host_of(answer)
-    host["memory_mib"]["defined"] += sign * vm["memory_mib"]
+    in_pages = vm.get("hugepages", [])
+    memory, active = huge_pages.ordinary_mib(vm["memory_mib"], in_pages), vm["active"]
+    host["memory_mib"]["defined"] += sign * memory
     host["cpu"]["defined"] += sign * vm["vcpus"]
-    if vm["active"]:
-        host["memory_mib"]["running"] += sign * vm["memory_mib"]
+    if active:
+        host["memory_mib"]["running"] += sign * memory
         host["cpu"]["running"] += sign * vm["vcpus"]
+    if in_pages:
+        _take_pages(host, in_pages, sign, active)
     host["vms"] = [one for one in host["vms"] if one["name"] != vm["name"]]
     answer["vms"] = others = [one for one in _vms(answer) if one["name"] != vm["name"]]
     if sign > 0:
@@ -165,6 +179,27 @@ def _take(answer: MigrateLook, vm: MovingVm, sign: int) -> None:
         host["vms"].append(t.cast("PlacedEntry", {**entry, "active": vm["active"], "macs": []}))
         host["vms"].sort(key=lambda vm_entry: vm_entry["name"])
         answer["vms"] = sorted([*others, vm], key=lambda vm_entry: vm_entry["name"])
+
+
+def _free_pages(host: PlacementEntry) -> list[HugepagesEntry]:
+    """Huge pages by their number; none where only libvirt was asked."""
+    offers = host.get("offers")
+    return [] if offers is None else offers["hugepages"] or []
+
+
+def _take_pages(
+    host: PlacementEntry, in_pages: t.Sequence[InPages], sign: int, active: bool
+) -> None:
+    """Count what is in huge pages in, or out; a VM that runs has its pages from the free ones."""
+    known = {one["size_kib"]: one for one in host["memory_mib"].get("hugepages", [])}
+    for entry in huge_pages.entries(dict.fromkeys(known, 0), [(active, in_pages)]):
+        there = known.get(entry["size_kib"])
+        if there is not None:
+            there["defined"] += sign * entry["defined"]
+            there["running"] += sign * entry["running"]
+        for free in _free_pages(host):
+            if free["size_kib"] == entry["size_kib"]:
+                free["free"] -= sign * (entry["running"] * 1024 // free["size_kib"])
 
 
 def _promise(pool: PoolEntry, mib: int) -> None:

@@ -25,6 +25,7 @@ from ..base.xml_values import (
     read_root,
     text_of,
 )
+from ..storage import huge_pages
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
@@ -102,7 +103,7 @@ def from_root(root: Element, own: own_metadata.Metadata | None) -> DomainInfo:
     disks = [_disk(disk) for disk in devices["disk"]]
     if stored["phase"] is not None:  # what keeps it from being started is not a disk of the VM
         disks = [disk for disk in disks if disk["target"] != own_metadata.BLOCKING_DRIVE]
-    return {
+    description: DomainInfo = {
         "name": name,
         "uuid": text_of(top.get("uuid")),
         "title": text_of(top.get("title")),
@@ -125,6 +126,10 @@ def from_root(root: Element, own: own_metadata.Metadata | None) -> DomainInfo:
         "agent": any(_is_open_agent(channel) for channel in devices["channel"]),
         "metadata": stored,
     }
+    in_pages = huge_pages.of_domain(root)
+    if in_pages:
+        description["hugepages"] = in_pages
+    return description
 
 
 def metadata_entry(stored: own_metadata.Metadata | None, name: str) -> MetadataEntry:

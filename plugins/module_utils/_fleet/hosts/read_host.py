@@ -14,8 +14,10 @@ from ..base.effects_connection import Connection
 from ..base.effects_deadline import Failed, Value
 from ..base.names import NOTES
 from ..base.states import ACTIVE_STATES, STATES
+from ..storage import huge_pages
 from ..storage.read_pools import pool_entries
 from . import cells, host_info, network_info, read_cell
+from . import read_placement_devices as placement_devices
 from .read_bridges import bridges
 from .read_domains import DomainQuery, read_domains, still_there, was_read
 
@@ -75,8 +77,15 @@ def read_host(
         "memory_mib": {
             "total": total,
             "free": free,
-            "running": sum(entry["memory_max_mib"] or 0 for entry in active),
-            "defined": sum(entry["memory_max_mib"] or 0 for entry in domains),
+            "running": sum(_ordinary(entry) for entry in active),
+            "defined": sum(_ordinary(entry) for entry in domains),
+            "hugepages": huge_pages.entries(
+                _set_aside(connection, capabilities["numa"]),
+                (
+                    (entry["state"] in ACTIVE_STATES, entry.get("hugepages", ()))
+                    for entry in domains
+                ),
+            ),
         },
         "numa": numa,
         "pools": pools,
@@ -89,6 +98,22 @@ def read_host(
             f"{entry['name']}: {entry['error']}" for entry in domains if not was_read(entry)
         ],
     }
+
+
+def _ordinary(entry: DomainEntry) -> int:
+    return huge_pages.ordinary_mib(entry["memory_max_mib"], entry.get("hugepages", ()))
+
+
+def _set_aside(connection: Connection, numa: list[NumaEntry]) -> dict[int, int]:
+    """MiB in huge pages by their size, the default first. libvirt says it of each NUMA node; where
+    the kernel knows of none, it says nothing, and this machine itself is read."""
+    if not connection.local:
+        return huge_pages.reserved(numa, huge_pages.DEFAULT)
+    here = placement_devices.hugepages()
+    default = here[0]["size_kib"] if here else huge_pages.DEFAULT
+    if any(cell["hugepages"] for cell in numa) or connection.conn.getType() == _TEST:
+        return huge_pages.reserved(numa, default)
+    return {one["size_kib"]: one["size_kib"] * one["total"] // 1024 for one in here}
 
 
 def _counts(domains: list[DomainEntry]) -> dict[str, int]:

@@ -422,6 +422,9 @@ def request_of(name: str, vm: Answer, host: str | None, cell: str = "") -> Reque
         affinity=tuple(vm["affinity"]),
         anti_affinity=tuple(vm["anti_affinity"]),
         wants=Wants(
+            hugepages=tuple(
+                (one["size_kib"], one["memory_mib"]) for one in vm.get("hugepages", ())
+            ),
             nwfilters=tuple(vm.get("nwfilters") or ()),
             vsock=bool(vm.get("vsock")),
             cell=cell if vm.get("ha") else None,

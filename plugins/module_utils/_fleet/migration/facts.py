@@ -66,7 +66,7 @@ class _Unsound(t.TypedDict, total=False):
     foreign: bool
 
 
-class MovingVm(MovingDemand, _Unsound, answers.LeftBehind):
+class MovingVm(MovingDemand, _Unsound, answers.Paged, answers.LeftBehind):
     """A VM that may move; ``error`` says why its demand is not known.
 
     ``ha``: a cell restarts it. ``unsound``: so is whether it is in a move, since its hypervisor's

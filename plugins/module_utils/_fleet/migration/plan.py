@@ -14,6 +14,7 @@ from ..base.metadata import Metadata, Owner, metadata_problems
 from ..base.names import CLAIM, playbook_command
 from ..cell import hold
 from ..engine import leases
+from ..storage import huge_pages
 from ..storage.host_names import DEFINE_NWFILTER
 from . import plan_snapshots
 from .plan_disks import ejects, is_seed, lacking_space, volume_of
@@ -261,10 +262,10 @@ def _host(source: Source, target: Target) -> list[str]:
         if target.nwfilters is not None and name not in target.nwfilters:
             problems.append(f"{where} has no network filter {name}; {DEFINE_NWFILTER}")
     problems += [f"{where} lacks what {source.name!r} names: {one}" for one in target.lacking]
-    if target.free_mib is not None and target.free_mib < source.memory_mib:
+    memory = huge_pages.ordinary_mib(source.memory_mib, source.in_pages)
+    if target.free_mib is not None and target.free_mib < memory:
         problems.append(
-            f"{where} has {target.free_mib} MiB of memory free, {source.name!r} needs"
-            f" {source.memory_mib}"
+            f"{where} has {target.free_mib} MiB of memory free, {source.name!r} needs {memory}"
         )
     return problems
 

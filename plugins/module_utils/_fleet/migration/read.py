@@ -107,6 +107,7 @@ def read_source(connection: Connection, dom: VirDomain, host: str) -> Source:
         arch=str(info["arch"]),
         machine=str(info["machine"]),
         memory_mib=int(info["memory_max_mib"] or 0),
+        in_pages=tuple(info.get("hugepages", ())),
         vcpus=int(info["vcpus_max"] or 1),
         disks=tuple(_disks(connection, dom, live, info, stored, active=facts["active"])),
         macs=tuple(str(nic["mac"]).lower() for nic in info["nics"] if nic["mac"]),

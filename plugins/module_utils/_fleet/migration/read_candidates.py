@@ -186,7 +186,10 @@ def _entry(connection: Connection, vm: _Seen, hanging: t.Collection[str]) -> Mov
         source = migration_facts.read_source(connection, vm.dom, "")
     except FleetVirtError as error:
         return {**unread, "error": str(error)}
-    return {**unread, **_demand(source)}
+    entry: MovingVm = {**unread, **_demand(source)}
+    if source.in_pages:
+        entry["hugepages"] = [*source.in_pages]
+    return entry
 
 
 def _demand(source: Source) -> MovingDemand:

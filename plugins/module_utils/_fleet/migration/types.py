@@ -13,6 +13,7 @@ from ..base.metadata import Metadata, Move, OwnVolume
 from ..engine.leases import Holder
 
 if t.TYPE_CHECKING:
+    from ..base.answers import InPages
     from ..cell.facts import CellView
     from ..storage.host_names import HostName
 
@@ -136,6 +137,7 @@ class Source:
     machine: str
     memory_mib: int
     vcpus: int
+    in_pages: tuple[InPages, ...] = ()
     disks: tuple[MigrationDisk, ...] = ()
     macs: tuple[str, ...] = ()
     bridges: tuple[str, ...] = ()

@@ -181,8 +181,8 @@ class _Heap:
         disk: dict[str, float] = {}
         for name in candidates:
             load = self.fleet.loads[name]
-            if load.memory_limit > 0 and load.vcpus_limit > 0:
-                memory = max(memory, self.request.memory_mib / load.memory_limit)
+            if load.memory_size > 0 and load.vcpus_limit > 0:
+                memory = max(memory, self.request.ordinary_mib / load.memory_size)
                 cpu = max(cpu, self.request.vcpus / load.vcpus_limit)
             own: dict[str, float] = {}
             for space in self.here:
@@ -221,7 +221,7 @@ class _Heap:
         pools = [load.pools[space.pool] for space in self.here]
         return (
             load.memory,
-            load.memory_limit,
+            load.memory_size,
             load.vcpus,
             load.vcpus_limit,
             self._has_image(load),

@@ -375,7 +375,9 @@ def _hopeful(
     loads = [load for load in alone.loads.values() if load.counted]
     memory = sum(max(0, load.memory_limit - load.memory) for load in loads)
     vcpus = sum(max(0, load.vcpus_limit - load.vcpus) for load in loads)
-    enough = memory >= sum(one.memory_mib for one in new) and vcpus >= sum(one.vcpus for one in new)
+    enough = memory >= sum(one.ordinary_mib for one in new) and vcpus >= sum(
+        one.vcpus for one in new
+    )
     return fit if enough else set()
 
 

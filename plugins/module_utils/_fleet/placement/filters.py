@@ -56,8 +56,13 @@ def fixed_rejection(host: PlacementHost, request: Request) -> Rejection | None:
 def load_rejection(load: HostLoad, request: Request) -> Rejection | None:
     """Why the VM does not fit next to the others, disks apart; None if it does."""
     host = load.host
-    if load.memory + request.memory_mib > load.memory_limit:
-        return Rejection(host.name, "memory", _memory_reason(load, request.memory_mib))
+    needed = request.ordinary_mib
+    if needed and load.memory + needed > load.memory_limit:
+        return Rejection(host.name, "memory", _memory_reason(load, needed))
+    if request.wants.hugepages:
+        reason = _pages_reason(load, request)
+        if reason is not None:
+            return Rejection(host.name, "hugepages", reason)
     if load.vcpus + request.vcpus > load.vcpus_limit or request.vcpus > host.vcpus_max:
         return Rejection(host.name, "vcpus", _vcpus_reason(load, request.vcpus))
     if not request.relaxed:
@@ -190,6 +195,11 @@ def excess(
     rejections = []
     if load.memory > load.memory_limit:
         rejections.append(Rejection(host.name, "memory", _memory_reason(load, 0)))
+    for pages in host.pages or ():
+        if pages.promised_mib > pages.total_mib:
+            left = _left(pages.total_mib - pages.promised_mib, pages.total_mib, "MiB", 0)
+            reason = f"huge pages of {_page(pages.size_kib)}: {left}"
+            rejections.append(Rejection(host.name, "hugepages", reason))
     if load.vcpus > load.vcpus_limit:
         rejections.append(Rejection(host.name, "vcpus", _vcpus_reason(load, 0)))
     claimed = {
@@ -228,11 +238,53 @@ def _memory_reason(load: HostLoad, needed: int) -> str:
     free = load.memory_limit - load.memory
     taken = load.memory - host.memory_promised_mib
     start = f"needs {needed} MiB, " if needed else ""
+    aside = host.memory_in_pages_mib
+    beside = f" without {aside} MiB in huge pages" if aside else ""
     return (
         f"{start}{_left(free, load.memory_limit, 'MiB', taken)} "
-        f"(memory {host.memory_total_mib} MiB x {host.settings.memory_ratio:g}, "
+        f"(memory {host.memory_total_mib} MiB{beside} x {host.settings.memory_ratio:g}, "
         f"{host.memory_reserve_mib} MiB reserved)"
     )
+
+
+def _pages_reason(load: HostLoad, request: Request) -> str | None:
+    """Why the VM's memory does not fit into the huge pages, by promises or those really free."""
+    facts = {pages.size_kib: pages for pages in load.host.pages or ()}
+    drawn = load.host.drawn
+    for size, needed in drawn(request.wants.hugepages).items():
+        pages = facts[size]  # its fixed filter let the size pass
+        start = f"needs {needed} MiB in huge pages of {_page(size)}, "
+        free, added = pages.total_mib - load.pages[size], load.pages[size] - pages.promised_mib
+        if needed > free:
+            left = _left(free, pages.total_mib, "MiB", max(0, added))
+            return f"{start}{left}; reserve more (sysctl vm.nr_hugepages, or at boot)"
+        # what left it may have been shut off, and frees nothing
+        batch = sum(drawn(one.wants.hugepages).get(size, 0) for one in load.added.values())
+        if pages.free_mib is not None and needed + batch > pages.free_mib:
+            others = f", of which others in this batch take {batch} MiB" if batch else ""
+            return (
+                f"{start}{pages.free_mib} MiB of {pages.total_mib} MiB are really free{others};"
+                " end what else uses them, or reserve more (sysctl vm.nr_hugepages, or at boot)"
+            )
+    return None
+
+
+def _page(size_kib: int) -> str:
+    mib, rest = divmod(size_kib, 1024)
+    return f"{size_kib} KiB" if rest else f"{mib // 1024} GiB" if mib % 1024 == 0 else f"{mib} MiB"
+
+
+def _hugepages(host: PlacementHost, request: Request) -> str | None:
+    if not request.wants.hugepages:
+        return None
+    if host.pages is None:
+        return "needs huge pages; whether it has reserved any is not known"
+    known = [pages.size_kib for pages in host.pages]
+    for size in host.drawn(request.wants.hugepages):
+        if size not in known:
+            sizes = ", ".join(map(_page, known)) or "none"
+            return f"needs huge pages of {_page(size)}, it has sizes {sizes}"
+    return None
 
 
 def _vcpus_reason(load: HostLoad, needed: int) -> str:
@@ -389,7 +441,7 @@ _FIXED: tuple[tuple[str, t.Callable[[PlacementHost, Request], str | None]], ...]
     ("tpm", _tpm),
     ("disks", lambda host, request: offers.disks(request.wants, host.offers)),
     ("interfaces", lambda host, request: offers.interfaces(request.wants, host.offers)),
-    ("hugepages", lambda host, request: offers.hugepages(request.wants, host.offers)),
+    ("hugepages", _hugepages),
     ("virtiofs", lambda host, request: offers.virtiofs(request.wants, host.offers)),
     ("vsock", lambda host, request: offers.vsock(request.wants, host.offers)),
     ("secure_boot", lambda host, request: offers.secure_boot(request.wants, host.offers)),

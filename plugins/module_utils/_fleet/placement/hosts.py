@@ -20,11 +20,13 @@ from ..._records import dataclass
 from ..._units import MOST, parse_mib
 from ..base.json_values import as_list, as_mappings, as_text
 from ..base.options import show
+from ..storage import huge_pages
 from ..storage.base_name import BaseName
 from .offers import NOTHING_KNOWN, Offers, offers_from
 
 _DIGITS = re.compile(r"[0-9]{1,18}")
 ANSWERED = "answered"  # the filter that a hypervisor fails which gave no answer
+_MIB_KIB = 1024
 _MOST_RATIO = 1000  # anything above is a typing error
 # libvirt's "degraded" means running with less redundancy than configured
 _USABLE_STATES = frozenset({"running", "active", "degraded"})
@@ -46,6 +48,16 @@ class PoolFacts:
     disk_ratio: float
     problem: str | None = None
     half_made: bool = False
+
+
+@dataclass(frozen=True)
+class PageFacts:
+    """Memory in huge pages of one size; ``free_mib`` is None where it cannot be read."""
+
+    size_kib: int
+    total_mib: int
+    promised_mib: int
+    free_mib: int | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +92,8 @@ class PlacementHost:
     ``memory_limit_mib`` and ``vcpus_limit`` limit the sums over all defined domains.
     ``maintenance``, ``bridges``, ``firmwares`` and ``tpms`` are None where they could not be read.
     ``tagging_networks`` and ``tagging_bridges`` are those on which NICs may have VLAN tags.
+    ``pages`` are huge pages, the default size first, None where they are unknown; they and what is
+    in them are no part of ``memory_limit_mib`` and ``memory_promised_mib``.
     """
 
     name: str
@@ -93,6 +107,7 @@ class PlacementHost:
     memory_reserve_mib: int = 0
     memory_limit_mib: int = 0
     memory_promised_mib: int = 0
+    pages: tuple[PageFacts, ...] | None = None
     vcpus_total: int = 0
     vcpus_max: int = 0
     vcpus_limit: int = 0
@@ -108,11 +123,26 @@ class PlacementHost:
     vms: tuple[DefinedVm, ...] = ()
     images: frozenset[str] = frozenset()
 
+    @property
+    def memory_in_pages_mib(self) -> int:
+        """What is set aside for huge pages."""
+        return sum(pages.total_mib for pages in self.pages or ())
+
+    def drawn(self, wanted: t.Iterable[tuple[int, int]]) -> dict[int, int]:
+        """MiB of huge pages by their size in KiB, for sizes (0: the default) and MiB."""
+        drawn: dict[int, int] = {}
+        known = [pages.size_kib for pages in self.pages or ()]
+        for size, memory in wanted:
+            real = huge_pages.real_size(size, known)
+            drawn[real] = drawn.get(real, 0) + huge_pages.whole_pages(memory, real)
+        return drawn
+
 
 def default_reserve_mib(total_mib: int) -> int:
     """Memory reserved for the hypervisor itself: 5 % of its memory, at least 512 MiB.
 
-    It covers the host's own services and what qemu needs beyond the guest's memory.
+    It covers the host's own services and what qemu needs beyond the guest's memory, also that of
+    guests in huge pages.
     """
     return max(512, total_mib // 20)
 
@@ -238,6 +268,9 @@ def _read(
     bridges = _names(info.get("bridges"))
     if bridges is not None:
         bridges |= {bridge for active, bridge in networks.values() if active and bridge}
+    offers = offers_from(info.get("offers"))
+    pages = _pages(memory.get("hugepages"), offers)
+    in_pages = sum(one.total_mib for one in pages or ())
     maximum = cpu.get("max_vcpus")
     maintenance = info.get("maintenance")
     return PlacementHost(
@@ -248,8 +281,9 @@ def _read(
         arch=str(info.get("arch") or ""),
         memory_total_mib=total,
         memory_reserve_mib=reserve,
-        memory_limit_mib=_scaled(total, settings.memory_ratio) - reserve,
+        memory_limit_mib=_scaled(max(0, total - in_pages), settings.memory_ratio) - reserve,
         memory_promised_mib=_number(memory.get("defined"), "the memory of its defined VMs"),
+        pages=pages,
         vcpus_total=cpus,
         vcpus_max=cpus
         if maximum is None
@@ -263,7 +297,7 @@ def _read(
         tagging_bridges=_names(info.get("tagging_bridges")) or frozenset(),
         firmwares=_names(info.get("firmwares")),
         tpms=_names(info.get("tpms")),
-        offers=offers_from(info.get("offers")),
+        offers=offers,
         vms=vms,
         images=image_keys(_names(info.get("images")) or ()),
     )
@@ -315,6 +349,32 @@ def _pool(pool: t.Mapping[str, object], ratio: float) -> PoolFacts:
         available_mib=available,
         disk_ratio=ratio,
     )
+
+
+def _pages(entries: object, offers: Offers) -> tuple[PageFacts, ...] | None:
+    """Huge pages; an answer without what is promised of them may still say how many there are."""
+    real = {size: (total, free) for size, total, free in offers.hugepages or ()}
+    if entries is None:
+        if offers.hugepages is None:
+            return None
+        return tuple(
+            PageFacts(size, size * total // _MIB_KIB, 0, size * free // _MIB_KIB)
+            for size, total, free in offers.hugepages
+        )
+    pages = []
+    for entry in _list(entries, "huge pages"):
+        size = _number(entry.get("size_kib"), "the size of its huge pages")
+        if size < 1:
+            raise _NotKnownError("it reported 0 as the size of its huge pages")
+        pages.append(
+            PageFacts(
+                size,
+                _number(entry.get("total"), "its huge pages"),
+                _number(entry.get("defined"), "the huge pages of its defined VMs"),
+                size * real[size][1] // _MIB_KIB if size in real else None,
+            )
+        )
+    return tuple(pages)
 
 
 def _scaled(total: int, ratio: float) -> int:

@@ -103,7 +103,9 @@ class HostLoad:
         "images",
         "memory",
         "memory_limit",
+        "memory_size",
         "names",
+        "pages",
         "pools",
         "together",
         "vcpus",
@@ -114,13 +116,18 @@ class HostLoad:
         self.host = host
         self.memory = host.memory_promised_mib
         self.memory_limit = host.memory_limit_mib
+        self.pages = {one.size_kib: one.promised_mib for one in host.pages or ()}
+        # the whole of which shares are taken; where huge pages leave nothing, it is full
+        self.memory_size = self.memory_limit
+        if self.memory_limit <= 0 < host.memory_in_pages_mib:
+            self.memory_size = max(1, self.memory)
         self.vcpus = host.vcpus_promised
         self.vcpus_limit = host.vcpus_limit
         # a host in maintenance or without an answer does not count for evenness
         self.counted = (
             host.problem is None
             and host.maintenance is False
-            and self.memory_limit > 0
+            and self.memory_size > 0
             and self.vcpus_limit > 0
         )
         self.names: dict[str, str | None] = {vm.name: vm.uuid for vm in host.vms}
@@ -216,7 +223,7 @@ class FleetLoad:
                     self.together[group] = self.together.get(group, 0) + vms
             load.together = self.together
             if load.counted:
-                self.memory.enter(load.memory, load.memory_limit)
+                self.memory.enter(load.memory, load.memory_size)
                 self.cpu.enter(load.vcpus, load.vcpus_limit)
                 for pool in {id(pool): pool for pool in load.pools.values()}.values():
                     if pool.counted:
@@ -279,10 +286,13 @@ class FleetLoad:
 
     def _move(self, load: HostLoad, request: Request, sign: int) -> None:
         memory, vcpus = load.memory, load.vcpus
-        load.memory += sign * request.memory_mib
+        load.memory += sign * request.ordinary_mib
+        if request.wants.hugepages:
+            for size, mib in load.host.drawn(request.wants.hugepages).items():
+                load.pages[size] = load.pages.get(size, 0) + sign * mib
         load.vcpus += sign * request.vcpus
         if load.counted:
-            self.memory.shift(memory, load.memory, load.memory_limit)
+            self.memory.shift(memory, load.memory, load.memory_size)
             self.cpu.shift(vcpus, load.vcpus, load.vcpus_limit)
         for name, virtual, thin in load.spaces(request, self.policy):
             pool = load.pools.get(name)

@@ -24,8 +24,8 @@ _MIB_KIB = 1024
 @dataclass(frozen=True)
 class Wants:
     """``portgroups`` are networks with the name of a port group of theirs, ``nwfilters`` names of
-    libvirt's network filters. ``hugepages`` are the size in KiB (0: the default) and MiB in all,
-    None for none. ``cell`` is the cell that restarts it, empty for any, None for none. ``lacking``
+    libvirt's network filters. ``hugepages`` are sizes in KiB (0: the default), each with its MiB.
+    ``cell`` is the cell that restarts it, empty for any, None for none. ``lacking``
     are hypervisors that said what they have not of what it names."""
 
     volumes: tuple[tuple[str, str], ...] = ()
@@ -35,7 +35,7 @@ class Wants:
     openvswitch: tuple[str, ...] = ()
     portgroups: tuple[tuple[str, str], ...] = ()
     nwfilters: tuple[str, ...] = ()
-    hugepages: tuple[int, int] | None = None
+    hugepages: tuple[tuple[int, int], ...] = ()
     virtiofs: bool = False
     vsock: bool = False
     secure_boot: bool = False
@@ -88,9 +88,9 @@ def wants_of(
     images = [disk.image for disk in domain.disks if disk.image is not None]
     images = [one for one in images if one.value not in transferred]
     backing = domain.memory_backing
-    pages = None
+    pages: tuple[tuple[int, int], ...] = ()
     if backing is not None and (backing.hugepages or backing.page_size):
-        pages = ((backing.page_size or 0) * _MIB_KIB, domain.memory_max or domain.memory)
+        pages = (((backing.page_size or 0) * _MIB_KIB, domain.memory_max or domain.memory),)
     return Wants(
         volumes=(
             *((disk.pool, disk.volume) for disk in disks if disk.volume is not None),
@@ -256,26 +256,6 @@ def _nwfilters(wants: Wants, offers: Offers) -> str | None:
     if not gone:
         return None
     return f"has no network filter {', '.join(gone)}; {DEFINE_NWFILTER}"
-
-
-def hugepages(wants: Wants, offers: Offers) -> str | None:
-    """Why its memory cannot be backed by huge pages there."""
-    if wants.hugepages is None:
-        return None
-    if offers.hugepages is None:
-        return "needs huge pages; whether it has reserved any is not known"
-    size, memory = wants.hugepages
-    known = [one for one in offers.hugepages if size in (0, one[0])][:1]
-    if not known:
-        sizes = ", ".join(f"{one[0]} KiB" for one in offers.hugepages) or "none"
-        return f"needs huge pages of {size} KiB, it has sizes {sizes}"
-    real, total, free = known[0]
-    if free * real >= memory * _MIB_KIB:
-        return None
-    return (
-        f"needs {memory} MiB in huge pages of {real} KiB, {free} of the {total} reserved ones are"
-        f" free ({free * real // _MIB_KIB} MiB); reserve more (sysctl vm.nr_hugepages, or at boot)"
-    )
 
 
 def virtiofs(wants: Wants, offers: Offers) -> str | None:

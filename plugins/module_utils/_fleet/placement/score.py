@@ -48,8 +48,8 @@ class Scorer:
     def values(self, load: HostLoad, image_present: bool) -> tuple[float, ...]:
         """The parts of the score, in the order of PARTS."""
         fleet, weights, request = self.fleet, self.weights, self.request
-        ratio = load.memory / load.memory_limit
-        added = request.memory_mib / load.memory_limit
+        ratio = load.memory / load.memory_size
+        added = request.ordinary_mib / load.memory_size
         memory = fleet.memory.change(ratio, added)
         peak = ratio + added
         ratio = load.vcpus / load.vcpus_limit
@@ -88,7 +88,7 @@ def is_emulated(load: HostLoad, request: Request) -> bool:
 
 def size_of(fleet: FleetLoad, request: Request) -> float:
     """The sum of the VM's shares of an average hypervisor."""
-    size = fleet.memory.share(request.memory_mib) + fleet.cpu.share(request.vcpus)
+    size = fleet.memory.share(request.ordinary_mib) + fleet.cpu.share(request.vcpus)
     for space in spaces_of(request, fleet.policy, False):
         disk = fleet.evenness(space.pool)
         if disk is not None:

@@ -67,6 +67,14 @@ class Request:
     wants: Wants = NOTHING_WANTED
     relaxed: bool = False
 
+    @property
+    def ordinary_mib(self) -> int:
+        """What it takes of the memory beside the huge pages."""
+        in_pages = self.wants.hugepages
+        if not in_pages:
+            return self.memory_mib
+        return max(0, self.memory_mib - sum(memory for _size, memory in in_pages))
+
 
 @dataclass(frozen=True)
 class Weights:

@@ -59,7 +59,7 @@ def _most_free(
 def _shares(load: HostLoad, request: Request) -> dict[str, float]:
     """What is promised of memory and CPUs once the VM is there."""
     return {
-        "memory": (load.memory + request.memory_mib) / load.memory_limit,
+        "memory": (load.memory + request.ordinary_mib) / load.memory_size,
         "cpu": (load.vcpus + request.vcpus) / load.vcpus_limit,
     }
 

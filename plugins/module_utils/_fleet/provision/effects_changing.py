@@ -33,6 +33,7 @@ from ..spec import difference, difference_devices, settings
 from ..spec.devices import Disk
 from ..spec.domain import Domain
 from ..state.actions import StateFacts
+from ..storage import huge_pages
 from . import definition, power
 from . import plan as change_plan
 from . import read_accepted as accepted
@@ -501,13 +502,15 @@ def _growth(change: ChangeJob) -> creation_capacity.Growth:
             disks[pool] = disks.get(pool, 0) + (size - change.facts.sizes[path]) // MIB
     from . import read_capacity as creation_capacity
 
+    memory, pages = huge_pages.growth(before, after)  # in huge pages, or beside them
     nics = tuple(
         nic for nic in change.domain.nics if {f"nics.{nic.name}", f"nics.{nic.name}.source"} & paths
     )
     return creation_capacity.Growth(
         change.domain.name,
-        more(settings.Rows.memory_max),
+        memory,
         more(settings.Rows.vcpus_max),
         disks,
         nics,
+        pages,
     )

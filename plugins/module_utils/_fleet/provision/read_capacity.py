@@ -13,6 +13,7 @@ from ..._records import dataclass, field
 from ..hosts import read_placement_facts as placement_facts
 from ..placement import decide as placement
 from ..placement import demand, offers
+from ..placement import hosts as placement_hosts
 from ..spec.devices import Nic
 from .effects_batch import CreationJob, Host
 
@@ -42,13 +43,15 @@ def place(host: Host, jobs: t.Sequence[CreationJob]) -> None:
 
 @dataclass(frozen=True)
 class Growth:
-    """What an existing VM gains: ``memory`` and ``disks`` (by pool) in MiB, and new NICs."""
+    """What an existing VM gains: ``memory`` and ``disks`` (by pool) in MiB, and new NICs;
+    ``hugepages`` is what it gains of huge pages, by their size in KiB."""
 
     name: str
     memory: int = 0
     vcpus: int = 0
     disks: t.Mapping[str, int] = field(default_factory=dict)
     nics: tuple[Nic, ...] = ()
+    hugepages: tuple[tuple[int, int], ...] = ()
 
 
 def grown(host: Host, growths: t.Sequence[Growth]) -> dict[str, str]:
@@ -61,6 +64,7 @@ def grown(host: Host, growths: t.Sequence[Growth]) -> dict[str, str]:
         more = dataclasses.replace(
             candidate,
             memory_promised_mib=candidate.memory_promised_mib + max(0, growth.memory),
+            pages=_taken(candidate, growth),
             vcpus_promised=candidate.vcpus_promised + max(0, growth.vcpus),
             pools=tuple(
                 dataclasses.replace(pool, promised_mib=pool.promised_mib + growth.disks[pool.name])
@@ -71,6 +75,7 @@ def grown(host: Host, growths: t.Sequence[Growth]) -> dict[str, str]:
         )
         pools = [name for name, size in growth.disks.items() if size > 0]
         asked = {"memory": growth.memory, "vcpus": growth.vcpus, "storage": len(pools)}
+        asked["hugepages"] = sum(size for _page, size in growth.hugepages)
         reasons += [
             entry.reason
             for entry in placement.excess(more, pools, _policy(host))
@@ -81,6 +86,19 @@ def grown(host: Host, growths: t.Sequence[Growth]) -> dict[str, str]:
         else:
             candidate = more
     return refusals
+
+
+def _taken(
+    candidate: placement.PlacementHost, growth: Growth
+) -> tuple[placement_hosts.PageFacts, ...] | None:
+    """The huge pages with what the VM gains of them."""
+    if not growth.hugepages or candidate.pages is None:
+        return candidate.pages
+    drawn = candidate.drawn(growth.hugepages)
+    return tuple(
+        dataclasses.replace(one, promised_mib=one.promised_mib + drawn.get(one.size_kib, 0))
+        for one in candidate.pages
+    )
 
 
 def _nic_problems(
@@ -122,7 +140,13 @@ def exceeding(
     candidate, policy = _candidate(host, facts), _policy(host)
     for job in reversed(jobs):
         pools = [plan.key for plan in job.draft.disks]
-        excesses = placement.excess(candidate, pools, policy)
+        own = demand.request_of(job.domain, host.settings.facts, host.settings.leftovers)
+        # another's excess is not this one's: of memory where all of its own is in huge pages, or
+        # the other way about
+        foreign = "hugepages" if not own.wants.hugepages else "" if own.ordinary_mib else "memory"
+        excesses = [
+            entry for entry in placement.excess(candidate, pools, policy) if entry.filter != foreign
+        ]
         if excesses:
             return job, "; ".join(entry.reason for entry in excesses), facts
     return None, "", facts

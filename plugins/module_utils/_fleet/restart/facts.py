@@ -20,7 +20,7 @@ class CardDisk(t.TypedDict):
     bytes: int
 
 
-class CardEntry(t.TypedDict):
+class CardEntry(answers.Paged):
     """A VM whose card names the hypervisor that is off, as this one sees it.
 
     ``problems``: why it cannot run here; ``locked``: its disks that a process has open for writing.

@@ -209,7 +209,7 @@ def _entry(
     info = domain_info.from_root(card.root, card.stored)
     needs = host_names.of_definition(card.root)
     made = plan.take_over(facts)
-    return {
+    entry: CardEntry = {
         "name": card.name,
         "uuid": card.uuid,
         "path": file.path,
@@ -239,6 +239,9 @@ def _entry(
         "tags": [*card.stored.tags],
         "zone": card.stored.zone,
     }
+    if "hugepages" in info:
+        entry["hugepages"] = info["hugepages"]
+    return entry
 
 
 def _lockless(card: Card) -> list[str]:

@@ -20,7 +20,7 @@ class RestoreDisk(t.TypedDict):
     bytes: int
 
 
-class RestoreEntry(t.TypedDict):
+class RestoreEntry(answers.Paged):
     """A VM to restore, as this hypervisor sees it.
 
     ``state``: nothing is there (``new``), an interrupted run of this request has left something

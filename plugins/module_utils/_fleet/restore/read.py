@@ -116,7 +116,7 @@ def _entry(
     disks = restoring.manifest.backup.disks
     sizes = [(restoring.volumes[disk.target], disk.size) for disk in disks]
     waits = restore_plan.waits(facts, wanted)
-    return {
+    entry: RestoreEntry = {
         "name": vm.name,
         "state": _state(facts, wanted),
         "problems": [] if waits else [*restore_plan.plan(facts, wanted).refusals],
@@ -137,6 +137,9 @@ def _entry(
         "tags": [*wanted.final.tags],
         "zone": wanted.final.zone,
     }
+    if "hugepages" in info:
+        entry["hugepages"] = info["hugepages"]
+    return entry
 
 
 def _state(facts: RestoreFacts, wanted: RestoreRequest) -> str:
