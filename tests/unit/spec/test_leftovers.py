@@ -253,6 +253,30 @@ def test_what_libvirt_adds_by_itself_is_nothing_to_refuse_or_to_list() -> None:
     assert described.describe(found, described.Host("x86_64", "qemu")).left == ()
 
 
+def test_what_no_setting_says_is_named_though_a_copy_has_it() -> None:
+    xml = _source(
+        above="<genid>5d1b2f4e-8a0c-4d4e-9a57-3f1f6e2b7c11</genid>"
+        "<cpu mode='host-passthrough' check='none' migratable='on'/>"
+        "<sysinfo type='smbios'><system><entry name='serial'>S-1</entry>"
+        "<entry name='family'>web</entry></system></sysinfo>",
+        nic="<target dev='tap-web1'/><filterref filter='clean-traffic'>"
+        "<parameter name='IP' value='192.0.2.7'/><parameter name='MAC' value='52:54:00:00:00:01'/>"
+        "<parameter name='DHCPSERVER' value='192.0.2.1'/></filterref>",
+        devices="<vsock model='virtio'><cid auto='no' address='77'/></vsock>"
+        "<controller type='scsi' index='0' model='virtio-scsi'><driver queues='4'/></controller>",
+    )
+    found = described.DefinedDomain("web1", xml, True, sizes={"vda": 1 << 20})
+    parameter = "devices/interface[@type='network']/filterref/parameter"
+    assert set(described.describe(found, described.Host("x86_64", "qemu")).left) == {
+        "genid",
+        "sysinfo",
+        "devices/interface[@type='network']/target",
+        *(f"{parameter}[@name='{name}']" for name in ("IP", "MAC", "DHCPSERVER")),
+        "devices/vsock[@model='virtio']",
+        "devices/controller[@type='scsi']/driver",
+    }
+
+
 @pytest.mark.parametrize(
     "carried",
     [

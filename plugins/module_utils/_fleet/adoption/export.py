@@ -70,8 +70,8 @@ class DefinedDomain:
 @dataclass(frozen=True)
 class Description:
     """``options`` are what a user would have written, None with ``problems``; ``left`` lists what
-    exists, is not in them, and is not carried over into a copy either. ``leftovers`` are what a
-    copy gets beside them, and what it cannot have."""
+    exists and is not in them, but for what libvirt writes of its own accord. ``leftovers`` are what
+    a copy gets beside them, and what it cannot have."""
 
     options: Options | None = None
     domain: Domain | None = None
@@ -96,7 +96,7 @@ def describe(definition: DefinedDomain, host: Host) -> Description:
     if domain is None:
         raise AssertionError("a specification that was read is read again")
     leftovers = undescribed.leftovers_of(domain, root, _ADOPTED)
-    left = dict.fromkeys((*writer.left, *leftovers.refused))
+    left = dict.fromkeys((*writer.left, *leftovers.refused, *leftovers.beyond))
     return Description(writer.options, domain, tuple(left), leftovers=leftovers)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 import typing as t
+from collections.abc import Iterator
 
 from ..._records import dataclass
 from ..base.metadata import NAMESPACE
@@ -266,6 +267,35 @@ LINES: tuple[Line, ...] = (
 )
 
 
+# What stands in a definition though nobody wrote it: libvirt's own choice, which a new VM gets as
+# well. It is not worth naming to people; what is below it is.
+_BY_ITSELF = _lines(
+    CARRIED,
+    *("resource", "resource/partition", "os/boot[@dev='hd']", "cpu/numa/cell/@id"),
+    *(f"cpu/@{name}" for name in ("check", "migratable", "match")),
+    "cpu/model/@fallback",
+    "vcpu/@placement",
+    *("on_poweroff", "on_reboot", "on_crash"),
+    *("devices/*/alias", "devices/*/address"),
+    *("devices/controller", "devices/controller/@model", "devices/controller/@ports"),
+    *(f"devices/{name}/target" for name in ("controller", "console", "channel")),
+    "devices/input[@bus='ps2']",
+    "devices/audio[@id='1'][@type='none'|'spice']",
+    *("devices/console", "devices/console/@type"),
+    *("devices/serial/target", "devices/serial/target/@type", "devices/serial/target/model"),
+    *("devices/memballoon[@model='virtio']", "devices/hub"),
+    "devices/watchdog[@model='itco'][@action='reset']",
+    *(
+        "devices/video/model",
+        *(f"devices/video/model/@{one}" for one in ("ram", "vgamem", "primary")),
+    ),
+    *("devices/graphics/@keymap", "devices/graphics/image", "devices/graphics/gl[@enable='no']"),
+    *("devices/channel[@type='spicevmc']", "devices/redirdev/target"),
+    "sysinfo/system/entry[@name='uuid']",
+    *("devices/interface/source/@portid", "devices/interface/virtualport/parameters/@interfaceid"),
+)
+
+
 class _Segment(t.NamedTuple):
     name: re.Pattern[str]
     conditions: tuple[tuple[str, tuple[str, ...] | None], ...]
@@ -280,6 +310,9 @@ class _Segment(t.NamedTuple):
     def _has(element: Element, what: str, values: tuple[str, ...] | None) -> bool:
         text = (element.text or "").strip() if what == "text" else element.get(what[1:])
         return bool(text) if values is None else text in values
+
+
+_Table = dict[str, list[tuple[tuple[_Segment, ...], Line]]]
 
 
 def _parsed(segment: str) -> _Segment:
@@ -297,10 +330,10 @@ def _parsed(segment: str) -> _Segment:
     return _Segment(re.compile(name), conditions)
 
 
-def _by_head() -> dict[str, list[tuple[tuple[_Segment, ...], Line]]]:
+def _by_head(lines: tuple[Line, ...]) -> _Table:
     """The lines by the first parts of their paths, the most specific first."""
-    lines_by_head: dict[str, list[tuple[tuple[_Segment, ...], Line]]] = {}
-    for line in sorted(LINES, key=_rank, reverse=True):
+    lines_by_head: _Table = {}
+    for line in sorted(lines, key=_rank, reverse=True):
         head = line.segments[0].partition("[")[0]
         lines_by_head.setdefault(head, []).append((tuple(map(_parsed, line.segments)), line))
     return lines_by_head
@@ -310,7 +343,8 @@ def _rank(line: Line) -> tuple[int, int, int]:
     return (len(line.segments), line.path.count("["), -line.path.count("*"))
 
 
-_BY_HEAD = _by_head()
+_BY_HEAD = _by_head(LINES)
+_ITSELF_BY_HEAD = _by_head(_BY_ITSELF)
 
 
 class Place(t.NamedTuple):
@@ -336,12 +370,21 @@ class Place(t.NamedTuple):
 
 def line_of(place: Place) -> Line | None:
     """The line of the table that decides about a part of a definition, None if there is none."""
+    return next((line for _count, line in _matches(_BY_HEAD, place)), None)
+
+
+def is_by_itself(place: Place) -> bool:
+    """Whether the part itself, whatever is below it, is what libvirt writes of its own accord."""
+    return any(count == len(place.names) for count, _line in _matches(_ITSELF_BY_HEAD, place))
+
+
+def _matches(table: _Table, place: Place) -> Iterator[tuple[int, Line]]:
+    """The lines about a part, the longest first, with the number of their segments."""
     names = place.names
     elements: list[Element | None] = [*place.elements]
     elements += [None] * (len(names) - len(elements))
-    for segments, line in _BY_HEAD.get(names[0], ()):
+    for segments, line in table.get(names[0], ()):
         if len(segments) <= len(names) and all(
             one.matches(name, element) for one, name, element in zip(segments, names, elements)
         ):
-            return line
-    return None
+            yield len(segments), line

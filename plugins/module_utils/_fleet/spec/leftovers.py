@@ -21,7 +21,7 @@ from ... import _lxml
 from ..._errors import XmlError
 from ..._records import dataclass
 from ..base.settings import Group, Integer, Setting, Size, Table, Text, Words
-from .leftover_rules import CARRIED, LEFT, MADE, Line, Place, line_of
+from .leftover_rules import CARRIED, LEFT, MADE, Line, Place, is_by_itself, line_of
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
@@ -70,11 +70,14 @@ _PLACES: t.Mapping[str, tuple[str, ...]] = {
 class Leftovers:
     """``carried`` is the text of a ``<domain>``, None if there is nothing to carry over;
     ``refused`` are the paths of what a copy cannot have, ``left_out`` of what it is made without.
+    ``beyond`` are the paths of all else that no setting says, but for what libvirt writes of its
+    own accord.
     """
 
     carried: str | None = None
     refused: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    beyond: tuple[str, ...] = ()
 
 
 def leftovers(root: Element, written: Element, table: Table, pairs: Pairs) -> Leftovers:
@@ -88,7 +91,9 @@ def leftovers(root: Element, written: Element, table: Table, pairs: Pairs) -> Le
     refused, left = (
         tuple(dict.fromkeys(_topmost(paths))) for paths in (comparison.refused, comparison.left)
     )
-    return Leftovers(carried, refused, left)
+    beyond = [*comparison.made, *left]
+    beyond += [] if domain is None else _parts_below(Place(()), domain)
+    return Leftovers(carried, refused, left, tuple(_topmost(list(dict.fromkeys(beyond)))))
 
 
 class _Comparison:
@@ -97,6 +102,7 @@ class _Comparison:
         self.pairs = dict(pairs)
         self.refused: list[str] = []
         self.left: list[str] = []
+        self.made: list[str] = []
         self.rows = _rows_by_place(table)
 
     def run(self) -> Element | None:
@@ -189,6 +195,8 @@ class _Comparison:
             return None
         if line.fate == LEFT:
             self.left.append(shown(place))
+        elif line.fate == MADE and line.own and line.value is None and not is_by_itself(place):
+            self.made.append(shown(place))
         return line
 
     def _refuse(self, place: Place) -> None:
@@ -441,6 +449,22 @@ def _added(carried: Element) -> Element:
         for name in (_SET, _COUNTERPART, _ADDED):
             element.attrib.pop(name, "")
     return carried
+
+
+def _parts_below(place: Place, element: Element) -> Iterator[str]:
+    """The paths of what is carried over below an element of the carried ``<domain>``."""
+    for child in element:
+        below = place.below(child)
+        parts = child.get(_SET)
+        if below.names in _CONTAINERS:
+            yield from _parts_below(below, child)
+        elif parts is None and not is_by_itself(below):
+            yield shown(below)
+        else:
+            names = parts.split() if parts is not None else ()
+            places = [below if name == _TEXT else below.at(name[1:]) for name in names]
+            yield from (shown(one) for one in places if not is_by_itself(one))
+            yield from _parts_below(below, child)
 
 
 def _topmost(paths: Sequence[str]) -> Iterator[str]:
