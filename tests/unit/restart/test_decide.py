@@ -18,7 +18,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.hosts 
     PoolFacts,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.types import Policy
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.restart import decide
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.restart import decide, plan
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.restart.decide import (
     RestartDecision,
 )
@@ -280,6 +280,17 @@ def test_vm_with_two_cards_goes_nowhere(answers: dict[str, RestartLook]) -> None
         why = decision.failures["web1"]
         assert "/srv/web1@hv3.fleet.xml" in why
         assert "/fast/web1@hv3.fleet.xml" in why
+
+
+@pytest.mark.parametrize("place", ["hv1", "hv2"])
+def test_second_card_of_hypervisor_that_is_not_off_counts(place: str) -> None:
+    """That hypervisor may be silent, and have the VM; the other one lacks the pool of its card."""
+    why = plan.second_card("/srv/web1@hv3.fleet.xml", "/fast/web1@hv4.fleet.xml")
+    answers = {"hv1": answer(entry()), "hv2": answer(entry())}
+    answers[place] = answer(entry(problems=[f"'web1' cannot run on {place}: {why}"]))
+    decision = _decide(answers)
+    assert not decision.shares
+    assert "/fast/web1@hv4.fleet.xml" in decision.failures["web1"]
 
 
 @pytest.mark.parametrize("place", ["hv1", "hv2"])

@@ -366,6 +366,10 @@ def _place(
 ) -> str:
     """Put one VM into ``decision``; return the reason against it, if any."""
     entry = next(iter(entries.values()))
+    # seen by one hypervisor, it counts for all: others may lack the pool of the second
+    seen = [why for one in entries.values() for why in one["problems"] if plan.TWO_CARDS in why]
+    if seen:
+        return seen[0]
     able = [place for place, one in entries.items() if not one["problems"]]
     others = [one for one in entry["hosts"] if one not in off]
     other = others[0] if others else None

@@ -30,6 +30,7 @@ from ..cards import keep
 from ..cards.card import CardName
 from ..engine.steps import Action, Plan, Step
 
+TWO_CARDS = "there are two cards of its name or its UUID"
 _COUNTED = re.compile(r"\.r[0-9]{1,6}$")
 _COUNTS = re.compile(r"\.r([0-9]{1,5})(?=\.|$)")
 
@@ -206,8 +207,9 @@ def hand_over(facts: RestartFacts) -> Plan[RestartFacts]:
 def second_card(path: str, other: str) -> str:
     """That a VM has another card than that in the file ``path``."""
     return (
-        f"there are two cards of its name or its UUID, {path} and {other}; see which of them is"
-        " current, and remove the other"
+        f"{TWO_CARDS}, {path} and {other}; see which of them is"
+        " current, and move the other out of the folder, unless stat shows one file under two"
+        " mounts: unmount one of these then"
     )
 
 
