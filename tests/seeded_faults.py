@@ -70,6 +70,20 @@ _ENVELOPE = "engine/test_envelope.py"
 
 FAULTS = (
     Fault(
+        "a clone is bound to the address of its source",
+        "spec/leftover_rules.py",
+        "*_own(LEFT, \"devices/interface/filterref/parameter[@name='IP'|'IPV6']\"),",
+        "*_own(CARRIED, \"devices/interface/filterref/parameter[@name='IP'|'IPV6']\"),",
+        "spec/test_leftovers.py::test_copy_lacks_addresses_and_serial_numbers_of_its_source",
+    ),
+    Fault(
+        "a copy from an archive shares the memory of the VM that was saved",
+        "spec/leftover_rules.py",
+        '*_own(REFUSED, "devices/shmem", "devices/hostdev[@type=\'mdev\']"),',
+        '*_lines(REFUSED, "devices/shmem", "devices/hostdev[@type=\'mdev\']"),',
+        "restore/test_definition.py::test_copy_has_nothing_that_identifies_the_vm_that_was_saved",
+    ),
+    Fault(
         "the disks of an imported VM keep the order of the list",
         "importing/ovf.py",
         'return (chosen, *controller, _address(item, "AddressOnParent"))',

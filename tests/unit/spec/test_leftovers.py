@@ -107,9 +107,7 @@ def test_identities_are_made_anew() -> None:
     assert root.find("devices/interface/target") is None
 
 
-def test_copy_is_made_without_the_addresses_and_serial_numbers_of_its_source_which_are_named() -> (
-    None
-):
+def test_copy_lacks_addresses_and_serial_numbers_of_its_source() -> None:
     parts = {
         "above": "<sysinfo type='smbios'><baseBoard><entry name='serial'>B-1</entry></baseBoard>"
         "<chassis><entry name='asset'>C-1</entry><entry name='version'>2</entry></chassis>"
