@@ -298,6 +298,16 @@ def test_read_only_disk_that_cannot_be_saved_is_left_out_and_named(
     assert definition.unrestorable(root, ["vda"]) == []
 
 
+def test_disk_plugged_in_where_a_drive_is_defined_is_restored(libvirt: Connection) -> None:
+    """libvirt defines no two of a target, and media are no part of a VM."""
+    drive = _B.replace("'disk'>", "'cdrom'>").replace("virtio", "sata")
+    made = definition.for_archive(_root(_A, drive), _root(_A, _B), _place)
+    libvirt.conn.defineXML(_lxml.tostring(made.root)).undefine()
+    assert [disk.target for disk in made.disks] == ["vda", "vdb"]
+    assert made.left_out == [("vdb", "a drive takes its place at the next start only")]
+    assert [disk.get("device") for disk in made.root.iterfind("devices/disk")] == ["disk", "disk"]
+
+
 @pytest.mark.parametrize("runs", [False, True])
 def test_read_only_disk_to_which_another_vm_writes_is_left_out_and_named(
     runs: bool, libvirt: Connection, tmp_path: Path

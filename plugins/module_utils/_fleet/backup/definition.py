@@ -63,10 +63,14 @@ def disks_of(root: Element) -> dict[str, Element]:
     """The disks of a definition by target, without its drives, whose media are no part of a VM."""
     disks = {}
     for disk in root.iterfind("devices/disk"):
-        target = disk.find("target")
         if disk.get("device", "disk") not in DRIVES:
-            disks["" if target is None else target.get("dev", "")] = disk
+            disks[_target_of(disk)] = disk
     return disks
+
+
+def _target_of(disk: Element) -> str:
+    target = disk.find("target")
+    return "" if target is None else target.get("dev", "")
 
 
 def remove_disks(root: Element, targets: t.Collection[str]) -> None:
@@ -106,6 +110,11 @@ def for_archive(
         if transient:
             made.left_out.append((target, "what is written to it goes when the VM is shut off"))
             continue
+        for drive in made.root.findall("devices/disk"):
+            devices = drive.getparent()
+            if _target_of(drive) == target and devices is not None:
+                devices.remove(drive)
+                made.left_out.append((target, "a drive takes its place at the next start only"))
         added = _added(made.root, element)
         made.disks.append(DefinedDisk(target, added, element.find("readonly") is None))
     for target, element in own.items():
