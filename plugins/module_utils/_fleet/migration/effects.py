@@ -249,7 +249,9 @@ class _Mover:
 
     def _note(self) -> None:
         """Note where the VM goes; a move that is refused leaves no note."""
-        noting.leave(self.connection, [(self.name, self.endpoints.where)], self.settings.places)
+        ends = self.endpoints
+        places, answered = self.settings.places, [ends.address]
+        noting.leave(self.connection, [(self.name, ends.where)], places, answered)
 
     def _predict(
         self, source: Source, plan: MigrationPlan, steps: t.Sequence[Step[MoveState]]

@@ -18,6 +18,7 @@ from ..._lxml import parse
 from ..base import metadata
 from ..base.effects_connection import Connection
 from ..base.effects_lookup import find_domain
+from ..fencing import effects_heard
 from ..notes import effects as notes
 from ..notes import note
 
@@ -25,9 +26,13 @@ _lock = threading.Lock()  # the moves of a run go on in threads
 
 
 def leave(
-    connection: Connection, moves: t.Iterable[tuple[str, str]], places: t.Mapping[str, str]
+    connection: Connection,
+    moves: t.Iterable[tuple[str, str]],
+    places: t.Mapping[str, str],
+    answered: t.Iterable[str] = (),
 ) -> None:
-    """Claim the name, UUID and MAC addresses of each VM here for its destination.
+    """Claim the name, UUID and MAC addresses of each VM here for its destination, and keep which
+    addresses of destinations have ``answered`` this hypervisor.
 
     ``moves`` are names of VMs and of their destinations, ``places`` the machine UUID of each
     destination and when it was read, by its own clock, as ``UUID.AT``. No other VM is read: one
@@ -52,3 +57,4 @@ def leave(
         volumes += [claim.volume for claim in note.claims_of(machine, int(at), run, [vm])]
     with _lock:
         notes.write(connection, volumes, {})
+        effects_heard.keep(connection, answered)

@@ -1,0 +1,59 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a move leaves in the pool of notes of its source, on libvirt's test driver."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
+    Connection,
+    connect,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.fencing import (
+    effects_heard,
+    heard,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import effects_noting
+
+_ROUTED = ("198.51.100.7", "2001:db8::7")  # addresses of documentation, on no link
+_POOL = (
+    "<pool type='dir'><name>fleet-notes</name><target>"
+    "<path>/var/lib/libvirt/fleet-notes</path></target></pool>"
+)
+
+
+def _held(connection: Connection) -> list[str]:
+    pool = connection.conn.storagePoolLookupByName("fleet-notes")
+    return [volume.name() for volume in pool.listAllVolumes()]
+
+
+@pytest.fixture
+def source(monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
+    with connect("test:///default", 5) as opened:
+        pool = opened.conn.storagePoolDefineXML(_POOL, 0)
+        pool.create(0)
+        # the driver's volumes are no files, so they are read as the driver has them
+        monkeypatch.setattr(effects_heard, "volumes", lambda: _held(opened))
+        monkeypatch.setattr(Connection, "local", True)
+        try:
+            yield opened
+        finally:
+            pool.destroy()
+            pool.undefine()
+
+
+def test_move_keeps_which_routed_address_answered(source: Connection) -> None:
+    for address in (*_ROUTED, _ROUTED[0]):
+        effects_noting.leave(source, [], {}, [address])
+    volumes = {heard.volume(ipaddress.ip_address(address)) for address in _ROUTED}
+    assert {*_held(source)} == volumes
+
+
+def test_move_without_destination_keeps_nothing(source: Connection) -> None:
+    effects_noting.leave(source, [], {})
+    assert not _held(source)
