@@ -19,6 +19,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.fencing import (
     heard,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import effects_noting
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.options import Destination
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.read_endpoints import (
+    Endpoints,
+)
 
 _ROUTED = ("198.51.100.7", "2001:db8::7")  # addresses of documentation, on no link
 _POOL = (
@@ -49,11 +53,15 @@ def source(monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
 
 def test_move_keeps_which_routed_address_answered(source: Connection) -> None:
     for address in (*_ROUTED, _ROUTED[0]):
-        effects_noting.leave(source, [], {}, [address])
+        ends = Endpoints(source, "test", "hv1", Destination("hv2", address))
+        effects_noting.leave(source, ends, {})
     volumes = {heard.volume(ipaddress.ip_address(address)) for address in _ROUTED}
     assert {*_held(source)} == volumes
 
 
-def test_move_without_destination_keeps_nothing(source: Connection) -> None:
-    effects_noting.leave(source, [], {})
-    assert not _held(source)
+def test_note_of_vm_is_left_beside_that(source: Connection) -> None:
+    ends = Endpoints(source, "test", "hv1", Destination("hv2", _ROUTED[0]))
+    effects_noting.leave(source, ends, {"hv2": f"{'2' * 8}-2222-4222-8222-{'2' * 12}.7"})
+    claims = [name for name in _held(source) if not name.startswith("heard.")]
+    assert claims
+    assert len(_held(source)) == len(claims) + 1

@@ -249,9 +249,7 @@ class _Mover:
 
     def _note(self) -> None:
         """Note where the VM goes; a move that is refused leaves no note."""
-        ends = self.endpoints
-        places, answered = self.settings.places, [ends.address]
-        noting.leave(self.connection, [(self.name, ends.where)], places, answered)
+        noting.leave(self.connection, self.endpoints, self.settings.places)
 
     def _predict(
         self, source: Source, plan: MigrationPlan, steps: t.Sequence[Step[MoveState]]

@@ -22,34 +22,30 @@ from ..fencing import effects_heard
 from ..notes import effects as notes
 from ..notes import note
 
+if t.TYPE_CHECKING:
+    from .read_endpoints import Endpoints
+
 _lock = threading.Lock()  # the moves of a run go on in threads
 
 
-def leave(
-    connection: Connection,
-    moves: t.Iterable[tuple[str, str]],
-    places: t.Mapping[str, str],
-    answered: t.Iterable[str] = (),
-) -> None:
-    """Claim the name, UUID and MAC addresses of each VM here for its destination, and keep which
-    addresses of destinations have ``answered`` this hypervisor.
+def leave(connection: Connection, ends: Endpoints, places: t.Mapping[str, str]) -> None:
+    """Claim the name, UUID and MAC addresses of the VM here for its destination, and keep that this
+    has answered.
 
-    ``moves`` are names of VMs and of their destinations, ``places`` the machine UUID of each
-    destination and when it was read, by its own clock, as ``UUID.AT``. No other VM is read: one
-    that cannot be read must not keep these here.
+    ``places`` has the machine UUID of each destination and when it was read, by its own clock, as
+    ``UUID.AT``. No other VM is read: one that cannot be read must not keep this here.
     """
     volumes = []
-    for name, to in moves:
-        dom = find_domain(connection, name) if to in places else None
-        if dom is None:  # it is there already, and was read there
-            continue
-        machine, _point, at = places[to].partition(".")
-        root = parse(connection.call(f"read domain {name}", dom.XMLDesc, 0), f"domain {name}")
+    dom = find_domain(connection, ends.name) if ends.where in places else None
+    if dom is not None:  # else it is there already, and was read there
+        machine, _point, at = places[ends.where].partition(".")
+        what = f"domain {ends.name}"
+        root = parse(connection.call(f"read {what}", dom.XMLDesc, 0), what)
         stored = metadata.parse(root)
         run = str(uuid.uuid4())  # one for each, since each moves on by itself
         vm = {
             "run": run,
-            "name": name,
+            "name": ends.name,
             "uuid": str(dom.UUIDString()),
             "groups": list(stored.groups) if stored else [],
             "macs": [str(mac.get("address")) for mac in root.iterfind("devices/interface/mac")],
@@ -57,4 +53,4 @@ def leave(
         volumes += [claim.volume for claim in note.claims_of(machine, int(at), run, [vm])]
     with _lock:
         notes.write(connection, volumes, {})
-        effects_heard.keep(connection, answered)
+        effects_heard.keep(connection, [ends.address])
