@@ -66,7 +66,8 @@ def source(
     disks += (DRIVE,)
     return Source(
         *("web1", "5a8c", "hv1", state, state != "shutoff", True, autostart, KEPT),
-        *("kvm", "x86_64", "pc-q35-7.2", 512, 1, disks),
+        *("kvm", "x86_64", "pc-q35-7.2", 512, 1),
+        disks=disks,
         snapshots=snapshots,
     )
 
