@@ -82,6 +82,10 @@ sources:
       description: Parts of its definition that a copy would lack, by their paths.
       type: list
       elements: str
+    left_out:
+      description: What identifies it alone in its definition, which no copy gets, by its path.
+      type: list
+      elements: str
     request:
       description: The request it was created from, if this collection created it.
       type: dict

@@ -179,6 +179,7 @@ def _moving(name: str, **more: object) -> dict[str, t.Any]:
         key: [] for key in ("groups", "affinity", "anti_affinity", "tags", "evacuated_from")
     }
     lists.update({key: [] for key in ("bridges", "networks", "nwfilters", "disks", "media")})
+    lists["names"] = []
     flags = dict.fromkeys(("persistent", "active", "vsock", "ha"), True)
     return {**_vm(name), **texts, **lists, **flags, "vcpus": 1, "memory_mib": 512, **more}
 

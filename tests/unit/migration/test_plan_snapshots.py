@@ -64,8 +64,8 @@ def vm(state: str, *disks: MigrationDisk, **more: t.Any) -> Source:
     return Source(
         *("web1", "5a8c7ad0-3d5e-4f0e-9a39-0d5f8f8f0001", "hv1", state, state == "running"),
         *(True, False, Metadata(volumes=(OWN,), request="{}"), "kvm", "x86_64", "pc-q35-7.2"),
-        *(512, 1, disks),
-        **{"host_uuid": "host-1", **more},
+        *(512, 1),
+        **{"host_uuid": "host-1", "disks": disks, **more},
     )
 
 

@@ -137,7 +137,6 @@ class Source:
     machine: str
     memory_mib: int
     vcpus: int
-    in_pages: tuple[InPages, ...] = ()
     disks: tuple[MigrationDisk, ...] = ()
     macs: tuple[str, ...] = ()
     bridges: tuple[str, ...] = ()
@@ -149,6 +148,7 @@ class Source:
     hostdevs: tuple[str, ...] = ()
     names: tuple[HostName, ...] = ()
     immovable: tuple[str, ...] = ()
+    in_pages: tuple[InPages, ...] = ()
     cpu: str | None = None
     managed_save: bool = False
     snapshots: tuple[SourceSnapshot, ...] = ()
