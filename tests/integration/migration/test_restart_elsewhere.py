@@ -207,7 +207,7 @@ def test_vms_of_dead_hypervisor_are_restarted_once(survivors: Survivors) -> None
     survivors.make("web1", autostart=True)
     survivors.make("db1", start=False)
     movers.count("web1", "hv3")
-    survivors.refused(RESTART, message="hv3 answers on port 22")
+    survivors.refused(RESTART, message="hv3 answers, so it is not down")
 
     reached = movers.shown("hv3", "web1")
     # what hangs has a kernel that answers; without its cable its QEMU still holds the disk
