@@ -174,7 +174,7 @@ _SAID_OTHERWISE = ("cpu/numa/cell/@memory", "devices/disk/driver/@discard", "met
 
 
 def _not_copied(root: Element, found: described.Description, made: Element) -> list[str]:
-    """What a copy would lack without a word: neither there, nor made anew, nor refused by name."""
+    """What a copy would lack without a word: neither there, nor made anew, refused or named."""
     assert found.domain is not None
     copied = copy.deepcopy(made)
     leftovers.merge(copied, found.leftovers.carried, settings.VM, ())
@@ -184,7 +184,7 @@ def _not_copied(root: Element, found: described.Description, made: Element) -> l
         for place, key, value in _places(root)
         if (f"/{'/'.join(place.names[: len(place.elements)])}", key, value) not in there
         and "/".join(place.names) not in _SAID_OTHERWISE
-        and not _has_reason(place, found.leftovers.refused)
+        and not _has_reason(place, (*found.leftovers.refused, *found.leftovers.left_out))
     ]
 
 
@@ -198,10 +198,10 @@ def _places(root: Element, place: Place = _TOP) -> Iterator[tuple[Place, str, st
         yield from _places(child, below)
 
 
-def _has_reason(place: Place, refused: tuple[str, ...]) -> bool:
-    """Whether the part, or one that it is in, is made anew or refused."""
+def _has_reason(place: Place, named: tuple[str, ...]) -> bool:
+    """Whether the part, or one that it is in, is made anew or named, as refused or left out."""
     path = leftovers.shown(place)
-    if any(path == one or path.startswith((f"{one}/",)) for one in refused):
+    if any(path == one or path.startswith((f"{one}/",)) for one in named):
         return True
     parts = [Place(place.elements[:count]) for count in range(1, len(place.elements) + 1)]
     lines = [line_of(one) for one in (*parts, place)]
