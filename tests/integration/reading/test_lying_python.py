@@ -207,7 +207,7 @@ def test_a_sound_answer_is_shown_and_no_more(liar: Liar) -> None:
     """It is shown on the screen as a table, whatever its facts say."""
     domain: dict[str, Any] = dict.fromkeys(answers.keys(DomainEntry))
     domain.update(name="lie1", uuid="u", state="running", reason="booted", vcpus=1, memory_mib=1)
-    lists = ("graphics", "disks", "nics", "consoles", "hostdevs", "snapshots")
+    lists = ("graphics", "disks", "nics", "consoles", "hostdevs", "snapshots", "hugepages")
     domain.update({key: [] for key in lists})
     domain["firmware"] = dict.fromkeys(answers.keys(FirmwareEntry))
     domain["metadata"] = {

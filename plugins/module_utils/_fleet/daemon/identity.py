@@ -122,10 +122,9 @@ def refusal(name: str, own: MachineFacts, others: t.Mapping[str, MachineFacts]) 
             f" ({machine_id}), as cloned machines do",
             f"give it one of its own ({_renewing(name)}), reboot it, and run this again",
         )
-    known = _known(name, machine_id, {name: own, **told})
+    machines, texts = _known(name, machine_id, {name: own, **told})
     taken = playbook_command("setup_hypervisors", libvirtd_host_uuid_source=MACHINE_ID)
-    if known:
-        machines, texts = known
+    if texts:
         lost_ones = (
             f"; the others' notes of it go with -e virt_hypervisors_lost={','.join(machines)}"
             if machines
@@ -161,7 +160,7 @@ def _renewing(host: str) -> str:
 
 def _known(
     name: str, machine_id: str, told: t.Mapping[str, MachineFacts]
-) -> tuple[list[str], list[str]] | None:
+) -> tuple[list[str], list[str]]:
     """As which other machines notes name it, and all that names it, for people."""
     machines: list[str] = []
     texts = []
@@ -178,4 +177,4 @@ def _known(
         cards += (facts.get("cards") or {}).get(name) or ()
     if cards:
         texts.append(f"the card {sorted(set(cards))[0]} names it")
-    return (machines, texts) if texts else None
+    return machines, texts
