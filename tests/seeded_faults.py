@@ -636,8 +636,8 @@ FAULTS = (
     Fault(
         "a hypervisor that notes or cards know becomes another machine to the fleet",
         "daemon/identity.py",
-        "    if known:\n",
-        "    if known and silent:\n",
+        "    if texts:\n",
+        "    if texts and silent:\n",
         "daemon/test_identity.py::test_systemd_id_of_two_hosts_is_refused_with_a_remedy",
     ),
 )
