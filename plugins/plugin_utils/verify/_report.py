@@ -166,7 +166,7 @@ class Reporter:
             return entry
         where = "" if entry["hypervisor"] is None else f", on {entry['hypervisor']}"
         how = f"{' '.join((how or '').split())[:900]}{where}"
-        archive_id = self.vms[f"{entry['uuid']}::{entry['archive']}"].archive_id
+        archive_id = self.vms[f"{entry['uuid']}::{entry['archive']}"].archive_id or None
         known = (entry["archive"], archive_id, proof, how)
         data = {key: value for key, value in entry.items() if key not in ("changed", "recorded")}
         try:

@@ -71,7 +71,7 @@ nft add rule inet cut out tcp dport 2222 drop
 @pytest.fixture(scope="module")
 def server(all_guests: Guests, ansible: Ansible) -> Iterator[BackupServer]:
     """The place, and a guest that runs on each hypervisor with an overlay and a raw disk."""
-    found = BackupServer(all_guests, ansible, tuple(VMS))
+    found = BackupServer(all_guests, ansible, tuple(VMS), 1024)
     found.begin()
     for host, name in VMS.items():
         all_guests.script(host, f"truncate -s 32M {IMAGES}/{name}-data.raw")

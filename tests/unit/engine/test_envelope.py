@@ -178,3 +178,22 @@ def test_work_of_thousand_vms_is_small() -> None:
         size = len(json.dumps(envelope.plain(work)))
         assert size < 64_000 * max(1, len(lists)), kind.__name__
         assert len(lists) <= 2, "names of VMs, and what each has one of"
+
+
+def _parts(hint: t.Any) -> t.Iterator[t.Any]:
+    """What a type of a field is made of."""
+    if dataclasses.is_dataclass(hint):
+        known = t.get_type_hints(hint)
+        hints: t.Sequence[t.Any] = [known[each.name] for each in dataclasses.fields(hint)]
+    else:
+        hints = t.get_args(hint) if t.get_origin(hint) in (list, dict) else ()
+        if not hints:
+            yield hint
+    for inner in hints:
+        yield from _parts(inner)
+
+
+def test_work_of_every_verb_has_only_types_that_are_read() -> None:
+    """None, for one, has another type than a text."""
+    for kind in _kinds():
+        assert {*_parts(kind)} <= {bool, int, str}, kind.__name__

@@ -71,7 +71,7 @@ class SavedArchive:
     vm: str = ""
     uuid: str = ""
     archive: str = ""
-    archive_id: str | None = None
+    archive_id: str = ""
     manifest: str = ""
     definition: str = ""
     expected: bool = False

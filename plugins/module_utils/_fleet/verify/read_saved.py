@@ -75,7 +75,7 @@ def find(place: BackupPlace, access: Access, options: VerifyOptions) -> FoundArc
                 vm=backup.vm,
                 uuid=backup.uuid,
                 archive=backup.archive,
-                archive_id=repository.ids.get(backup.archive),
+                archive_id=repository.ids.get(backup.archive, ""),
                 manifest=manifest,
                 definition=definition,
                 expected=decide.is_expected(repository, saved),
