@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import re
 import shlex
@@ -108,6 +109,41 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """A test with a laboratory of its own has its part of the processors."""
     if not getattr(item.config, "workerinput", {}).get("laboratory", True):
         scheduling.go_by(item.nodeid)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None, object, object]:
+    """What a test leaves in libvirt's test driver is its own failure, not another test's.
+
+    All connections of a process to ``test:///default`` share one hypervisor, which lasts as long as
+    anything refers to one of them: a domain that a test kept, or the frame of an error.
+    """
+    result = yield
+    libvirt = sys.modules.get("libvirt")
+    if libvirt is not None and _left(libvirt):
+        gc.collect()
+        left = _left(libvirt) - _told
+        _told.update(left)
+        if left:
+            pytest.fail(f"left in libvirt's test driver, where others find it: {sorted(left)}")
+    return result
+
+
+_told: set[str] = set()  # once is enough
+
+
+def _left(libvirt: Any) -> set[str]:
+    """What ``test:///default`` has in this process beside what each of them begins with."""
+    connection = libvirt.open("test:///default")
+    try:
+        listed = [
+            *connection.listAllDomains(0),
+            *connection.listAllStoragePools(0),
+            *connection.listAllNetworks(0),
+        ]
+        return {one.name() for one in listed} - {"test", "default-pool", "default"}
+    finally:
+        connection.close()
 
 
 _MARK = pytest.StashKey[str]()

@@ -263,7 +263,9 @@ def test_a_pool_of_another_name_with_that_folder_is_used(site: Site) -> None:
 
 
 def test_an_inactive_pool_is_named(site: Site) -> None:
+    """One that starts at boot and did not: its storage may be missing."""
     site.lab.ssh("hv1", ["virsh", "-q", "pool-define-as", POOL, "dir", "--target", FOLDER])
+    site.lab.ssh("hv1", ["virsh", "-q", "pool-autostart", POOL])
     site.convert("x.qcow2", os.urandom(MIB), 8 * MIB)
     site.refuse({"x.qcow2": f"pool {POOL} is inactive; start it with virsh pool-start {POOL}"})
 

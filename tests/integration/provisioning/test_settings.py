@@ -288,4 +288,4 @@ def test_what_a_hypervisor_has_not_is_said(fleet: Fleet) -> None:
     run = fleet.provision(check=True, virt_vms=[vm])
     assert run.returncode != 0
     for host in ("hv1", "hv2"):
-        assert re.search(rf"{host}: [^;]*huge pages of 2048 KiB", run.stdout), run
+        assert re.search(rf"{host}: [^;]*huge pages of 2 MiB", run.stdout), run

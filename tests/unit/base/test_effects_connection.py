@@ -16,6 +16,7 @@ from pathlib import Path
 
 import libvirt
 import pytest
+from ansible_collections.fleet.virt.plugins.module_utils import _libvirt
 from ansible_collections.fleet.virt.plugins.module_utils._errors import (
     NO_CODE,
     DeadlineExceeded,
@@ -157,6 +158,8 @@ def test_a_reading_whose_reason_was_lost_is_done_once_more() -> None:
 
 
 def test_why_a_call_failed_is_known_though_another_object_was_freed_meanwhile() -> None:
+    # libvirt has one handler a process, and a test before this one may have given it another
+    libvirt.registerErrorHandler(_libvirt._remember, None)
     with connect("test:///default", 10.0) as connection:
 
         def fail() -> None:

@@ -121,10 +121,14 @@ _IN_PAGES = """<domain type='test'><name>{name}</name><memory unit='GiB'>{memory
 
 
 def test_vms_in_huge_pages_take_no_ordinary_memory(connection: Connection) -> None:
-    connection.conn.createXML(_IN_PAGES.format(name="a", memory=3, pages=""), 0)
+    running = connection.conn.createXML(_IN_PAGES.format(name="a", memory=3, pages=""), 0)
     page = "<page size='1' unit='GiB'/>"
-    connection.conn.defineXML(_IN_PAGES.format(name="b", memory=5, pages=page))
-    memory = read_host(connection, "base")["memory_mib"]
+    off = connection.conn.defineXML(_IN_PAGES.format(name="b", memory=5, pages=page))
+    try:
+        memory = read_host(connection, "base")["memory_mib"]
+    finally:
+        running.destroy()
+        off.undefine()
     assert (memory["running"], memory["defined"]) == (8192, 8192)
     assert memory["hugepages"] == [
         {"size_kib": 2048, "total": 0, "running": 3072, "defined": 3072},

@@ -42,19 +42,22 @@ def test_bridge_of_a_profile_is_needed_where_a_vm_is_on_it() -> None:
         "test:///default", 5.0, ["asked"], [], [], ["unused", "by-nic", "by-network"]
     )
     with connect("test:///default", 5.0) as connection:
-        network = (
+        network = connection.conn.networkDefineXML(
             "<network><name>lan</name><forward mode='bridge'/><bridge name='by-network'/></network>"
         )
-        connection.conn.networkDefineXML(network)
         sources = {"bridge": "bridge='by-nic'", "network": "network='lan'"}
-        for kind, source in sources.items():
+        made = [
             connection.conn.defineXMLFlags(
                 f"<domain type='test'><name>on-{kind}</name><memory>1024</memory>"
                 "<os><type>hvm</type></os><devices>"
                 f"<interface type='{kind}'><source {source}/></interface></devices></domain>",
                 0,
             )
+            for kind, source in sources.items()
+        ]
         used = read_bridges.used(connection)
+        for one in (*made, network):
+            one.undefine()
     assert {"by-nic", "by-network"} <= used
     names = [*settings.bridges, *settings.profile_bridges]
     needed = {name: preflight._bridge(name, settings, used)["needed"] for name in names}
