@@ -27,71 +27,40 @@ import typing as t
 import uuid
 from pathlib import Path
 
-if t.TYPE_CHECKING:
-    from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
-        read_caller as caller,
-    )
-    from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
-        Connection,
-        connect,
-    )
-    from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards import (
-        effects_cards,
-        read_cards,
-    )
-    from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards.card import Card, CardName
-    from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.hosts import (
-        PlacementHost,
-        PoolFacts,
-    )
-    from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.types import Policy
-    from ansible_collections.fleet.virt.plugins.module_utils._fleet.restart import (
-        decide,
-        effects,
-        read,
-    )
-    from ansible_collections.fleet.virt.plugins.module_utils._fleet.restart.options import (
-        RestartOptions,
-        RestartWork,
-    )
-    from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage import (
-        read_file_systems,
-    )
-else:
-    _TREE = tempfile.TemporaryDirectory(prefix="fleet-virt-collections-")
-    _LINK = Path(_TREE.name) / "ansible_collections" / "fleet" / "virt"
-    _LINK.parent.mkdir(parents=True)
-    _LINK.symlink_to(Path(__file__).resolve().parents[2], target_is_directory=True)
-    sys.path.insert(0, _TREE.name)
-    from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
-        read_caller as caller,
-    )
-    from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
-        Connection,
-        connect,
-    )
-    from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards import (
-        effects_cards,
-        read_cards,
-    )
-    from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards.card import Card, CardName
-    from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.hosts import (
-        PlacementHost,
-        PoolFacts,
-    )
-    from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.types import Policy
-    from ansible_collections.fleet.virt.plugins.module_utils._fleet.restart import (
-        decide,
-        effects,
-        read,
-    )
-    from ansible_collections.fleet.virt.plugins.module_utils._fleet.restart.options import (
-        RestartOptions,
-        RestartWork,
-    )
-    from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage import (
-        read_file_systems,
-    )
+_TREE = tempfile.TemporaryDirectory(prefix="fleet-virt-collections-")
+_LINK = Path(_TREE.name) / "ansible_collections" / "fleet" / "virt"
+_LINK.parent.mkdir(parents=True)
+_LINK.symlink_to(Path(__file__).resolve().parents[2], target_is_directory=True)
+sys.path.insert(0, _TREE.name)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import (
+    read_caller as caller,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
+    Connection,
+    connect,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards import (
+    effects_cards,
+    read_cards,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards.card import Card, CardName
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.hosts import (
+    PlacementHost,
+    PoolFacts,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.placement.types import Policy
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.restart import (
+    decide,
+    effects,
+    read,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.restart.options import (
+    RestartOptions,
+    RestartWork,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage import (
+    read_file_systems,
+)
 
 LIMIT = read._SECONDS / 10
 _OFF = "hv1"

@@ -690,5 +690,5 @@ def test_cards_of_renamed_hypervisor_are_named_once() -> None:
     cards = [{**entry, "name": name} for name in ("web2", "web1")]
     (finding,) = unfinished.find({HV1: answer(HV1, cards=cards)})  # type: ignore[dict-item]
     assert (finding.id, finding.hosts) == ("card_differs", (HV1,))
-    assert f"the cards of 2 VMs on shared storage call {HV1} 'old1'" in finding.message
+    assert f"cards on shared storage (2) call {HV1} 'old1'" in finding.message
     assert finding.message.endswith(": web1, web2")

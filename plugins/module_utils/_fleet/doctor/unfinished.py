@@ -70,7 +70,7 @@ def _renamed(host: str, cards: t.Sequence[CardEntry]) -> list[Finding]:
         Finding(
             "card_differs",
             (host,),
-            f"the cards of {len(vms)} VMs on shared storage call {host} {called!r}: the inventory"
+            f"cards on shared storage ({len(vms)}) call {host} {called!r}: the inventory"
             f" called the same machine so when they were written: {', '.join(sorted(vms))}",
             playbook_command("repair_vms"),
         )
