@@ -22,6 +22,9 @@ from typing import Any
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards import read_cards
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards.card import CardName
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.read_shared_pools import (
+    NOTES_PATH,
+)
 from ansible_collections.fleet.virt.tests.contract import documentation
 from ansible_collections.fleet.virt.tests.integration.provisioning.conftest import Fleet
 from ansible_collections.fleet.virt.tests.integration.support import doctor, killing, tls
@@ -30,7 +33,7 @@ from ansible_collections.fleet.virt.tests.integration.support.ansible import (
     Ansible,
     Run,
 )
-from ansible_collections.fleet.virt.tests.integration.support.guests import Guests
+from ansible_collections.fleet.virt.tests.integration.support.guests import CHECKOUT, Guests
 from ansible_collections.fleet.virt.tests.integration.support.power_switch import (
     PASSWORD,
     PowerSwitch,
@@ -47,7 +50,11 @@ from .conftest import SHARED_AT, Movers
 RESTART = "ansible-playbook fleet.virt.restart_elsewhere -e virt_host=hv3"
 STATED = f"{RESTART} -e virt_fenced=hv3"
 BOTH = f"{RESTART},hv2"
-COMMANDS = (RESTART, f"{RESTART} --check", STATED, BOTH)
+REINSTALLED = STATED.replace("hv3", "hv3-old")
+COMMANDS = (RESTART, f"{RESTART} --check", STATED, BOTH, REINSTALLED, f"{REINSTALLED} --check")
+# Shown as well, and no command of Ansible
+_GUIDE = CHECKOUT / "docs/docsite/rst/when_a_hypervisor_dies.rst"
+RENAMED = 'for card in *@hv3.fleet.xml; do mv -n "$card" "${card%@*}@hv3-old.fleet.xml"; done'
 _HOSTS = ("hv1", "hv2", "hv3")
 _POOL = {"pools": [{"name": "shared", "path": SHARED_AT, "shared": True}]}
 _DISKS = [{"name": "system", "pool": "shared", "size": 256}]
@@ -65,6 +72,13 @@ _LOCAL = {
     **{"name": "local1", "host": "hv3", "memory": 64, "start": False, "seed": False},
     "disks": [{"name": "system", "size": 8}],
 }
+# What is left of a hypervisor is what others keep: the shared storage
+_REINSTALL = f"""
+for name in $(virsh list --all --name); do virsh destroy "$name"; virsh undefine "$name"; done
+virsh pool-destroy fleet-notes; virsh pool-undefine fleet-notes
+rm -rf {NOTES_PATH} /var/lib/libvirt/images/*
+[ -z "$(virsh list --all --name)" ]
+"""
 _SHORT = ("-e", "virt_fenced_lease=1")
 
 
@@ -259,6 +273,7 @@ def test_vms_of_dead_hypervisor_are_restarted_once(survivors: Survivors) -> None
     assert (result["failed"], result["changed"]) == (False, False), result
     _returned(survivors, new)
     _back_again(survivors, new)
+    _reinstalled(survivors)
 
 
 def _doubted(survivors: Survivors) -> None:
@@ -353,6 +368,39 @@ def _back_again(survivors: Survivors, new: str) -> None:
     assert f"{SHARED_AT}/db1_system.r1.qcow2" in str(repaired)
     assert sorted((one.name, one.stat().st_ino) for one in folder.glob("*.qcow2")) == before
     assert len(survivors.running("web1")) == 1
+
+
+def _reinstalled(survivors: Survivors) -> None:
+    """The hypervisor has lost all that it had; its VMs are taken from the one that it was."""
+    lab, movers, folder = survivors.fleet.lab, survivors.movers, survivors.folder
+    reached, other = movers.shown("hv3", "web1"), survivors.where("db1")
+    untouched = [one.stat().st_ino for one in sorted(folder.glob("db1*"))]
+    lab.kill("hv3")
+    survivors.start("hv3")
+    lab.ssh("hv3", _REINSTALL)
+    assert "web1" not in {name for names in survivors.fleet.domains().values() for name in names}
+    assert RENAMED in _GUIDE.read_text(encoding="utf-8")
+    lab.ssh("hv1", f"cd {SHARED_AT}; {RENAMED}")
+    assert (folder / CardName("web1", ("hv3-old",)).file).exists()
+
+    former = survivors.fleet.ansible.home / "former.yml"
+    place = {"ansible_host": str(lab.network[60])}  # nobody's
+    former.write_text(json.dumps({"hypervisors": {"hosts": {"hv3-old": place}}}))
+    words = ("-i", str(former), *_SHORT)
+    before = survivors.state()
+    plan = survivors.run(f"{REINSTALLED} --check", *words, agent=False).succeeded()
+    assert "would be restarted" in str(plan)
+    assert survivors.state() == before
+    done = survivors.run(REINSTALLED, *words, agent=False).succeeded()
+    new = survivors.where("web1")
+    movers.guests.wait_agent(new, "web1")
+    assert movers.shown(new, "web1") >= reached, "the guest's disk is the same"
+    assert len(survivors.running("web1")) == 1
+    cards = [one.name for one in folder.glob("web1@*")]
+    assert cards == [CardName("web1", (new,)).file], str(done)
+    assert survivors.where("db1") == other
+    assert [one.stat().st_ino for one in sorted(folder.glob("db1*"))] == untouched
+    assert "nothing to do" in str(survivors.run(REINSTALLED, *words, agent=False).succeeded())
 
 
 @pytest.mark.trials
