@@ -155,6 +155,12 @@ vms:
           the next start and that another domain writes to.
       type: list
       elements: str
+    one_file:
+      description:
+        - The disks that have their data in another file, each with that file. In the backup they
+          are one file.
+      type: list
+      elements: str
     gave_way:
       description:
         - Whether it failed since something else was done to the domain, which wins, such as a

@@ -83,7 +83,9 @@ sources:
       type: list
       elements: str
     left_out:
-      description: What identifies it alone in its definition, which no copy gets, by its path.
+      description:
+        - What identifies it alone in its definition, which no copy gets, by its path. Data files
+          of disks, each of which is one file in a copy.
       type: list
       elements: str
     request:

@@ -337,3 +337,32 @@ def test_read_only_disk_is_saved_and_drive_is_not(libvirt: Connection, tmp_path:
     assert not facts.blockers
     assert [disk.source for disk in facts.disks] == [first, second]
     assert "/nowhere/iso" in facts.domain
+
+
+def test_disk_whose_data_are_in_another_file_is_saved_and_named(
+    libvirt: Connection, tmp_path: Path
+) -> None:
+    """Its content is saved whole, and what is restored of it is one file."""
+    words = ["qemu-img", "create", "-q", "-f", "qcow2", "-o", f"data_file={tmp_path}/a.data"]
+    subprocess.run([*words, str(tmp_path / "a"), "1M"], check=True)
+    disks = _disk("vda", str(tmp_path / "a")), _disk("vdb", _image(tmp_path / "b"))
+    facts = _facts(libvirt, *disks)
+    assert facts.blockers == ()
+    (one,) = facts.one_file
+    assert (one.target, one.data) == ("vda", f"{tmp_path}/a.data")
+    files = tuple(
+        archives.SavedFile(path, size, "0" * 64)
+        for path, size in ((archives.DOMAIN, 1), ("disks/vda.raw", _MIB))
+    )
+    backup = archives.Backup(
+        *("web1", "6f3a0d4c-0c57-4f3e-9f0e-0d6d5c1f2a3b", "hv1", "2026-11-28T06:51:18Z"),
+        archives.SHUT_OFF,
+        (archives.SavedDisk("vda", _MIB, "qcow2"),),
+    )
+    for content in (
+        archives.Manifest(backup, files, (), facts.one_file),
+        archives.Manifest(backup, files),
+    ):
+        text = archives.manifest(content)
+        assert archives.read_manifest(text) == content
+        assert ("one_file" in text) is bool(content.one_file)

@@ -151,10 +151,12 @@ def test_report_shows_what_was_saved_and_what_failed() -> None:
     entry: t.Any = {"name": "web1", "changed": True, "failed": False, "msg": None, "steps": []}
     entry |= {"archive": "2026-11-28T06:51:18Z", "consistency": "frozen"}
     entry |= {"size": 1 << 30, "added": 1 << 20, "uuid": "u", "left_out": ["vdb: it waits"]}
+    entry |= {"one_file": ["vda: its data are in /a.data"]}
     answers: t.Any = {"hv1": {"vms": [entry]}, "hv2": {"failed": True, "msg": "gone"}}
     text, failures = decide.report({"hv1": ["web1"], "hv2": ["db1"]}, answers, check=False)
     assert "web1  hv1         saved   2026-11-28T06:51:18Z  frozen       1024.0    1.0" in text
     assert "web1: its backup is without disk vdb: it waits\n" in text
+    assert "web1: in its backup this disk is one file, vda: its data are in /a.data\n" in text
     assert len(failures) == 1
     assert "db1 on hv2: gone" in failures[0]
 
@@ -162,7 +164,8 @@ def test_report_shows_what_was_saved_and_what_failed() -> None:
 def _tried(*, gave_way: bool = False, msg: str | None = None, **more: t.Any) -> t.Any:
     entry = {"name": "web1", "changed": not msg, "failed": bool(msg), "msg": msg, "steps": []}
     entry |= dict.fromkeys(("uuid", "archive", "consistency", "size", "added"))
-    return {"vms": [{**entry, "gave_way": gave_way, "not_tried": False, "left_out": [], **more}]}
+    entry |= {"gave_way": gave_way, "not_tried": False, "left_out": [], "one_file": []}
+    return {"vms": [{**entry, **more}]}
 
 
 def test_backup_that_gave_way_is_tried_where_the_vm_then_is_and_reported_once() -> None:

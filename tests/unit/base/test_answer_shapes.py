@@ -836,6 +836,7 @@ GOOD: dict[str, Answer] = {
                 "size": 1,
                 "added": 1,
                 "left_out": ["vdb: it is off"],
+                "one_file": ["vda: its data are in /srv/a.data"],
                 "gave_way": False,
             }
         ]

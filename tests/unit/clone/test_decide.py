@@ -12,6 +12,9 @@ import typing as t
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.clone import decide as clone
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.leftover_rules import (
+    DATA_STORE,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import (
     Defaults,
     from_options,
@@ -271,3 +274,12 @@ def test_a_copying_that_failed_makes_no_copy() -> None:
     decision = clone.decide("web2", "web1", None, seen, _TOKEN)
     with pytest.raises(PlanRefused, match="disk full"):
         clone.wanted("web2", "web1", decision, seen, {"hv1": {"msg": "disk full"}}, {})
+
+
+def test_clone_names_disks_whose_data_files_are_joined() -> None:
+    serial = "sysinfo/system/entry[@name='serial']"
+    seen = _fleet(_source("web1", left_out=[serial, DATA_STORE]))
+    decided = clone.decide("web2", "web1", None, seen, "0")
+    one_file, other = clone.left_out("web1", decided, seen, ())
+    assert "in its copy each is one file, with the same content" in one_file
+    assert "the copy of 'web1' lacks sysinfo/system/entry[@name='serial'], which" in other

@@ -11,6 +11,7 @@ import fcntl
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import typing as t
 from pathlib import Path
@@ -769,3 +770,55 @@ def test_disk_that_backs_another_image_is_not_renamed(machines: Machines) -> Non
         refused = _vm(machine.call(_stage("act")))
         assert "is a disk of 'db1' too" in refused["msg"]
         assert _disks(machine) == _OLD
+
+
+def _data_file(machine: Machine, data: Path, name: str = "web1_system.raw") -> None:
+    """Make a disk of the VM a qcow2 whose data are in the file ``data``."""
+    path = machine.pool / name
+    path.unlink()
+    words = ["qemu-img", "create", "-f", "qcow2", "-o", f"data_file={data}", str(path), "1M"]
+    subprocess.run(words, check=True, capture_output=True)
+    file = read_cards.load(str(machine.pool), _AT)
+    assert file.card is not None
+    root = _lxml.parse(file.card.definition, "domain web1")
+    for disk in root.iterfind("devices/disk"):
+        if disk.find("source").get("file") == str(path):
+            disk.find("driver").set("type", "qcow2")
+    card = dataclasses.replace(file.card, definition=_lxml.tostring(root))
+    effects_cards.write(str(machine.pool), card)
+    machine.connection.uri = "qemu:///system"  # its files are this machine's, as the test's are
+
+
+@pytest.mark.skipif(shutil.which("qemu-img") is None, reason="qemu-img is not installed")
+@pytest.mark.parametrize("where", ["elsewhere", "gone", "another's", "beside"])
+def test_vm_whose_data_are_in_another_file_is_taken_with_them_or_stays(
+    machines: Machines, where: str
+) -> None:
+    with machines.new() as machine:
+        _prepare(machine)
+        folder = machine.root / "local" if where == "elsewhere" else machine.pool
+        folder.mkdir(exist_ok=True)
+        data = folder / "web1.data"
+        _data_file(machine, data)
+        if where == "gone":
+            data.unlink()
+        if where == "another's":
+            disk = _DISK.format(path=data, target="sda", more="")
+            text = _DOMAIN.format(uuid=_UUID.replace("6f3a", "7f3a"), metadata="", disks=disk)
+            machine.connection.conn.defineXML(text.replace("web1<", "web2<"))
+        (entry,) = _look(machine)["cards"]
+        checked = _vm(machine.call(_stage("act", check=True)))
+        came = _vm(machine.call(_stage("act")))
+        if where == "beside":
+            assert (entry["problems"], came["failed"], data.exists()) == ([], False, True)
+            return
+        expected = {
+            "elsewhere": "is not on storage that this hypervisor shares",
+            "gone": "does not exist; put it back",
+            "another's": "is needed by others: used by domain 'web2'",
+        }[where]
+        assert str(data) in came["msg"]
+        assert expected in came["msg"]
+        assert checked["msg"] == came["msg"]
+        assert where == "another's" or any(expected in one for one in entry["problems"])
+        assert _cards(machine) == ["web1@hv3.fleet.xml"]

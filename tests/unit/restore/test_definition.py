@@ -17,6 +17,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import ar
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
     connect,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.metadata import OwnVolume
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.restore import (
     decide,
     definition,
@@ -337,3 +338,22 @@ def test_restore_names_what_its_backup_was_made_without() -> None:
     vm = dataclasses.replace(vm, manifest=archives.manifest(content))
     (said,) = decide.left_out([vm], {"hv1": ["web1"]})
     assert "web1: its backup was made without disk vdb: it is shareable" in said
+
+
+def test_restore_names_disk_whose_data_file_is_joined() -> None:
+    """From its manifest, and from a definition in which libvirt wrote it."""
+    vm = _saved("vda", "vda")
+    content = archives.read_manifest(vm.manifest)
+    content = dataclasses.replace(content, one_file=(archives.OneFile("vda", "/srv/a.data"),))
+    vm = dataclasses.replace(vm, manifest=archives.manifest(content))
+    (said,) = decide.left_out([vm], {"hv1": ["web1"]})
+    assert "web1: its disk vda becomes one file; when it was saved, its data were in" in said
+    assert "/srv/a.data" in said
+    store = "<dataStore type='file'><format type='raw'/><source file='/srv/a.data'/></dataStore>"
+    text = _OF_ONE_VM.replace("<source file='/a.img'/>", f"<source file='/a.img'>{store}</source>")
+    root = _lxml.parse(text, "domain web1")
+    volume = OwnVolume("default", "b", "/b.qcow2", "vda", "disk", "")
+    who = definition.Identity("web1", _UUID, False)
+    changed, lacks = definition.adapted(root, who, {"vda": volume}, {"/b.qcow2": "qcow2"})
+    assert lacks == ("a data file (/srv/a.data) of disk vda",)
+    assert changed.find("devices/disk/source/dataStore") is None

@@ -99,3 +99,10 @@ def test_refused(facts: dict[str, t.Any], wanted: dict[str, t.Any], said: str) -
 def test_names_that_are_none(name: str) -> None:
     assert template_plan.image_problem(name) is not None
     assert template_plan.image_problem("web1-golden.2") is None
+
+
+def test_disk_whose_data_are_in_another_file_is_named_in_the_step() -> None:
+    disks = (dataclasses.replace(_DISKS[0], data="/p/a.data"), _DISKS[1])
+    plan = template_plan.plan(dataclasses.replace(_FACTS, disks=disks), _WANTED)
+    text = "copy vda, vdb of web1 (in one file: vda, whose data are in /p/a.data)"
+    assert plan.steps[0].text == text

@@ -104,12 +104,25 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
+class OneFile:
+    """A disk that had its data in another file, and is one file in the archive."""
+
+    target: str
+    data: str
+
+    def __str__(self) -> str:
+        return f"{self.target}: its data are in {self.data}"
+
+
+@dataclass(frozen=True)
 class Manifest:
-    """All that is in an archive, the manifest itself aside, and the disks that are not."""
+    """All that is in an archive, the manifest itself aside, the disks that are not, and those that
+    are in it otherwise."""
 
     backup: Backup
     files: tuple[SavedFile, ...]
     left_out: tuple[LeftOut, ...] = ()
+    one_file: tuple[OneFile, ...] = ()
 
     def file(self, path: str) -> SavedFile | None:
         """The file of that path."""
@@ -240,6 +253,9 @@ def manifest(content: Manifest) -> str:
     document = {**_head(content.backup), "files": files}
     if content.left_out:
         document["left_out"] = [{"target": one.target, "why": one.why} for one in content.left_out]
+    if content.one_file:
+        joined = content.one_file
+        document["one_file"] = [{"target": one.target, "data": one.data} for one in joined]
     text = json.dumps(document, indent=1) + "\n"
     if read_manifest(text) != content:
         raise ArchiveError(f"the manifest of {content.backup.at} would not be read back")
@@ -271,7 +287,11 @@ def read_manifest(text: str) -> Manifest:
         LeftOut(entry.matching("target", _TARGET), entry.text("why"))
         for entry in document.entries("left_out", 2 * _MOST_DISKS)
     )
-    return Manifest(backup, files, left_out)
+    one_file = tuple(
+        OneFile(entry.matching("target", _TARGET), entry.text("data"))
+        for entry in document.entries("one_file", _MOST_DISKS)
+    )
+    return Manifest(backup, files, left_out, one_file)
 
 
 def _head(backup: Backup) -> dict[str, object]:
@@ -343,7 +363,8 @@ class _Document:
 
     def entries(self, key: str, most: int) -> list[_Document]:
         values = self.value(key)
-        if key == "left_out" and values is None:  # most have none, and those of 0.1.0 no such list
+        # most have none of these, and those of 0.1.0 no such list
+        if key in ("left_out", "one_file") and values is None:
             return []
         if not isinstance(values, list) or len(values) > most:
             self.refuse(f"{key} is not a list of at most {most}")

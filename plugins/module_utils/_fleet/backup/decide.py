@@ -127,6 +127,7 @@ def _entry(vm: Outcome[BackedUpVm], answers: t.Mapping[str, BackedUp]) -> Backed
         "size": None,
         "added": None,
         "left_out": [],
+        "one_file": [],
         "gave_way": False,
         "not_tried": False,
         "failed": True,
@@ -155,6 +156,8 @@ def report(
             ]
             left = entry.get("left_out") or [] if vm.problem is None else []
             remarks += [f"{vm.name}: its backup is without disk {one}" for one in left]
+            joined = entry.get("one_file") or [] if vm.problem is None else []
+            remarks += [f"{vm.name}: in its backup this disk is one file, {one}" for one in joined]
         rows.append([vm.name, vm.host, outcome, *cells])
     lines = [table(_HEADS, sorted(rows, key=lambda row: str(row[0]))), *remarks]
     return "\n".join(lines) + "\n", failures

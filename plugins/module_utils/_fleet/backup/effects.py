@@ -90,6 +90,7 @@ class _BackupJob(verb.Job[BackupFacts]):
             "size": size if isinstance(size, int) else None,
             "added": added if isinstance(added, int) else None,
             "left_out": [str(one) for one in self.facts.left_out],
+            "one_file": [str(one) for one in self.facts.one_file],
             "gave_way": self.gave_way,
             "not_tried": self.not_tried,
         }
@@ -259,6 +260,7 @@ def _order(job: _BackupJob) -> effects_unit.UnitOrder:
         seed=facts.stored.seed if facts.stored is not None else None,
         disks=[dataclasses.asdict(disk) for disk in facts.disks],
         left_out=[dataclasses.asdict(one) for one in facts.left_out],
+        one_file=[dataclasses.asdict(one) for one in facts.one_file],
     )
 
 

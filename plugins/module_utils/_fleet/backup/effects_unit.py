@@ -95,21 +95,12 @@ class UnitOrder:
     seed: str | None
     disks: list[dict[str, object]]
     left_out: list[dict[str, str]] = field(default_factory=list)
+    one_file: list[dict[str, str]] = field(default_factory=list)
 
     @property
     def saved_disks(self) -> list[BackupDisk]:
         """The disks."""
-        return [
-            BackupDisk(
-                str(disk["target"]),
-                str(disk["source"]),
-                str(disk["format"]),
-                t.cast("int", disk["size"]),
-                bool(disk["block"]),
-                bool(disk["written"]),
-            )
-            for disk in self.disks
-        ]
+        return [BackupDisk(**t.cast("dict[str, t.Any]", disk)) for disk in self.disks]
 
 
 def main() -> t.NoReturn:
@@ -457,7 +448,9 @@ class _Backup:
             saved = [shown.digested() for shown in self.shown]
             saved += [files.digested(self.folder, path) for path in small]
             left_out = tuple(archives.LeftOut(**one) for one in self.order.left_out)
-            text = archives.manifest(archives.Manifest(backup, tuple(saved), left_out))
+            one_file = tuple(archives.OneFile(**one) for one in self.order.one_file)
+            content = archives.Manifest(backup, tuple(saved), left_out, one_file)
+            text = archives.manifest(content)
             (self.folder / archives.MANIFEST).write_text(text, encoding="utf-8")
             why = self._lost(connection, dom)
             if why is None:

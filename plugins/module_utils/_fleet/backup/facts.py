@@ -12,7 +12,7 @@ from ..base.metadata import Metadata
 from ..engine.leases import Holder
 from ..engine.steps import Action
 from ..snapshots.facts import AUTO
-from .archives import LeftOut
+from .archives import LeftOut, OneFile
 
 # What a run that was killed may leave of its backup on the hypervisor
 JOB, FILES = "job", "files"
@@ -34,7 +34,8 @@ class BackupRequest:
 @dataclass(frozen=True)
 class BackupDisk:
     """A disk that is saved; ``source`` is its file or block device, ``size`` what the guest sees
-    in bytes. ``written``: the VM that runs writes to it."""
+    in bytes. ``written``: the VM that runs writes to it. ``data`` is the file of its data, if that
+    is another."""
 
     target: str
     source: str
@@ -42,6 +43,7 @@ class BackupDisk:
     size: int
     block: bool = False
     written: bool = False
+    data: str | None = None
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,11 @@ class BackupFacts:
     holder: Holder | None = None
     saved: int = 0
 
+    @property
+    def one_file(self) -> tuple[OneFile, ...]:
+        """The disks that are not in one file here, as they are in the archive."""
+        return tuple(OneFile(disk.target, disk.data) for disk in self.disks if disk.data)
+
 
 @dataclass(frozen=True)
 class Clear(Action):
@@ -94,8 +101,8 @@ class BackupLook(answers.Result, total=False):
 class BackedUpVm(answers.TriedVm):
     """What came of it for a VM: the archive, if one was made, how consistent it is, the size of
     what was saved and how much of it was new, in bytes. ``left_out`` says which disks are not in
-    it, and why. ``gave_way``: none was, since something else that was done to the VM wins; it can
-    be tried again."""
+    it, and why, ``one_file`` which have their data in another file here. ``gave_way``: none
+    was, since something else that was done to the VM wins; it can be tried again."""
 
     uuid: str | None
     steps: list[str]
@@ -104,6 +111,7 @@ class BackedUpVm(answers.TriedVm):
     size: int | None
     added: int | None
     left_out: list[str]
+    one_file: list[str]
     gave_way: bool
 
 

@@ -26,7 +26,7 @@ from ..base.states import state_name
 from ..engine import effects_backups as units
 from ..engine import effects_lease_holder as owners
 from ..snapshots import guest_agent
-from ..storage import encryption
+from ..storage import encryption, read_data_files
 from ..storage import read_file_systems as file_systems
 from . import definition, places
 from .archives import FORMATS, LeftOut
@@ -283,7 +283,8 @@ def _saved_disk(connection: Connection, dom: VirDomain, disk: DefinedDisk, path:
     if size is None:
         raise PlanRefused(f"the size of {path} is not known")
     block = disk.element.get("type") == "block" or path.startswith("/dev/")
-    return BackupDisk(disk.target, path, kind, size, block, disk.written)
+    data = read_data_files.find(connection, disk.element, path)
+    return BackupDisk(disk.target, path, kind, size, block, disk.written, data and data[:_MOST_WHY])
 
 
 def _missing(wanted: BackupRequest, name: str, *, active: bool, number: str | None) -> list[str]:

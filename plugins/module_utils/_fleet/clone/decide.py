@@ -27,6 +27,7 @@ from ..engine import leases, located
 from ..engine.outcomes import outcomes
 from ..images.facts import KnownImage
 from ..spec import leftovers
+from ..spec.leftover_rules import DATA_STORE
 from ..spec.settings import VM
 from ..storage.base_name import BaseName
 from ..template.facts import CloneLook, CloneSource, Templated, TemplatedVm
@@ -208,12 +209,19 @@ def left_out(
     """What people must know of the copy to be made: what it lacks of its source's definition."""
     source = _source_on(decision.host, clone_of, seen) if decision.state != "there" else None
     lacks = leftovers.not_at(source["left_out"], VM, requested) if source is not None else []
-    if not lacks:
-        return []
-    return [
-        f"the copy of {clone_of!r} lacks {', '.join(lacks)}, which identify it: where the copy"
-        " needs them, give it its own (virsh edit)"
-    ]
+    said = []
+    if DATA_STORE in lacks:
+        lacks = [path for path in lacks if path != DATA_STORE]
+        said.append(
+            f"disks of {clone_of!r} have their data in another file ({DATA_STORE}); in its copy"
+            " each is one file, with the same content"
+        )
+    if lacks:
+        said.append(
+            f"the copy of {clone_of!r} lacks {', '.join(lacks)}, which identify it: where the copy"
+            " needs them, give it its own (virsh edit)"
+        )
+    return said
 
 
 def _existing(

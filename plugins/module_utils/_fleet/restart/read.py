@@ -25,7 +25,7 @@ from ..fencing.read_silence import listen
 from ..hosts import domain_info, host_info, read_cell, read_noted, read_rolling, read_secrets
 from ..hosts import read_placement_facts as placement_facts
 from ..state import read_start_blockers
-from ..storage import host_names, nfs_options
+from ..storage import host_names, nfs_options, read_data_files
 from ..storage import read_file_systems as file_systems
 from ..storage import read_file_users as file_users
 from ..storage.read_file_users import References
@@ -341,13 +341,16 @@ def _blockers(
     present = {path: path if path in files else target for path, target in zip(card.disks, targets)}
     root = ready(connection, definition.with_disks(card.root, present))
     problems += read_start_blockers.of_root(connection, root)
+    data = data_files_of(connection, root)
+    problems += _data_blockers(data, card, here, present.values())
     if card.running:  # once it has been taken over it would be off
         problems += read_rolling.refusals(connection, card.name)
     for path in present.values():
         for user in here.references.users(path) if here.references is not None else ():
             if user.uuid != card.uuid:
                 problems.append(f"{path} is needed by others: {user.text}")
-    for other in here.others(file, card.name, card.uuid, *card.disks, *present.values()):
+    files_of_card = (*card.disks, *present.values(), *data.values())
+    for other in here.others(file, card.name, card.uuid, *files_of_card):
         if other.card is None:
             if other.at.name == card.name:
                 problems.append(plan.second_card(file.path, other.path))
@@ -356,7 +359,7 @@ def _blockers(
         if other.card.uuid == card.uuid or same_name:
             problems.append(plan.second_card(file.path, other.path))
             continue
-        shared = sorted({*other.card.disks} & {*card.disks, *present.values()})
+        shared = sorted({*other.card.disks} & {*files_of_card})
         problems += [f"{path} is a disk of {other.card.name!r} too" for path in shared]
     machine = root.find("os/type")
     kind = None if machine is None else machine.get("machine")
@@ -372,6 +375,36 @@ def _blockers(
             f"it has {len(card.snapshots)} snapshots, which cannot be restarted elsewhere yet"
         )
     return list(dict.fromkeys(problems))
+
+
+def data_files_of(connection: Connection, root: Element) -> dict[str, str]:
+    """The files that disks have their data in, if not in their own, by the disk's file."""
+    data = {}
+    for disk in root.iterfind("devices/disk"):
+        source = disk.find("source")
+        path = None if source is None else source.get("file")
+        found = read_data_files.find(connection, disk, path)
+        if path is not None and found is not None:
+            data[path] = found
+    return data
+
+
+def _data_blockers(
+    data: t.Mapping[str, str], card: Card, here: Here, disks: t.Collection[str]
+) -> t.Iterator[str]:
+    """Why it cannot run here with the data of its disks where they are: these files keep their
+    names and are to be on the shared storage, as the disks."""
+    for path, file in data.items():
+        what = f"the file {file}, which has the data of {path},"
+        if os.path.dirname(file) not in here.folders:
+            yield f"{what} is not on storage that this hypervisor shares with it"
+        elif not deadline.call(
+            functools.partial(os.path.exists, file), seconds=_SECONDS, what=f"look at {file}"
+        ):
+            yield f"{what} does not exist; put it back, or mount its storage"
+        for user in here.references.users(file) if here.references is not None else ():
+            if user.uuid != card.uuid and user.image not in disks:
+                yield f"{what} is needed by others: {user.text}"
 
 
 def ready(connection: Connection, root: Element) -> Element:

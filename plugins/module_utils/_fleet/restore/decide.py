@@ -14,6 +14,7 @@ from ..._records import dataclass, field
 from ..._units import MIB
 from ..backup import archives
 from ..base.names import command_on
+from ..base.options import show
 from ..cards import leftover
 from ..migration.decide import request_of
 from ..notes import rule
@@ -201,13 +202,21 @@ def entries_of(vm: SavedVm, answers: Answers) -> dict[str, RestoreEntry]:
 
 
 def left_out(vms: t.Sequence[SavedVm], shares: t.Mapping[str, t.Sequence[str]]) -> list[str]:
-    """Which disks the VMs that are restored had, and are not in their backups."""
+    """Which disks the VMs that are restored had, and are not in their backups, or otherwise."""
     restored = {name for names in shares.values() for name in names}
-    return [
-        f"{vm.name}: its backup was made without disk {one}, so it is restored without it"
-        for vm in vms
-        if vm.name in restored
-        for one in archives.read_manifest(vm.manifest).left_out
+    manifests = [
+        (vm.name, archives.read_manifest(vm.manifest)) for vm in vms if vm.name in restored
+    ]
+    said = [
+        f"{name}: its backup was made without disk {one}, so it is restored without it"
+        for name, manifest in manifests
+        for one in manifest.left_out
+    ]
+    return said + [
+        f"{name}: its disk {one.target} becomes one file; when it was saved, its data were in"
+        f" another, {show(one.data)}"
+        for name, manifest in manifests
+        for one in manifest.one_file
     ]
 
 

@@ -27,6 +27,7 @@ from ..base.xml_values import nvram_file
 from ..cell import requirements
 from ..rename.plan import LOG_FOLDER, NVRAM_FOLDER
 from ..spec import identity
+from ..storage import data_files
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
@@ -148,9 +149,9 @@ def adapted(
     root: Element, who: Identity, volumes: t.Mapping[str, OwnVolume], formats: t.Mapping[str, str]
 ) -> tuple[Element, tuple[str, ...]]:
     """The definition with the disks on ``volumes``, by target. What identifies one VM is new in a
-    copy, or is what the copy lacks: the second value."""
+    copy, or is what it lacks: the second value, with the data files of disks, which become one."""
     changed = copy.deepcopy(root)
-    old = name_of(root)
+    old, lacks = name_of(root), []
     changed.attrib.pop("id", "")
     _set(changed, "name", who.name)
     _set(changed, "uuid", who.uuid)
@@ -158,6 +159,8 @@ def adapted(
         place = disk.find("target")
         volume = volumes.get("" if place is None else place.get("dev", ""))
         if volume is not None:
+            data = data_files.named_in(disk)
+            lacks += [f"a data file ({data}) of disk {volume.target}"] if data else []
             _on_file(disk, volume.path, formats[volume.path])
     _files(changed, old, who.name)
     stored = metadata.parse(root)
@@ -170,7 +173,7 @@ def adapted(
             disk.remove(source)  # its medium was for the first boot, which is over or is repeated
         else:
             source.set("startupPolicy", "optional")
-    return changed, _as_copy(changed, who.uuid) if who.copy else ()
+    return changed, (*lacks, *(_as_copy(changed, who.uuid) if who.copy else ()))
 
 
 def missing_devices(wanted: Element, defined: Element) -> list[str]:

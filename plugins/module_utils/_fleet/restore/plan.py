@@ -63,7 +63,7 @@ class RestoreRequest:
     """The VM that ``run`` restores on the hypervisor ``home`` from the archive ``source``.
 
     ``final`` is its metadata in the end, ``states`` the files of its firmware and TPM. ``lacks`` is
-    what a copy is defined without.
+    what it is defined without.
     """
 
     name: str

@@ -31,6 +31,9 @@ MADE: t.Final = "made"
 LEFT: t.Final = "left"
 REFUSED: t.Final = "refused"
 
+# The data of a disk in a file of its own, which is one file in a copy
+DATA_STORE = "devices/disk/source/dataStore"
+
 _LIBOSINFO = "{http://libosinfo.org/xmlns/libvirt/domain/1.0}libosinfo"
 _COCKPIT = "{https://github.com/cockpit-project/cockpit/tree/main/pkg/machines}data"
 _CONDITION = re.compile(r"\[(?P<what>@[\w:-]+|text)(?:=(?P<values>[^\]]+))?\]")
@@ -139,7 +142,7 @@ _DISKS = (
     *_lines(REFUSED, "devices/disk/source/reservations", "devices/disk/source/encryption"),
     *_lines(REFUSED, "devices/disk/source/slices", "devices/disk/encryption", "devices/disk/auth"),
     *_lines(REFUSED, "devices/disk/shareable", "devices/disk/backenddomain"),
-    *_lines(REFUSED, "devices/disk/source/dataStore"),
+    *_lines(LEFT, DATA_STORE),
     *_lines(CARRIED, "devices/disk/@device", "devices/disk/@model", "devices/disk/@snapshot"),
     *_lines(CARRIED, "devices/disk/@rawio", "devices/disk/@sgio", "devices/disk/target"),
     *_lines(CARRIED, "devices/disk/vendor", "devices/disk/product", "devices/disk/geometry"),

@@ -14,6 +14,7 @@ import os
 import posixpath
 import typing as t
 
+from ..._errors import PlanRefused
 from ..base import effects_deadline as deadline
 from . import data_files, file_references
 
@@ -41,8 +42,10 @@ def in_chain(path: str) -> str | None:
     for _depth in range(_MAX_DEPTH):
         try:
             header = _header(path)
-        except FileNotFoundError:
-            return None  # who needs it says so
+        except (FileNotFoundError, PermissionError):
+            return None  # who needs it says so; on NFS, root may read nothing of QEMU's user
+        except OSError as error:
+            raise PlanRefused(f"{path} cannot be read: {error.strerror or error}") from None
         folder = posixpath.dirname(path)
         if header.data is not None:
             return posixpath.normpath(posixpath.join(folder, header.data))

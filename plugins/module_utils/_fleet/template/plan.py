@@ -37,6 +37,7 @@ class TemplateDisk:
     shareable: bool = False
     size: int = 0  # bytes
     secret: str | None = None  # it is encrypted with
+    data: str | None = None  # the file of its data, if that is another
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,9 @@ def plan(facts: TemplateFacts, wanted: TemplateRequest) -> Plan[TemplateFacts]:
     torn: tuple[Effect[TemplateFacts], ...] = (_written,)
     if facts.active:
         torn = (*torn, _begun)
-    steps.append(Step(Copy(), f"copy {targets} of {facts.name}", _written, torn))
+    joined = [f"{disk.target}, whose data are in {disk.data}" for disk in facts.disks if disk.data]
+    whole = f" (in one file: {'; '.join(joined)})" if joined else ""
+    steps.append(Step(Copy(), f"copy {targets} of {facts.name}{whole}", _written, torn))
     if wanted.reset:
         steps.append(Step(Reset(), "reset the identity in the copy", _same))
     steps += [

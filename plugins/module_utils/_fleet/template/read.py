@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import typing as t
 
+from ... import _lxml
 from ..adoption import effects as adopt
 from ..base import effects_lookup as lookup
 from ..base.effects_connection import Connection
@@ -23,7 +24,8 @@ from ..images import effects_base_images as images
 from ..images import effects_peer as peer
 from ..migration.read import job_in_the_way
 from ..seed import effects_guest_disk as guest_disk
-from ..storage import encryption
+from ..spec.leftover_rules import DATA_STORE
+from ..storage import encryption, read_data_files
 from . import effects_running as running
 from .plan import TemplateDisk, TemplateFacts
 
@@ -81,6 +83,11 @@ def _source(connection: Connection, vm: AdoptableVm) -> CloneSource:
     which VM it is a clone of."""
     dom: VirDomain | None = lookup.find_domain(connection, vm["name"])
     stored = lookup.read_metadata(connection, dom) if dom is not None else None
+    left_out = list(vm["left_out"])
+    if dom is not None and DATA_STORE not in left_out:
+        text = connection.call(f"read domain {vm['name']}", dom.XMLDesc, 0)
+        if _data_files(connection, text, vm["name"]):
+            left_out.append(DATA_STORE)
     try:
         request = as_mapping(json.loads((stored.request if stored else None) or "null"))
     except ValueError:
@@ -92,7 +99,7 @@ def _source(connection: Connection, vm: AdoptableVm) -> CloneSource:
         "problems": vm["problems"],
         "carried": vm["carried"],
         "refused": vm["refused"],
-        "left_out": vm["left_out"],
+        "left_out": left_out,
         "request": dict(request) or None,
         "clone_of": stored.clone_of if stored else None,
     }
@@ -110,9 +117,13 @@ def facts(
     active = bool(connection.call(f"read the state of {name}", dom.isActive))
     text = connection.call(f"read domain {name}", dom.XMLDesc, 0)
     info, secrets = domain_info.parse(text, name), encryption.secrets_of(text)
-    stored = lookup.read_metadata(connection, dom)
+    stored, data = lookup.read_metadata(connection, dom), _data_files(connection, text, name)
     disks = [
-        _disk(connection, dom, entry, secrets.get(str(entry["target"])))
+        _disk(
+            *(connection, dom, entry),
+            secrets.get(str(entry["target"])),
+            data.get(str(entry["target"])),
+        )
         for entry in info["disks"]
         if entry["device"] == "disk" and entry["target"]
     ]
@@ -142,8 +153,26 @@ def facts(
     )
 
 
+def _data_files(connection: Connection, text: str, name: str) -> dict[str, str]:
+    """The files that disks have their data in, if not in their own, by target."""
+    found = {}
+    for disk in _lxml.parse(text, f"domain {name}").iterfind("devices/disk"):
+        source, target = disk.find("source"), disk.find("target")
+        if source is None or target is None or disk.get("device", "disk") != "disk":
+            continue
+        path = source.get("file") or source.get("dev")
+        data = read_data_files.find(connection, disk, path)
+        if data is not None:
+            found[target.get("dev", "")] = data
+    return found
+
+
 def _disk(
-    connection: Connection, dom: VirDomain, entry: DiskEntry, secret: str | None
+    connection: Connection,
+    dom: VirDomain,
+    entry: DiskEntry,
+    secret: str | None,
+    data: str | None,
 ) -> TemplateDisk:
     target, path = str(entry["target"]), entry["source"]
     local = path is not None and path.startswith("/") and entry["type"] in ("file", "block")
@@ -159,4 +188,5 @@ def _disk(
         shareable=entry["shareable"],
         size=size,
         secret=secret,
+        data=data,
     )
