@@ -16,6 +16,7 @@ exit status is 1.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -32,11 +33,14 @@ sys.path[:0] = [str(CHECKOUT), str(CHECKOUT / ".venv" / "collections")]
 sys.path.append(str(CHECKOUT / "tests" / "benchmarks"))
 
 import versions
+from ansible_collections.fleet.virt.tests.integration import test_cell
 from ansible_collections.fleet.virt.tests.integration.support import blank, offline, tls
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
 from ansible_collections.fleet.virt.tests.integration.support.backup_server import BackupServer
 from ansible_collections.fleet.virt.tests.integration.support.guests import Guests
+from ansible_collections.fleet.virt.tests.integration.support.power_switch import power_switch
 from ansible_collections.fleet.virt.tests.integration.support.shared_folder import shared_folder
+from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
 # The last commit before what a release reads was promised
@@ -560,6 +564,104 @@ def saves_in_turns(old: Arm, new: Arm, server: BackupServer) -> None:
     new.done("purge_vm", "c-saved", vm_name="c-saved", vm_force=True)
 
 
+class _Fleet(Ansible):
+    """Ansible with a collection of its own."""
+
+    def __init__(self, inventory: Path, home: Path, collections: Path) -> None:
+        super().__init__(inventory, home)
+        self.collections = collections
+
+    def environment(self, **more: str) -> dict[str, str]:
+        return super().environment(**{**more, "ANSIBLE_COLLECTIONS_PATH": str(self.collections)})
+
+
+def attempt(what: str, function: Callable[[], object]) -> None:
+    """That ``function`` asserts nothing in vain."""
+    try:
+        function()
+    except AssertionError as error:
+        expect(what, False, str(error) or repr(error))
+    else:
+        expect(what, True)
+
+
+def in_a_cell(old: Path, new: Path, folder: Path) -> None:
+    """A cell, its agent and its VM made by the old one; each agent starts the VM elsewhere from the
+    card that the other collection wrote."""
+    place = folder / "cell"
+    (shared := place / "shared").mkdir(mode=0o711, parents=True)
+    laboratory = Laboratory(f"{NAME}-cell", os.getpid())
+    laboratory.up(3, ["trixie"])
+    laboratory.directly = True
+    hosts = test_cell._HOSTS
+    try:
+        with contextlib.ExitStack() as mounts, power_switch(laboratory, *hosts) as switch:
+            tls.trust(laboratory, hosts, qemu=True)
+            cells = {}
+            for name, tree in (("old", old), ("new", new)):
+                (home := place / name).mkdir()
+                fleet = _Fleet(laboratory.inventory, home, tree)
+                cells[name] = test_cell.Cell(laboratory, fleet, shared, switch, mounts)
+            for host in hosts:
+                cells["old"].mount(host)
+            _in_a_cell(cells["old"], cells["new"])
+    finally:
+        laboratory.down()
+
+
+def _in_a_cell(old: test_cell.Cell, new: test_cell.Cell) -> None:
+    by_old, by_new = test_cell._Verbs(old, "hav1"), test_cell._Verbs(new, "hav1")
+    by_new.wanted = by_old.wanted  # both ask for the same
+    attempt("old: the role makes a cell", lambda: old.run(test_cell.MAKE).succeeded())
+    old.all_online()
+    pool = {"name": "shared", "path": test_cell._AT, "shared": True}
+    old.ansible.module("hypervisors", "virt_pool", {"pools": [pool]})
+    attempt("old: a VM of the cell", by_old.provision)
+
+    def starts_elsewhere(agent: str, card: str) -> None:
+        (host,) = by_new.pids()
+        old.lab.kill(host)
+        wait_for(lambda: [*by_new.pids()] not in ([], [host]), 120, "it runs elsewhere")
+        time.sleep(5)
+        expect(f"{agent} agent, {card} card: it runs once", len(by_new.pids()) == 1)
+        old.start(host)
+        old.lab.ssh(host, tls.LISTEN)
+        old.all_online()
+        gone = "virsh list --all --name"
+        wait_for(lambda: "hav1" not in old.lab.ssh(host, gone).stdout.split(), 90, "no leftover")
+        for name, verbs in (("old", by_old), ("new", by_new)):
+            attempt(f"{name}: list after that", lambda verbs=verbs: verbs.play("list"))
+
+    for agent in ("old", "new"):
+        for name, verbs in (("old", by_old), ("new", by_new)):
+            before = verbs.pids()
+            what = f"{agent} agent: {name}:"
+            words = f"changed by {name}, with the {agent} agent"
+            attempt(f"{what} a change", lambda v=verbs, w=words: v.provision(description=w))
+            other = by_new if verbs is by_old else by_old
+            attempt(f"{what} which the other reads", other.provision)
+            expect(f"{what} nothing restarts it", verbs.pids() == before and len(before) == 1)
+            expect(f"{what} one card", verbs.cards() == ["hav1@.fleet.xml"], str(verbs.cards()))
+            attempt(f"{what} shut off", lambda v=verbs: v.state("shutoff"))
+            expect(f"{what} it is off", not verbs.pids(), str(verbs.pids()))
+            attempt(f"{what} started by the other", lambda v=other: v.state("running"))
+            there = next(host for host in test_cell._HOSTS if host not in verbs.pids())
+            moved = {"vm_name": "hav1", "vm_host": there}
+            attempt(f"{what} moved", lambda v=verbs, m=moved: v.play("migrate_vm", **m))
+            expect(f"{what} it is there", [*verbs.pids()] == [there], str(verbs.pids()))
+            starts_elsewhere(agent, name)
+        if agent == "old":
+            pids = by_new.pids()
+            attempt("new: the role on that cell", lambda: new.run(test_cell.MAKE).succeeded())
+            again = new.run(test_cell.MAKE)
+            changed = test_cell._changed(again)
+            expect("new: again, it changes nothing", not (again.returncode or changed), str(again))
+            expect("new: the VM goes on", by_new.pids() == pids)
+    attempt("new: purged", lambda: by_new.play("purge_vm", vm_name="hav1", vm_force=True))
+    expect("no card is left", not by_new.cards())
+    attempt("new: the cell is taken apart", lambda: new.run(test_cell.LEAVE).succeeded())
+
+
 def earlier(commit: str, folder: Path) -> Path:
     """A collections folder with that commit's."""
     command = ["git", "-c", f"safe.directory={CHECKOUT}", "archive", commit]
@@ -610,25 +712,33 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--old", default=OLD, help="the earlier commit")
     parser.add_argument("--beside", default=BESIDE, help="that which takes turns")
-    parser.add_argument("--only-beside", action="store_true", help="nothing else")
+    every = ("earlier", "beside", "cell")
+    parser.add_argument("--only", choices=every, action="append", help="a part (default: all)")
     options = parser.parse_args()
+    chosen = options.only or every
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="upgrade-") as place:
         folder = Path(place)
         blank.make(folder / blank.NAME)
-        old = Arm("old", earlier(options.old, folder), folder)
         new = Arm("new", CHECKOUT / ".venv" / "collections", folder)
-        parts = ((made_by, old), (read_by, new), (finished_by, new), (used_by, new))
-        for host in HOSTS:
-            ssh(host, _CLEAN)
-        with tls.trusting(lab, HOSTS):
-            prepare()
-            for part, arm in () if options.only_beside else parts:
-                print(
-                    f"\n== {part.__name__} {arm.name}, {time.monotonic() - began:.0f} s", flush=True
-                )
-                part(arm)
-            beside(Arm("old", earlier(options.beside, folder), folder), new, began)
+        tree = earlier(options.beside, folder)
+        if {"earlier", "beside"} & {*chosen}:
+            with tls.trusting(lab, HOSTS):
+                for host in HOSTS:
+                    ssh(host, _CLEAN)
+                if "earlier" in chosen:
+                    prepare()
+                    old = Arm("old", earlier(options.old, folder), folder)
+                    parts = ((made_by, old), (read_by, new), (finished_by, new), (used_by, new))
+                    for part, arm in parts:
+                        at = time.monotonic() - began
+                        print(f"\n== {part.__name__} {arm.name}, {at:.0f} s", flush=True)
+                        part(arm)
+                if "beside" in chosen:
+                    beside(Arm("old", tree, folder), new, began)
+        if "cell" in chosen:
+            print(f"\n== in_a_cell, {time.monotonic() - began:.0f} s", flush=True)
+            in_a_cell(tree, new.collections, folder)
     seconds = time.monotonic() - began
     count = len(met) + len(complaints)
     print(f"\n{count} expectations, {len(complaints)} complaints, {seconds:.0f} s")
