@@ -184,7 +184,7 @@ with open(folder + "/plan") as file:
 pattern, number, count = re.compile(sign), int(number), 0
 notes = os.open(folder + "/effects", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 owner = os.getpid()
-apart = ("/dev/", "/proc/", "/root/.ansible", "/tmp/", "/var/lib/lab-python")
+apart = ("/run/killing/", "/dev/", "/proc/", "/root/.ansible", "/tmp/", "/var/lib/lab-python")
 
 
 def effect(text):
@@ -195,6 +195,7 @@ def effect(text):
         count += 1
         os.write(notes, (text.replace("\n", " ")[:300] + "\n").encode())
         if count == number:
+            os.close(os.open(folder + "/killed", os.O_WRONLY | os.O_CREAT))
             os.kill(owner, 9)
 
 
@@ -298,7 +299,13 @@ class Mortal:
         """What ``ansible_python_interpreter`` is for that run."""
         return f"{self.folder}/python3"
 
+    @property
+    def killed(self) -> bool:
+        """Whether one was killed. Others of that run of Ansible may have gone on after it."""
+        asked = self.lab.ssh(self.host, f"test -e {self.folder}/killed", check=False)
+        return bool(asked.returncode == 0)
+
     def effects(self) -> list[str]:
-        """The effects that were counted, the last of which did not take place if it was killed."""
+        """The effects that were counted, by each run of the module from its first sign on."""
         shown = self.lab.ssh(self.host, f"cat {self.folder}/effects 2>/dev/null || :").stdout
         return str(shown).splitlines()
