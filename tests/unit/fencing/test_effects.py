@@ -237,6 +237,31 @@ def test_host_that_answers_although_it_is_off_is_refused(
 
 
 @pytest.mark.usefixtures("signs")
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("echo off\nexit 2\n", "Exec format error"), (None, "Not a directory")],
+)
+def test_command_that_is_no_program_is_named(tmp_path: Path, text: str | None, why: str) -> None:
+    script = tmp_path / "status"
+    _program(script, text or "")
+    words = [str(script) if text else f"{script}/status"]
+    plain = device(agent=None, command=["/bin/true"], status_command=words)
+    with pytest.raises(DependencyMissing, match=f"status' cannot be run .*{why}.*#!/bin/sh"):
+        effects.fence(options(plain, off_timeout=0), check=False)
+
+
+@pytest.mark.usefixtures("signs")
+def test_program_that_leaves_a_child_with_its_output_proves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(effects, "_SECONDS", 0.5)
+    words = ["/bin/sh", "-c", "sleep 2 & echo off; exit 2"]
+    plain = device(agent=None, command=["/bin/true"], status_command=words)
+    with pytest.raises(PlanRefused, match=r"says unknown .*no answer within 0\.5 seconds"):
+        effects.fence(options(plain, off_timeout=0), check=True)
+
+
+@pytest.mark.usefixtures("signs")
 def test_agent_that_is_not_installed_is_named() -> None:
     with pytest.raises(DependencyMissing, match="fence_ipmilan is not installed"):
         effects.fence(options(device()), check=False)

@@ -145,7 +145,7 @@ def test_url_with_password_is_secret() -> None:
 _NO_PROOF = {
     "reboot": "brocade cisco_mds compute ifmib kdump mpath sanbox2 scsi",
     "status": "heuristics_ping kdump ovh rcd_serial",
-    "": "aws_vpc_net crosslink dummy evacuate",
+    "": "aws_vpc_net crosslink dummy evacuate sbd",
 }
 
 

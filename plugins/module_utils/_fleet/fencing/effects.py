@@ -115,11 +115,9 @@ def _run(device: FenceDevice, action: str) -> programs.Ended:
         return programs.execute(
             words, text=plan.input_of(device, action), seconds=_SECONDS, path=_PATH
         )
-    except (FileNotFoundError, PermissionError):
-        raise DependencyMissing(
-            f"{words[0]} is not installed on this hypervisor, or cannot be run; an agent of the"
-            f" package fence-agents is installed by {plan.installation(device)}"
-        ) from None
+    except OSError as error:
+        # such as a script without #!, which a shell would run
+        raise DependencyMissing(plan.not_run(device, words[0], error.strerror or "")) from None
 
 
 def _words(device: FenceDevice, action: str) -> t.Sequence[str]:

@@ -19,6 +19,7 @@ _OTHERS = {
     "fence_crosslink": "asks by ping, and a host that is silent may run",
     "fence_dummy": "switches nothing, it is there for tests",
     "fence_evacuate": "asks OpenStack whether a service runs",
+    "fence_sbd": "reads the message that it wrote, which a host whose sbd does not run never reads",
 }
 
 

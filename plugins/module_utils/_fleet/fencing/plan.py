@@ -142,6 +142,20 @@ def installation(device: FenceDevice) -> str:
     return playbook_command("setup_hypervisors", libvirtd_fence_agents=name)
 
 
+def not_run(device: FenceDevice, program: str, why: str) -> str:
+    """That a program cannot be run there, and what to do."""
+    if device["agent"] is None:
+        return (
+            f"{program!r} cannot be run on this hypervisor ({why}); a command of virt_fence is a"
+            " program that is on every hypervisor, such as a file of mode 0755 that begins with"
+            " #!/bin/sh"
+        )
+    return (
+        f"{program} is not installed on this hypervisor, or cannot be run ({why}); an agent of the"
+        f" package fence-agents is installed by {installation(device)}"
+    )
+
+
 def statement(host: str, lease: float) -> str:
     """What a person claims who states that the host is off."""
     return (
