@@ -109,9 +109,11 @@ class ActionModule(StagedAction[RollingWork]):
         why = "as requested" if options["reboot"] == ALWAYS else answer.get("reboot")
         if why is None or options["reboot"] == NEVER:
             return {**answer, "rebooted": False}
-        kept = reboot.kept_by(texts(answer.get("running")), str(why))
+        held = answer.get("held") is True
+        running = texts(answer.get("running"))
+        kept = reboot.kept_by(running, str(why), held=held, check=self.check)
         if kept:
-            return {"failed": True, "msg": kept}
+            return {"failed": True, "msg": kept, "held": held}
         _output.say(f"{task_vars['inventory_hostname']}: reboot: {why}")
         result = self.own_action(
             "ansible.builtin.reboot",
@@ -241,7 +243,7 @@ class ActionModule(StagedAction[RollingWork]):
         finished = self.answers("virt_finished", RollingAnswer, "finish", number)[host]
         marked = self.answers("virt_marked", Marked, "act", verb="virt_maintenance")[host]
         why = self.answers("virt_turn_failed", RollingAnswer, "note", number)[host].get("why") or ""
-        begun, checked = RollingAnswer(), RollingAnswer()
+        begun, rebooted, checked = RollingAnswer(), RollingAnswer(), RollingAnswer()
         if worked:
             claimed, begun, rebooted, checked = (
                 self.answers(f"virt_{name}", RollingAnswer, stage, number)[host]
@@ -252,7 +254,8 @@ class ActionModule(StagedAction[RollingWork]):
             told = self._moves_failed() or [outcomes.reason(finished)]
             why = f"not all is as it was: {'; '.join(told)}"
         text = self._done(begun, checked) if worked else "done, its VMs have returned"
-        return report.TurnVerdict(host, why, text, report.is_marked(marked, check=self.check))
+        stays = report.is_marked(marked, check=self.check) and rebooted.get("held") is not False
+        return report.TurnVerdict(host, why, text, stays)
 
     def _done(self, begun: RollingAnswer, checked: RollingAnswer) -> str:
         if self.check:

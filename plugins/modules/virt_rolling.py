@@ -114,6 +114,10 @@ at:
   description: The time of its clock, in milliseconds since 1970.
   returned: success
   type: int
+held:
+  description: Whether it is still in maintenance for this run, directly before a reboot.
+  returned: in playbooks of this collection
+  type: bool
 rebooted:
   description: Whether it was rebooted.
   returned: in playbooks of this collection

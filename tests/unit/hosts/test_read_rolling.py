@@ -19,10 +19,11 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_con
     Connection,
     connect,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import read_rolling
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts import read_host, read_rolling
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_host import (
     MAINTENANCE_VOLUME,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.rolling import read as rolling
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import (
     effects as snapshots,
 )
@@ -171,3 +172,21 @@ def test_revert_that_starts_is_refused(connection: Connection, runs_now: bool) -
         if not runs_now:
             assert _NO in str(result["vms"][0]["msg"])
     assert bool(dom.isActive()) is runs_now
+
+
+def test_maintenance_lasts_in_a_pool_of_notes_that_somebody_stopped(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in (MAINTENANCE_VOLUME, _BEGUN):
+        (tmp_path / name).touch()
+    pool = connection.conn.storagePoolLookupByName("fleet-notes")
+    pool.destroy()
+    try:
+        assert read_host.is_marked(connection, "fleet-notes") is False, "another machine's folder"
+        monkeypatch.setattr(Connection, "local", True)
+        assert read_host.is_marked(connection, "fleet-notes") is True
+        assert rolling.volumes(connection) == [_BEGUN]
+        (tmp_path / MAINTENANCE_VOLUME).unlink()
+        assert read_host.is_marked(connection, "fleet-notes") is False
+    finally:
+        pool.create(0)

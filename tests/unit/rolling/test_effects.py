@@ -22,6 +22,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_con
     connect,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.cell.facts import CellView
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.read_host import (
+    MAINTENANCE_VOLUME,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.hosts.rolling_marks import (
     RollingMark,
 )
@@ -86,6 +89,16 @@ def test_marks_of_a_turn_are_set_once_and_removed(connection: Connection) -> Non
     assert _stage(connection, "clear") == {"changed": True, "finished": True}
     assert _marks(connection) == []
     assert _stage(connection, "clear")["changed"] is False
+
+
+def test_reboot_is_for_the_run_whose_maintenance_lasts(connection: Connection) -> None:
+    assert _stage(connection, "reboot")["held"] is False, "nothing is marked"
+    _stage(connection, "claim")
+    assert _stage(connection, "reboot")["held"] is False, "somebody has ended the maintenance"
+    notes.keep(connection, MAINTENANCE_VOLUME)
+    assert _stage(connection, "reboot")["held"] is True
+    effects.stage(connection, RollingWork(stage="claim", digest=_OTHER), check=False)
+    assert _stage(connection, "reboot")["held"] is False, "another run has taken it over"
 
 
 @pytest.mark.parametrize("check", [False, True])

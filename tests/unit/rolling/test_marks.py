@@ -141,3 +141,29 @@ def test_vm_that_runs_keeps_the_reboot_away_by_name(running: list[str], verb: st
     text = reboot.kept_by(running, "as requested")
     assert text.startswith(f"it was to reboot (as requested), and {verb} there again")
     assert "run the same command again" in text
+
+
+def test_maintenance_that_was_ended_keeps_the_reboot_away() -> None:
+    text = reboot.kept_by([], "as requested", held=False)
+    assert text.startswith("it was to reboot (as requested), and its maintenance was ended")
+    assert "web1 runs" in reboot.kept_by(["web1"], "as requested", held=False)
+
+
+def test_check_mode_foresees_the_reboot_although_no_vm_has_left_and_nothing_is_marked() -> None:
+    assert reboot.kept_by(["web1"], "as requested", held=False, check=True) == ""
+
+
+@pytest.mark.parametrize(
+    ("status", "out", "needed"),
+    [
+        (1, "Core libraries have been updated:\n  * glibc\n\nReboot is required to fully"
+         " utilize these updates.\n", True),
+        (1, "Reboot is required to ensure that your system benefits from these updates.\n", True),
+        (1, "Error: Failed to open the database of packages\n", False),
+        (1, "", False),
+        (0, "Reboot should not be necessary.\n", False),
+        (2, "usage: needs-restarting [-r]\n", False),
+    ],
+)  # fmt: skip
+def test_program_that_failed_asks_for_no_reboot(status: int, out: str, needed: bool) -> None:
+    assert reboot.restarting(status, out) is needed

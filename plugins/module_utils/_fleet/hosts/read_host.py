@@ -16,6 +16,7 @@ from ..base.names import NOTES
 from ..base.states import ACTIVE_STATES, STATES
 from ..storage import huge_pages
 from ..storage.read_pools import pool_entries
+from ..storage.read_shared_pools import volumes_of_notes
 from . import cells, host_info, network_info, read_cell
 from . import read_placement_devices as placement_devices
 from .read_bridges import bridges
@@ -240,15 +241,18 @@ def is_marked(connection: Connection, pool_name: str) -> bool | None:
     def read() -> bool:
         pool = connection.conn.storagePoolLookupByName(pool_name)
         if pool_name == NOTES and not pool.isActive():
-            return False  # a kill left it before it was ever started; it starts at boot
+            return False
         pool.storageVolLookupByName(MAINTENANCE_VOLUME)
         return True
 
     try:
-        return bool(connection.ask("read the maintenance mark", read))
+        marked = bool(connection.ask("read the maintenance mark", read))
+        # a pool of notes that somebody stopped still has what is in its folder
+        stopped = pool_name == NOTES and not marked
+        return marked or (stopped and MAINTENANCE_VOLUME in volumes_of_notes(connection))
     except LibvirtFailure as error:
         if error.code in (ERR_NO_STORAGE_POOL, ERR_NO_STORAGE_VOL, ERR_NO_SUPPORT):
             return False
         return None
-    except FleetVirtError:
+    except (FleetVirtError, OSError):
         return None

@@ -38,6 +38,8 @@ def stage(connection: Connection, work: RollingWork, *, check: bool) -> t.Mappin
     }
     if work.stage == "begin":
         return _begin(connection, work.turn, check=check)
+    if work.stage == "reboot":
+        return {**read.look(connection), "held": read.is_held(connection, work.digest)}
     if work.stage not in stages:
         return read.look(connection)
     return stages[work.stage](connection, work.digest, check=check)

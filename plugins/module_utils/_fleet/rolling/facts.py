@@ -23,6 +23,8 @@ class RollingAnswer(answers.Result, total=False):
     """What is there: the domains that run, why a reboot is needed if it is, and the ``marks`` of
     rolling work at the time ``at`` of its clock.
 
+    ``held``: before a reboot, whether it is still in maintenance for this run.
+
     What came of a stage: ``claimed``, it is marked as begun; ``ready``, no VM runs there;
     ``rebooted``, whether it was; ``well``, it passed the health gate; ``finished``, nothing is left
     to do there. ``why``: what failed.
@@ -33,6 +35,7 @@ class RollingAnswer(answers.Result, total=False):
     versions: Versions | None
     marks: list[str] | None
     at: int | None
+    held: bool | None
     claimed: bool | None
     ready: bool | None
     rebooted: bool | None

@@ -16,9 +16,11 @@ from ..._libvirt import CONNECT_LIST_DOMAINS_ACTIVE
 from ..base import effects_programs as programs
 from ..base.effects_connection import Connection
 from ..hosts import rolling_marks
-from ..hosts.read_host import version
-from ..notes import read as notes
-from .reboot import RebootFacts, reason
+from ..hosts.read_host import MAINTENANCE_VOLUME, version
+from ..hosts.rolling_marks import BEGUN
+from ..notes.read import now
+from ..storage.read_shared_pools import volumes_of_notes
+from .reboot import RebootFacts, reason, restarting
 
 if t.TYPE_CHECKING:
     from .facts import RollingAnswer, Versions
@@ -37,7 +39,7 @@ def look(connection: Connection) -> RollingAnswer:
         "reboot": reason(_reboot_facts()) if connection.local else None,
         "versions": versions(connection),
         "marks": volumes(connection),
-        "at": notes.now(),
+        "at": now(),
     }
 
 
@@ -60,13 +62,17 @@ def versions(connection: Connection) -> Versions:
 
 
 def volumes(connection: Connection) -> list[str]:
-    """The names of the marks."""
-    pool = notes.pool(connection)
-    if pool is None:
-        return []
-    listed = connection.call("list the marks", pool.listAllVolumes, 0)
-    names = [str(volume.name()) for volume in listed]
+    """The names of the marks, also where the pool of notes does not run."""
+    names = volumes_of_notes(connection)
     return sorted(name for name in names if rolling_marks.parse(name) is not None)
+
+
+def is_held(connection: Connection, digest: str) -> bool:
+    """Whether it is still in maintenance for work with these tasks, so that nothing comes to it."""
+    there = volumes_of_notes(connection)
+    marks = (rolling_marks.parse(name) for name in there)
+    begun = any(mark is not None and (mark.state, mark.digest) == (BEGUN, digest) for mark in marks)
+    return begun and MAINTENANCE_VOLUME in there
 
 
 def _reboot_facts() -> RebootFacts:
@@ -93,4 +99,4 @@ def _restarting() -> bool | None:
     if programs.find("needs-restarting") is None:
         return None
     done = programs.attempt(["needs-restarting", "-r"], seconds=_CHECKING)
-    return done is not None and done.status == 1
+    return done is not None and restarting(done.status, done.out)

@@ -25,8 +25,18 @@ class RebootFacts:
     restarting: bool | None
 
 
-def kept_by(running: t.Sequence[str], why: str) -> str:
-    """Why it is not rebooted although ``why`` asks for it: these VMs run there; empty if none."""
+def kept_by(running: t.Sequence[str], why: str, *, held: bool = True, check: bool = False) -> str:
+    """Why it is not rebooted although ``why`` asks for it: these VMs run there, or are on their way
+    to it, since it is no longer ``held`` for this run; empty if it may be. In check mode nothing
+    was moved, nor marked, so neither says anything."""
+    if check:
+        return ""
+    if not running and not held:
+        return (
+            f"it was to reboot ({why}), and its maintenance was ended meanwhile, or another run"
+            " works on it, so VMs may be on their way to it and it was not rebooted; once nobody"
+            " else works on it, run the same command again, which empties it first"
+        )
     if not running:
         return ""
     verb = "runs" if len(running) == 1 else "run"
@@ -35,6 +45,12 @@ def kept_by(running: t.Sequence[str], why: str) -> str:
         " was emptied, so it was not rebooted; shut down what cannot move, and run the same"
         " command again, which empties it first"
     )
+
+
+def restarting(status: int, out: str) -> bool:
+    """Whether ``needs-restarting -r`` says that a reboot is needed. Its exit status is 1 then, and
+    is 1 as well where it failed."""
+    return status == 1 and "reboot is required" in out.lower()
 
 
 def reason(facts: RebootFacts) -> str | None:
