@@ -198,9 +198,24 @@ FAULTS = (
     Fault(
         "a pool that somebody stopped is started for an image",
         "storage/effects_storage.py",
-        "        if to_make and wanted and not ",
-        "        if (to_make and wanted) or not ",
+        "        if makes and is_half_made(connection, handle, name, str(path)):\n",
+        "        if makes:\n",
         "storage/test_pool_crashes.py::test_pool_that_somebody_stopped_is_not_started_for_an_image",
+    ),
+    Fault(
+        "a pool of others is started over storage that is not mounted",
+        "storage/read_pools.py",
+        "        return bool(os.listdir(path))\n",
+        "        return True\n",
+        "storage/test_pool_crashes.py"
+        "::test_stopped_pool_of_others_is_started_unless_its_folder_may_be_a_bare_mount_point",
+    ),
+    Fault(
+        "a hypervisor is rebooted whose maintenance somebody has ended",
+        "rolling/read.py",
+        "    return begun and MAINTENANCE_VOLUME in there\n",
+        "    return begun\n",
+        "rolling/test_effects.py::test_reboot_is_for_the_run_whose_maintenance_lasts",
     ),
     Fault(
         "a stale answer of the round before passes",

@@ -222,7 +222,7 @@ host:
           returned: with O(placement=true)
           type: int
         half_made:
-          description: Whether it neither runs nor starts at boot, so that the creation of a VM may
+          description: Whether it was made and never started, so that the creation of a VM may
             finish making it.
           returned: with O(placement=true), for inactive pools of type V(dir)
           type: bool

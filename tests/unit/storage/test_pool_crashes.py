@@ -40,6 +40,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage import (
     effects_storage as storage,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage import pool_xml
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.read_pools import (
+    is_half_made,
+)
 from ansible_collections.fleet.virt.tests.unit._crash import Machine, Machines
 
 _NAME = "more"
@@ -146,6 +149,53 @@ def test_incomplete_pool_counts_as_none_only_for_who_makes_it(
         else:
             with pytest.raises(PlanRefused, match="is inactive"):
                 storage.find_pool(connection, _NAME, folder)
+
+
+_THEIRS = "<pool type='dir'><name>{}</name><target><path>{}</path></target></pool>"
+
+
+@pytest.mark.parametrize("content", [None, "", "disk1.qcow2"])
+def test_stopped_pool_of_others_is_started_unless_its_folder_may_be_a_bare_mount_point(
+    machines: Machines, tmp_path: Path, content: str | None
+) -> None:
+    folder = tmp_path / "theirs"
+    if content is not None:
+        folder.mkdir()
+    if content:
+        (folder / content).touch()
+    with machines.new() as machine:
+        pool = machine.connection.conn.storagePoolDefineXML(_THEIRS.format(_NAME, folder), 0)
+        looked = machine.call(lambda this: is_half_made(this, pool, _NAME, str(folder)))
+        if content == "":
+            with pytest.raises(PlanRefused, match="virsh pool-start more"):
+                machine.call(lambda this: images.ensure_pool(this, _NAME, str(folder)))
+        else:
+            machine.call(lambda this: images.ensure_pool(this, _NAME, str(folder)))
+        assert pool.isActive() == looked == (content != ""), "plan and run agree"
+
+
+@pytest.mark.parametrize("make", [_images, _creation])
+@pytest.mark.parametrize("transient", [True, False])
+def test_running_pool_of_others_is_used_as_it_is(
+    machines: Machines, make: t.Callable[[Machine, Connection], None], transient: bool
+) -> None:
+    with machines.new() as machine:
+        conn = machine.connection.conn
+        xml = _THEIRS.format(_NAME, _folder(machine))
+        if transient:
+            conn.storagePoolCreateXML(xml, 0)
+        else:
+            conn.storagePoolDefineXML(xml, 0).create(0)
+        machine.call(functools.partial(make, machine))
+        assert not conn.storagePoolLookupByName(_NAME).autostart()
+
+
+def test_pool_of_notes_without_a_definition_takes_notes(machines: Machines) -> None:
+    with machines.new() as machine:
+        conn = machine.connection.conn
+        conn.storagePoolCreateXML(_THEIRS.format(NOTES, f"{machine.root}/notes"), 0)
+        machine.call(functools.partial(_notes, machine))
+        assert conn.storagePoolLookupByName(NOTES).listVolumes()
 
 
 def test_pool_of_that_name_at_another_folder_is_not_taken_for_it(machines: Machines) -> None:

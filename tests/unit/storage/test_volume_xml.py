@@ -55,10 +55,12 @@ def test_volume(arguments: tuple[t.Any, ...], expected: str) -> None:
 
 
 def test_pool() -> None:
-    xml = pool_xml.render("base <1>", "/var/lib/libvirt/base & more")
+    path = "/var/lib/libvirt/base & more"
+    identity = pool_xml.uuid_of("base <1>", path)
+    assert identity == pool_xml.uuid_of("base <1>", f"{path}/") != pool_xml.uuid_of("base", path)
     assert_xml_equal(
-        xml,
-        """<pool type="dir"><name>base &lt;1&gt;</name>
+        pool_xml.render("base <1>", path),
+        f"""<pool type="dir"><name>base &lt;1&gt;</name><uuid>{identity}</uuid>
         <target><path>/var/lib/libvirt/base &amp; more</path></target></pool>""",
     )
     assert_valid(pool_xml.render("base", "/var/lib/libvirt/base"), "storagepool")

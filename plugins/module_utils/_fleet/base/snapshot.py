@@ -340,7 +340,7 @@ class PoolPromises(t.TypedDict, total=False):
 
     ``promised_mib`` is the sum of virtual sizes, ``claimed_mib`` that of the disks of VMs being
     created, whose volumes may not exist yet, ``volume_allocation_mib`` the space the volumes take.
-    ``half_made``: a pool of files that is defined, and neither runs nor starts at boot.
+    ``half_made``: a pool of files that is defined, and was never started (``is_half_made``).
     """
 
     promised_mib: int

@@ -27,7 +27,13 @@ from ..base.metadata import Metadata
 from ..cards import read_leftovers
 from ..notes import read as read_notes
 from ..storage import read_paths as paths
-from ..storage.read_pools import describe_volume, list_handles, list_pools, pool_named
+from ..storage.read_pools import (
+    describe_volume,
+    is_half_made,
+    list_handles,
+    list_pools,
+    pool_named,
+)
 from . import cpu_xml, host_info, network_info, read_cell, segments
 from . import read_description as description
 from . import read_nwfilters as nwfilters
@@ -153,8 +159,9 @@ def _mark_half_made(connection: Connection, pools: list[PoolEntry]) -> None:
     stopped = [pool for pool in pools if (pool["type"], pool["state"]) == ("dir", "inactive")]
     for pool in stopped:
         handle = pool_named(connection, pool["name"])
-        if handle is not None and pool["error"] is None:
-            pool["half_made"] = not connection.call(f"read pool {pool['name']}", handle.autostart)
+        if handle is not None and pool["error"] is None and pool["path"]:
+            place = (pool["name"], pool["path"])
+            pool["half_made"] = is_half_made(connection, handle, *place)
 
 
 class _Offered(t.NamedTuple):

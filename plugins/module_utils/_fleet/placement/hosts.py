@@ -37,7 +37,7 @@ class PoolFacts:
     """One storage pool. ``problem`` says why it cannot be used; figures are 0 then.
 
     ``limit_mib`` limits the sum of virtual sizes, ``available_mib`` is the real free space now.
-    ``half_made``: it is defined, and neither runs nor starts at boot.
+    ``half_made``: it is defined, and was never started.
     """
 
     name: str

@@ -130,5 +130,5 @@ def _ready_pool(host: Host, plan: DiskPlan) -> storage.Pool:
             pool = storage.ensure_pool(host.connection, pool.name, pool.path)
         host.pools[plan.key] = pool
     elif host.settings.pool_paths.get(pool.name) == pool.path:
-        storage.start_at_boot(host.connection, pool)
+        storage.finish_own_pool(host.connection, pool)
     return pool

@@ -19,7 +19,7 @@ from ..base.effects_connection import Connection
 from ..base.effects_deadline import Value
 from . import pool_xml, storage_info, volume_xml
 from . import read_paths as paths
-from .read_pools import list_pools, pool_named
+from .read_pools import is_half_made, is_ours, list_pools, pool_named
 from .read_shared_pools import SharedPools
 
 if t.TYPE_CHECKING:
@@ -93,8 +93,8 @@ def find_pool(
     if absent is not None:
         raise PlanRefused(absent)
     if not connection.call(f"read pool {info['name']}", handle.isActive):
-        wanted = info["name"] == name and path is not None and _is_made_at(info, path)
-        if to_make and wanted and not connection.call(f"read pool {name}", handle.autostart):
+        makes = to_make and path is not None and info["name"] == name and _is_made_at(info, path)
+        if makes and is_half_made(connection, handle, name, str(path)):
             return None
         raise PlanRefused(
             f"pool {info['name']} is inactive; start it with virsh pool-start {info['name']}"
@@ -154,17 +154,19 @@ def _is_made_at(info: PoolInfo, path: str) -> bool:
 
 
 def ensure_pool(connection: Connection, name: str, path: str) -> Pool:
-    """The pool, made if there is none, and finished if a kill ended that; by one call at a time.
-
-    What starts at boot was finished: if that is inactive its storage may be missing, or somebody
-    has stopped it.
-    """
+    """The pool, made if there is none, and finished if a kill ended that; by one call at a time."""
     existing = find_pool(connection, name, path, to_make=True)
     if existing is None:
         return make_pool(connection, name, path)
     if existing.name == name and existing.path == path.rstrip("/"):
-        start_at_boot(connection, existing)
+        finish_own_pool(connection, existing)
     return existing
+
+
+def finish_own_pool(connection: Connection, pool: Pool) -> None:
+    """Have a pool that runs start at boot if it was made here; others have decided of theirs."""
+    if is_ours(connection, pool.existing, pool.name, pool.path):
+        start_at_boot(connection, pool)
 
 
 def make_pool(connection: Connection, name: str, path: str, nfs: NfsSource | None = None) -> Pool:
@@ -209,8 +211,10 @@ def finish_pool(connection: Connection, pool: Pool) -> Pool:
 
 
 def start_at_boot(connection: Connection, pool: Pool) -> None:
-    """Set it to start at boot, unless it is."""
+    """Set it to start at boot, unless it is, or runs without a definition that could say so."""
     handle = pool.existing
+    if not connection.call(f"read pool {pool.name}", handle.isPersistent):
+        return
     if not connection.call(f"read pool {pool.name}", handle.autostart):
         connection.call(f"set pool {pool.name} to start at boot", handle.setAutostart, 1)
 

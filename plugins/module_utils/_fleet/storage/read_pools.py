@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import typing as t
 
 from ..._errors import FleetVirtError, LibvirtFailure
@@ -15,7 +16,7 @@ from ..base.effects_connection import Connection
 from ..base.effects_deadline import Failed
 from ..base.names import NOTES, is_card_file
 from ..base.states import pool_state_name
-from . import storage_info
+from . import pool_xml, storage_info
 from .read_shared_pools import SharedPools
 
 if t.TYPE_CHECKING:
@@ -62,6 +63,35 @@ def pool_named(connection: Connection, name: str) -> VirStoragePool | None:
         if error.code != ERR_NO_STORAGE_POOL:
             raise
         return None
+
+
+def is_half_made(connection: Connection, handle: VirStoragePool, name: str, path: str) -> bool:
+    """Whether a kill may have left an inactive pool before its first start.
+
+    What starts at boot was finished: if that is inactive its storage may be missing, or somebody
+    has stopped it. So may a pool that others made, if its folder is empty: what was put there would
+    be hidden by what is mounted over it later. An earlier version made pools like others'.
+    """
+    if connection.call(f"read pool {name}", handle.autostart):
+        return False
+    if is_ours(connection, handle, name, path):
+        return True
+    return connection.local and connection.call(f"look at {path}", _is_no_bare_mount_point, path)
+
+
+def is_ours(connection: Connection, handle: VirStoragePool, name: str, path: str) -> bool:
+    """Whether the pool was made here, by this version or a later one."""
+    identity = str(connection.call(f"read pool {name}", handle.UUIDString))
+    return identity == pool_xml.uuid_of(name, path)
+
+
+def _is_no_bare_mount_point(path: str) -> bool:
+    try:
+        return bool(os.listdir(path))
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
 
 
 def pool_entries(connection: Connection) -> list[PoolEntry]:
