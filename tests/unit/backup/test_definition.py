@@ -366,3 +366,11 @@ def test_disk_whose_data_are_in_another_file_is_saved_and_named(
         text = archives.manifest(content)
         assert archives.read_manifest(text) == content
         assert ("one_file" in text) is bool(content.one_file)
+
+
+def test_uefi_variables_in_a_varstore_are_refused_as_they_would_be_lost() -> None:
+    root = _root(_A)
+    assert read._firmware(root, "web1") == []
+    _lxml.add(root.find("os"), "varstore", {"path": "/v/web1.json"})
+    (why,) = read._firmware(root, "web1")
+    assert "in a varstore; those in an nvram can be saved" in why

@@ -84,7 +84,16 @@ _OF_ONE_VM = """
 <filterref filter='clean-traffic'><parameter name='IP' value='192.0.2.7'/>
 <parameter name='IP' value='192.0.2.8'/><parameter name='IPV6' value='2001:db8::7'/>
 <parameter name='MAC' value='52:54:00:00:00:01'/><parameter name='CTRL_IP_LEARNING' value='none'/>
-</filterref></interface>
+<parameter name='DHCPSERVER' value='192.0.2.253'/><parameter name='VMADDR' value='192.0.2.77'/>
+<parameter name='VMNET' value='2001:DB8:77::/64'/><parameter name='PEER' value='52:54:0:0:0:AB'/>
+<parameter name='PORTS' value='8443'/></filterref></interface>
+<interface type='vhostuser'><mac address='52:54:00:00:00:09'/>
+<source type='unix' path='/run/web1.vhost' mode='client'/><model type='virtio'/></interface>
+<filesystem type='mount'><driver type='virtiofs' queue='1024'/><source socket='/run/web1.fs'/>
+<target dir='data'/></filesystem>
+<lease><lockspace>s</lockspace><key>web1</key><target path='/l'/></lease>
+<redirdev bus='usb' type='tcp'><source mode='bind' host='127.0.0.1' service='4556'/></redirdev>
+<redirdev bus='usb' type='tcp'><source mode='connect' host='192.0.2.90' service='4'/></redirdev>
 <serial type='tcp'><source mode='bind' host='127.0.0.1' service='4555'/><protocol type='raw'/>
 <target port='0'/></serial>
 <serial type='file'><source path='/srv/web1.log'/><target port='1'/></serial>
@@ -111,6 +120,13 @@ _LACKS = (
     "devices/interface[@type='bridge']/filterref/parameter[@name='IPV6']",
     "devices/hostdev[@type='mdev']",
     "devices/shmem",
+    "devices/interface[@type='bridge']/filterref/parameter[@name='VMADDR']",
+    "devices/interface[@type='bridge']/filterref/parameter[@name='VMNET']",
+    "devices/interface[@type='bridge']/filterref/parameter[@name='PEER']",
+    "devices/interface[@type='vhostuser']",
+    "devices/filesystem",
+    "devices/lease",
+    "devices/redirdev",
     "devices/serial[@type='tcp'] (127.0.0.1:4555)",
     "devices/serial[@type='file'] (/srv/web1.log)",
 )
@@ -136,14 +152,14 @@ def test_copy_has_nothing_that_identifies_the_vm_that_was_saved() -> None:
     assert [one for one in own if one in text.replace('"', "'")] == []
     assert_valid(text, "domain")
     kept = ("sysinfo/bios", "devices/serial[@type='tcp']", "devices/channel/target")
-    assert [len(copied.findall(path)) for path in kept] == [1, 1, 1]
+    kept += ("devices/redirdev",)
+    assert [len(copied.findall(path)) for path in kept] == [1] * len(kept)
     assert copied.find("sysinfo/system/entry").get("name") == "family"
-    assert [
-        dict(one.attrib) for one in copied.iterfind("devices/interface/filterref/parameter")
-    ] == [{"name": "CTRL_IP_LEARNING", "value": "none"}]
+    parameters = [one.get("name") for one in copied.iterfind("devices/interface/filterref/*")]
+    assert parameters == ["CTRL_IP_LEARNING", "DHCPSERVER", "PORTS"]
     assert dict(copied.find("devices/vsock/cid").attrib) == {"auto": "yes"}
     assert [one.get("type") for one in copied.iterfind("devices/serial")] == ["pty", "pty", "tcp"]
-    assert len(copied.findall("devices/*")) == len(before.findall("devices/*")) - 2
+    assert len(copied.findall("devices/*")) == len(before.findall("devices/*")) - 6
 
 
 def test_vm_that_is_restored_as_it_was_keeps_what_identifies_it() -> None:
@@ -357,3 +373,38 @@ def test_restore_names_disk_whose_data_file_is_joined() -> None:
     changed, lacks = definition.adapted(root, who, {"vda": volume}, {"/b.qcow2": "qcow2"})
     assert lacks == ("a data file (/srv/a.data) of disk vda",)
     assert changed.find("devices/disk/source/dataStore") is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "lacks", "left"),
+    [
+        (
+            "<backend type='external'><source type='unix' mode='connect' path='/run/web1.tpm'/>"
+            "</backend>",
+            "devices/tpm",
+            None,
+        ),
+        (
+            "<backend type='emulator' version='2.0'><source type='dir' path='/srv/web1.tpm'/>"
+            "</backend>",
+            "devices/tpm[@model='tpm-crb']/backend/source",
+            "emulator",
+        ),
+    ],
+)
+def test_copy_shares_no_state_with_the_vm_that_was_saved(
+    kind: str, lacks: str, left: str | None
+) -> None:
+    """The state of a TPM, and where libvirt keeps UEFI variables since 11.10."""
+    text = _OF_ONE_VM.replace(
+        "</devices>",
+        f"<tpm model='tpm-crb'>{kind}</tpm><pstore backend='acpi-erst'><path>/p/web1"
+        "</path><size>8</size></pstore></devices>",
+    ).replace("</os>", "<varstore path='/v/web1.json' template='/usr/share/vars.json'/></os>")
+    root = _lxml.parse(text, "domain web1")
+    copied, lacked = definition.adapted(root, definition.Identity("web2", _UUID, True), {}, {})
+    assert lacks in lacked
+    assert "web1" not in _lxml.tostring(copied)
+    backend = copied.find("devices/tpm/backend")
+    assert (None if backend is None else backend.get("type")) == left
+    assert copied.find("os/varstore").get("template") == "/usr/share/vars.json"

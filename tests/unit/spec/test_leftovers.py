@@ -114,7 +114,8 @@ def test_copy_lacks_addresses_and_serial_numbers_of_its_source() -> None:
         "</sysinfo>",
         "nic": "<filterref filter='clean-traffic'><parameter name='IP' value='192.0.2.7'/>"
         "<parameter name='IPV6' value='2001:db8::7'/>"
-        "<parameter name='MAC' value='52:54:00:00:00:01'/></filterref>",
+        "<parameter name='MAC' value='52:54:00:00:00:01'/>"
+        "<parameter name='VMADDR' value='192.0.2.7/32'/></filterref>",
     }
     root = _copy(**parts)
     assert [one.text for one in root.iterfind("sysinfo/*/entry")] == ["2"]
@@ -126,6 +127,7 @@ def test_copy_lacks_addresses_and_serial_numbers_of_its_source() -> None:
         "sysinfo/chassis/entry[@name='asset']",
         f"{filtered}[@name='IP']",
         f"{filtered}[@name='IPV6']",
+        f"{filtered}[@name='VMADDR']",
     )
 
 

@@ -153,6 +153,8 @@ def _job(connection: Connection, dom: VirDomain) -> str | None:
 
 
 def _firmware(root: Element, name: str) -> list[str]:
+    if root.find("os/varstore") is not None:
+        return [f"the UEFI variables of {name!r} are in a varstore; those in an nvram can be saved"]
     nvram = root.find("os/nvram")
     kind = "file" if nvram is None else nvram.get("type", "file")
     if kind == "file":

@@ -28,7 +28,7 @@ _PORTS = ("port", "tlsPort", "websocket")
 def take_out(root: Element) -> tuple[str, ...]:
     """Take out what only one VM has; libvirt makes anew whatever it can. Returns the paths of the
     rest, which the copy lacks."""
-    lacks: list[str] = []
+    lacks = [*_at_sockets(root)]
     for child in list(root.iterchildren("*")):
         _below(Place((child,)), lacks)
     for screen in root.iterfind("devices/graphics"):
@@ -37,6 +37,27 @@ def take_out(root: Element) -> tuple[str, ...]:
         if device.tag in _CHARACTER_DEVICES:
             lacks += _on_its_own(Place((root, device)))
     return tuple(dict.fromkeys(lacks))
+
+
+def _at_sockets(root: Element) -> Iterator[str]:
+    """Remove devices whose other end is a program that serves a single VM, or that listen."""
+    served = {
+        "filesystem": lambda device: device.find("source[@socket]") is not None,
+        "tpm": lambda device: device.find("backend[@type='external']") is not None,
+        "redirdev": _listens,
+        "smartcard": _listens,
+    }
+    for device in root.findall("devices/*"):
+        is_served = served.get(str(device.tag))
+        if is_served is not None and is_served(device):
+            yield f"devices/{device.tag}"
+            _remove(device)
+
+
+def _listens(device: Element) -> bool:
+    return device.get("type") in _SERVERS and any(
+        source.get("mode") == "bind" for source in device.findall("source")
+    )
 
 
 def _below(place: Place, lacks: list[str]) -> None:
@@ -96,8 +117,7 @@ def _on_its_own(place: Place) -> Iterator[str]:
     channel, and any other becomes one that only libvirt's console uses."""
     device = place.elements[-1]
     kind, source = device.get("type"), device.find("source")
-    listens = any(one.get("mode") == "bind" for one in device.findall("source"))
-    if source is None or not (kind in _FILES or (kind in _SERVERS and listens)):
+    if source is None or not (kind in _FILES or _listens(device)):
         return
     where = source.get("path") or f"{source.get('host', '')}:{source.get('service', '')}"
     if not (device.tag == "channel" and kind == "unix"):

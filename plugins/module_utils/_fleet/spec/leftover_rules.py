@@ -12,6 +12,7 @@ the longest decides. ``*`` is any element. Conditions in brackets are about an e
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import typing as t
 from collections.abc import Iterator
@@ -36,6 +37,8 @@ DATA_STORE = "devices/disk/source/dataStore"
 
 _LIBOSINFO = "{http://libosinfo.org/xmlns/libvirt/domain/1.0}libosinfo"
 _COCKPIT = "{https://github.com/cockpit-project/cockpit/tree/main/pkg/machines}data"
+_ADDRESS = "<address>"  # in a condition: any IP or MAC address
+_MAC = re.compile(r"(?:[0-9A-Fa-f]{1,2}:){5}[0-9A-Fa-f]{1,2}")
 _CONDITION = re.compile(r"\[(?P<what>@[\w:-]+|text)(?:=(?P<values>[^\]]+))?\]")
 
 
@@ -82,8 +85,9 @@ _IDENTITIES = (
     *_own(LEFT, "sysinfo/chassis/entry[@name='asset']", "sysinfo/baseBoard/entry[@name='asset']"),
     *_own(MADE, "devices/disk/serial", "devices/disk/wwn"),
     # the filter of libvirt binds the NIC to them; it has the MAC address of the NIC by itself
-    *_own(MADE, "devices/interface/filterref/parameter[@name='MAC']"),
+    *_own(MADE, "devices/interface/filterref/parameter[@name='MAC'][@value]"),
     *_own(LEFT, "devices/interface/filterref/parameter[@name='IP'|'IPV6']"),
+    *_own(LEFT, f"devices/interface/filterref/parameter[@value={_ADDRESS}]"),
     *_own(MADE, "devices/interface/target", "devices/interface/source/@portid"),
     *_own(MADE, "devices/interface/virtualport/parameters/@interfaceid"),
     *_own(MADE, "devices/interface/virtualport/parameters/@instanceid"),
@@ -91,7 +95,11 @@ _IDENTITIES = (
     Line("devices/vsock/cid/@auto", MADE, "yes", own=True),
     *_own(MADE, "devices/vsock/cid/@address"),
     # memory and devices that only one VM has; whoever shares them writes into the other's
-    *_own(REFUSED, "devices/shmem", "devices/hostdev[@type='mdev']"),
+    *_own(REFUSED, "devices/shmem", "devices/hostdev[@type='mdev']", "devices/lease"),
+    # a socket has one VM at its other end
+    *_own(REFUSED, "devices/interface[@type='vhostuser']", "devices/disk[@type='vhostuser']"),
+    *_own(REFUSED, "devices/tpm/backend/source"),
+    *_own(MADE, "os/varstore/@path", "devices/pstore/path"),
     *_own(REFUSED, "devices/memory[@model='nvdimm'|'virtio-pmem']"),
 )
 
@@ -154,6 +162,8 @@ _NICS = (
     *_lines(CARRIED, "devices/interface[@type='user'|'null']"),
     *_lines(MADE, "devices/interface/mac"),
     *_lines(CARRIED, "devices/interface/filterref", "devices/interface/virtualport"),
+    # of a server, which VMs share
+    *_lines(CARRIED, "devices/interface/filterref/parameter[@name='DHCPSERVER'][@value]"),
     *_lines(CARRIED, "devices/interface/model", "devices/interface/bandwidth"),
     *_lines(CARRIED, "devices/interface/vlan", "devices/interface/link", "devices/interface/mtu"),
     *_lines(CARRIED, "devices/interface/coalesce", "devices/interface/guest"),
@@ -223,7 +233,6 @@ _FURTHER_DEVICES = (
     *_lines(CARRIED, "devices/memballoon", "devices/panic", "devices/watchdog", "devices/hub"),
     *_lines(CARRIED, "devices/iommu", "devices/vsock", "devices/nvram", "devices/redirfilter"),
     *_lines(CARRIED, "devices/crypto", "devices/pstore"),
-    *_lines(MADE, "devices/pstore/path"),
     *_lines(CARRIED, "devices/rng"),
     *_lines(REFUSED, "devices/rng/backend"),  # a socket, or any file
     *_lines(CARRIED, "devices/rng/backend[@model='builtin']"),
@@ -241,10 +250,10 @@ _FURTHER_DEVICES = (
     *_lines(REFUSED, "devices/tpm"),
     *_lines(CARRIED, "devices/tpm/backend"),
     *_lines(REFUSED, "devices/tpm/backend/@type", "devices/tpm/backend/encryption"),
-    *_lines(REFUSED, "devices/tpm/backend/source", "devices/tpm/backend/device"),
+    *_lines(REFUSED, "devices/tpm/backend/device"),
     *_lines(MADE, "devices/tpm/backend/@debug"),
     # directories and devices of its hypervisor, as far as no setting has them
-    *_lines(REFUSED, "devices/filesystem", "devices/hostdev", "devices/lease"),
+    *_lines(REFUSED, "devices/filesystem", "devices/hostdev"),
     *_lines(CARRIED, "devices/filesystem/@accessmode", "devices/filesystem/@model"),
     *_lines(CARRIED, "devices/filesystem/@multidevs", "devices/filesystem/@fmode"),
     *_lines(CARRIED, "devices/filesystem/@dmode", "devices/filesystem/binary"),
@@ -312,7 +321,20 @@ class _Segment(t.NamedTuple):
     @staticmethod
     def _has(element: Element, what: str, values: tuple[str, ...] | None) -> bool:
         text = (element.text or "").strip() if what == "text" else element.get(what[1:])
+        if values == (_ADDRESS,):
+            return _is_address(text or "")
         return bool(text) if values is None else text in values
+
+
+def _is_address(text: str) -> bool:
+    """Whether it is an IP address, with or without a prefix, or a MAC address."""
+    if _MAC.fullmatch(text):
+        return True
+    try:
+        ipaddress.ip_interface(text)
+    except ValueError:
+        return False
+    return not text.isdigit()  # a port is a number
 
 
 _Table = dict[str, list[tuple[tuple[_Segment, ...], Line]]]
