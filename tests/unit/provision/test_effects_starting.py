@@ -307,3 +307,38 @@ def test_new_vm_that_names_what_hypervisor_lacks_is_refused(
     assert "/nowhere/event1 of its input does not exist" in made["msg"]
     assert "new1" not in machine.domains()
     assert not _provision(machine, check=True, name="new1")["failed"]
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize(
+    ("second", "refused"),
+    [
+        ({}, True),
+        ({"console": {"type": "vnc", "port": 5978}}, False),
+        ({"start": False}, False),
+    ],
+)
+def test_new_vms_with_the_same_fixed_port_are_not_both_made(
+    machine: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+    second: dict[str, object],
+    refused: bool,
+    check: bool,
+) -> None:
+    """None of them runs when they are planned, so each alone would do."""
+    monkeypatch.setattr(creation, "_QEMU", "TEST")
+    port = {"console": {"type": "vnc", "port": 5977}}
+    (first,) = _domains(name="new1", **port)
+    (other,) = _domains(name="new2", **{**port, **second})
+    result = machine.call(
+        lambda one: init.run(one, [first, other], _SETTINGS, stage="all", check=check)
+    )
+    assert result is not None
+    made = {vm["name"]: vm for vm in result["vms"]}
+    assert not made["new1"]["failed"]
+    assert made["new2"]["failed"] is refused
+    if refused:
+        assert "'new2' would have port 5977 of its vnc console, which 'new1' has that is made" in (
+            made["new2"]["msg"] or ""
+        )
+        assert "new2" not in machine.domains()

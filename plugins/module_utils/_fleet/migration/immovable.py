@@ -13,12 +13,16 @@ if t.TYPE_CHECKING:
     from ..._lxml import Element
 
 
-def reasons(root: Element) -> tuple[str, ...]:
-    """Why a VM with this definition does not move, each with its remedy."""
-    return tuple(dict.fromkeys(_reasons(root)))
+_VIRTIOFS = 10_000_000  # from this libvirt on it moves what a program of one's own shares
 
 
-def _reasons(root: Element) -> t.Iterator[str]:
+def reasons(root: Element, version: int) -> tuple[str, ...]:
+    """Why a VM with this definition does not move from a libvirt of this version, each with its
+    remedy."""
+    return tuple(dict.fromkeys(_reasons(root, version)))
+
+
+def _reasons(root: Element, version: int) -> t.Iterator[str]:
     for shared in root.iterfind("devices/shmem"):
         model, name = shared.find("model"), shared.get("name")
         kind = "ivshmem" if model is None else model.get("type")
@@ -31,9 +35,15 @@ def _reasons(root: Element) -> t.Iterator[str]:
         driver, source = filesystem.find("driver"), filesystem.find("source")
         if driver is None or driver.get("type") != "virtiofs":
             continue
-        if source is None or source.get("socket") is None:
+        socket = None if source is None else source.get("socket")
+        if socket is None:
             path = source.get("dir") if source is not None else None
             yield f"it has the folder {path} of its hypervisor by virtiofs; detach it"
+        elif version < _VIRTIOFS:
+            yield (
+                f"it has a file system by virtiofs ({socket}), which its hypervisor's libvirt"
+                " before 10.0 does not move; detach it"
+            )
     for nic in root.iterfind("devices/interface"):
         if nic.get("type") in ("vdpa", "hostdev"):
             yield f"it has a NIC of type {nic.get('type')}, a device of its hypervisor; detach it"

@@ -120,7 +120,9 @@ def read_source(connection: Connection, dom: VirDomain, host: str) -> Source:
         nwfilters=names.nwfilters,
         vsock=host_names.of_definition(live).vsock,
         names=names.beside(),
-        immovable=immovable.reasons(live),
+        immovable=immovable.reasons(
+            live, connection.call("read libvirt's version", connection.conn.getLibVersion)
+        ),
         interfaces=tuple(str(nic["source"]) for nic in info["nics"] if nic["type"] == "direct"),
         hostdevs=tuple(f"{hostdev['type']} {hostdev['source']}" for hostdev in info["hostdevs"]),
         cpu=None if cpu is None else _lxml.tostring(cpu),

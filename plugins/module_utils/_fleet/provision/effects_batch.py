@@ -31,6 +31,7 @@ if t.TYPE_CHECKING:
     from ..images.effects_base_images import BaseImage
     from ..seed.guest_image import Seeded
     from ..storage import effects_storage as storage
+    from ..storage.host_names import HostName
 
 SEED_SUFFIX = "_seed.iso"
 
@@ -117,6 +118,7 @@ class Draft:
 
     ``host_key`` is the public half of the key that its seed gives it, ``made`` the identities of
     its files by path, ``seeded`` how it was seeded, and what its image has; known once they exist.
+    ``fixed`` are the ports and IDs that it has to itself while it runs.
     """
 
     domain: Domain
@@ -125,6 +127,7 @@ class Draft:
     host_key: str | None = None
     made: dict[str, str] = field(default_factory=dict)
     seeded: Seeded | None = None
+    fixed: tuple[HostName, ...] = ()
 
     @property
     def volumes(self) -> list[DiskPlan]:

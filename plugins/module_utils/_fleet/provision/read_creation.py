@@ -31,7 +31,7 @@ from ..spec.devices import Disk
 from ..spec.domain import Domain, machine_problems
 from ..storage import effects_storage as storage
 from ..storage import host_names
-from ..storage.host_names import HostNames
+from ..storage.host_names import HostName, HostNames
 from . import effects_creation_definition as creation_definition
 from . import plan_creation as creation
 from . import read_fleet_cpu as fleet_cpu
@@ -62,6 +62,8 @@ def prepare(host: Host, domains: t.Sequence[Domain], *, check: bool = False) -> 
         ]
     jobs = [job for job in planned if job is not None]
     left = [job for job in jobs if not job.problem]
+    _require_distinct([job for job in left if isinstance(job, CreationJob)])
+    left = [job for job in left if not job.problem]
     new = [job for job in left if isinstance(job, CreationJob) and job.uuid is None]
     if new:
         # what was claimed before needs no room: finishing it reads and imports less
@@ -289,11 +291,30 @@ def _require_names(host: Host, draft: Draft, uuid: str | None) -> None:
     named = host_names.of_definition(_lxml.parse(text, f"domain {draft.domain.name}")).beside()
     if not draft.domain.start:  # a port is taken when it starts
         named = tuple(name for name in named if name.kind != host_names.PORT)
+    kinds = (host_names.PORT, *([host_names.VSOCK_ID] if draft.domain.start else []))
+    draft.fixed = tuple(name for name in named if name.kind in kinds)
     missing = read_host_names.missing(host.connection, HostNames(named))
     if missing:
         raise PlanRefused(
             f"{draft.domain.name!r} names what {host.settings.home} lacks: {'; '.join(missing)}"
         )
+
+
+def _require_distinct(jobs: t.Sequence[CreationJob]) -> None:
+    """Have those fail that are to run with the fixed port or ID of another of the batch: none of
+    them runs yet, so nothing else sees it."""
+    taken: list[tuple[str, HostName]] = []
+    for job in jobs:
+        for name in job.draft.fixed:
+            other = next((vm for vm, theirs in taken if host_names.collide(name, theirs)), None)
+            if other is not None and not job.problem:
+                job.fail(
+                    f"{job.name!r} would have {name.kind} {name.value.rpartition(':')[2]} of"
+                    f" {name.use}, which {other!r} has that is made with it on"
+                    f" {job.host.settings.home}; give it another, or let libvirt choose"
+                )
+        if not job.problem:
+            taken += [(job.name, name) for name in job.draft.fixed]
 
 
 def _require_valid(host: Host, draft: Draft, uuid: str | None) -> None:

@@ -142,6 +142,16 @@ def overlap(first: str, second: str) -> bool:
     return first == second or first in _ANY or second in _ANY
 
 
+def collide(first: HostName, second: HostName) -> bool:
+    """Whether two VMs cannot both have these at a time: a port, or the ID of a vsock."""
+    if first.kind != second.kind:
+        return False
+    if first.kind != PORT:
+        return first.value == second.value
+    (here, port), (there, other) = port_of(first.value), port_of(second.value)
+    return port == other and overlap(here, there)
+
+
 class _Reader:
     def __init__(self) -> None:
         self.names: list[HostName] = []
