@@ -8,6 +8,7 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.options import show
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.facts import ImageFacts
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.options import limits_of
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.source import (
@@ -26,7 +27,6 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.importing.option
     ImportWork,
     TransferredDisk,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.importing.ovf import OvfVm
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision.options import OPTIONS
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage.base_name import Digest
 from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _constants
@@ -63,7 +63,7 @@ class ActionModule(StagedAction[ImportWork]):
     def decided(self, work: ImportWork) -> t.Mapping[str, object]:
         source, spec, overrides = self._read(verify=not work.round)
         if not work.round:
-            _show(spec, overrides, source.vm)
+            _show(spec, overrides, source)
             return {"changed": False, **vars(decide.request(spec, overrides, [], {}))}
         converted = self.answers("virt_converted", Converted, "act", work.round)
         content = [
@@ -82,6 +82,8 @@ class ActionModule(StagedAction[ImportWork]):
         result: Answer = {"changed": True, "images": []}
         if not self.check:
             result = self._convert(source, str(spec["name"]), task_vars)
+        if source.uncompared:
+            result["warnings"] = [_uncompared(source)]
         return {**result, "vm": {**spec, **overrides}, "left_out": list(source.vm.left_out)}
 
     def _read(
@@ -166,8 +168,16 @@ class ActionModule(StagedAction[ImportWork]):
         return _images.bring(self, task_vars, _images.LocalImage(path, size, facts)), digest
 
 
-def _show(spec: specification.Specification, overrides: Answer, vm: OvfVm) -> None:
+def _uncompared(source: read_source.ImportSource) -> str:
+    names = ", ".join(map(show, source.uncompared))
+    return f"not compared with the manifest, which has no digest of it that is known: {names}"
+
+
+def _show(
+    spec: specification.Specification, overrides: Answer, source: read_source.ImportSource
+) -> None:
     """Display the specification as a request; values of variables may be secrets."""
+    vm = source.vm
     lines = ["it is imported as:", _vms_file.text([spec]).rstrip()]
     if overrides:
         lines.append(f"besides, from variables: {', '.join(f'vm_{key}' for key in overrides)}")
@@ -175,4 +185,6 @@ def _show(spec: specification.Specification, overrides: Answer, vm: OvfVm) -> No
         lines.append(specification.boots_from(vm))
     if vm.left_out:
         lines.append(f"not imported: {', '.join(vm.left_out)}")
+    if source.uncompared:
+        lines.append(_uncompared(source))
     _output.say("\n".join(lines))

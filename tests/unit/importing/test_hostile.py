@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import struct
 import subprocess
 import tarfile
@@ -230,7 +231,7 @@ HOSTILE: dict[str, tuple[Build, str, str]] = {
     "a VMDK with a parent": (
         with_disk(_described('RW 64 SPARSE "a.vmdk"', 'parentFileNameHint="/etc/shadow"')),
         "difference to another disk",
-        "merge",
+        "(a snapshot); if you trust",
     ),
     "a VMDK in split files": (
         with_disk(_described('createType="twoGbMaxExtentSparse"', drop="createType")),
@@ -332,3 +333,55 @@ def test_file_that_differs_from_its_manifest_is_refused(changed: str, tmp_path: 
     with pytest.raises(FleetVirtError, match=r"SHA256 .*, and its manifest says .*copy it again"):
         read_source.source(str(path), verify=True)
     read_source.source(str(path), verify=False)
+
+
+@pytest.mark.parametrize("kind", ["twoGbMaxExtentSparse", "monolithicFlat", "snapshot"])
+def test_disk_of_several_files_is_imported_once_it_is_made_one(kind: str, tmp_path: Path) -> None:
+    """What the remedy says, typed with the files that an export consists of."""
+    create = ["qemu-img", "create", "-q", "-f", "vmdk"]
+    if kind == "snapshot":
+        subprocess.run([*create, "base.vmdk", "1M"], cwd=tmp_path, check=True)
+        words = [*create, "-b", "base.vmdk", "-F", "vmdk", "disk.vmdk"]
+    else:
+        words = [*create, "-o", f"subformat={kind}", "disk.vmdk", "1M"]
+    subprocess.run(words, cwd=tmp_path, check=True)
+    written = ["qemu-io", "-f", "vmdk", "-c", "write -P 7 0 64k", "disk.vmdk"]
+    subprocess.run(written, cwd=tmp_path, check=True, capture_output=True)
+    with pytest.raises(FleetVirtError) as refused:
+        read_source.source(str(tmp_path / "disk.vmdk"), verify=True)
+    command = re.search(r"qemu-img convert [^,;]*(?=, and import)", str(refused.value))
+    assert command is not None, refused.value
+    typed = command[0].replace("DISK", "disk.vmdk").split()
+    subprocess.run(typed, cwd=tmp_path, check=True)
+    (found,) = read_source.source(str(tmp_path / "disk.qcow2"), verify=True).disks
+    assert found is not None
+    assert (found[1].format, found[1].virtual_bytes) == ("qcow2", 1 << 20)
+    same = ["qemu-img", "compare", "disk.vmdk", "disk.qcow2"]
+    subprocess.run(same, cwd=tmp_path, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "words"),
+    [('ovf:compression="gzip"', "is compressed"), ('ovf:chunkSize="65536"', "split into several")],
+)
+def test_compressed_or_split_disk_is_imported_by_the_commands_named(
+    attribute: str, words: str, tmp_path: Path
+) -> None:
+    name = "my disk.vmdk"
+    packages.stream(tmp_path, name)
+    text = packages.virtualbox(name).replace(f'"{name}"', f'"{name}" {attribute}', 1)
+    (tmp_path / "web.ovf").write_text(text)
+    if "gzip" in attribute:
+        subprocess.run(["gzip", name], cwd=tmp_path, check=True)
+        (tmp_path / f"{name}.gz").rename(tmp_path / name)
+    else:
+        split = ["split", "-b", "65536", "-d", "-a", "9", name, f"{name}."]
+        subprocess.run(split, cwd=tmp_path, check=True)
+        (tmp_path / name).unlink()
+    with pytest.raises(FleetVirtError, match=words) as refused:
+        read_source.source(str(tmp_path / "web.ovf"), verify=True)
+    command = re.search(r"\(((?:cat|gunzip) [^)]*)\)", str(refused.value))
+    assert command is not None
+    subprocess.run(["sh", "-c", command[1]], cwd=tmp_path, check=True)
+    made = tmp_path / ("disk.vmdk" if "gzip" in attribute else name)
+    assert len(read_source.source(str(made), verify=True).disks) == 1

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import tarfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -377,3 +379,91 @@ def test_nvram_and_unknown_files_are_named_as_lost() -> None:
     assert [text.partition(":")[0] for text in named[1:]] == ["NVRAM ('db.nvram'", "NVRAM ('x.dat'"]
     box = packages.virtualbox().replace("</vbox:Machine>", '<NVRAM path="w.nvram"/></vbox:Machine>')
     assert "NVRAM ('w.nvram'" in ovf.parse(box.encode()).left_out[-1]
+
+
+def test_what_no_drive_has_and_devices_of_unknown_types_are_named_as_lost() -> None:
+    """A disk of a CD drive, or of no device, is converted for nobody."""
+    text = packages.virtualbox(more=packages.item(77) + packages.item(24))
+    text = text.replace("</References>", '<File ovf:id="f2" ovf:href="b.vmdk"/></References>')
+    entry = '<Disk ovf:capacity="1" ovf:diskId="d2" ovf:fileRef="f2"/></DiskSection>'
+    found = ovf.parse(text.replace("</DiskSection>", entry).encode())
+    assert [disk.file for disk in found.disks] == ["web-disk001.vmdk"]
+    assert "disk 'b.vmdk', which no drive of the VM has" in found.left_out
+    assert [one for one in found.left_out if "type" in one] == ["device of type '77'"]
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (packages.virtualbox(), False),
+        (
+            packages.virtualbox().replace(
+                "</vbox:Machine>", '<TrustedPlatformModule type="v2_0"/></vbox:Machine>'
+            ),
+            True,
+        ),
+        (
+            packages.virtualbox().replace(
+                "</vbox:Machine>", '<TrustedPlatformModule type="None"/></vbox:Machine>'
+            ),
+            False,
+        ),
+        (packages.virtualbox(more=packages.item(1, ResourceSubType="vmware.vtpm")), True),
+    ],
+)
+def test_tpm_is_named_as_lost(text: str, named: bool) -> None:
+    assert any(one.startswith("TPM (") for one in ovf.parse(text.encode()).left_out) is named
+
+
+def test_disk_in_several_places_is_refused() -> None:
+    old = "<rasd:HostResource>/disk/vmdisk1</rasd:HostResource>"
+    text = packages.virtualbox().replace(old, old * 2)
+    with pytest.raises(PlanRefused, match="in several places; leave one of them"):
+        ovf.parse(text.encode())
+
+
+def test_unit_with_very_many_factors_is_refused_at_once() -> None:
+    text = packages.virtualbox().replace("MegaBytes", "byte" + "*9999999999" * 200_000)
+    begun = time.monotonic()
+    with pytest.raises(PlanRefused, match="which is none"):
+        ovf.parse(text.encode())
+    assert time.monotonic() - begun < 20
+
+
+_ODD_LINES = {
+    "sha384": (lambda name, data: f"SHA384({name})= {hashlib.sha384(data).hexdigest()}", True),
+    "sha-256": (lambda name, data: f"SHA-256({name})={hashlib.sha256(data).hexdigest()}", True),
+    "md5": (lambda name, data: f"MD5 ( {name} ) = {hashlib.md5(data).hexdigest()}", True),  # noqa: S324
+    "upper case": (
+        lambda name, data: f"sha256(./{name})= {hashlib.sha256(data).hexdigest().upper()}",
+        True,
+    ),
+    "unknown": (lambda name, data: f"WHIRLPOOL({name})= {hashlib.sha256(data).hexdigest()}", False),
+    "nothing": (lambda _name, _data: "", False),
+}
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("line", _ODD_LINES)
+def test_manifest_is_compared_whatever_it_is_written_by(
+    line: str, end: str, tmp_path: Path
+) -> None:
+    disk = packages.stream(tmp_path)
+    text = packages.virtualbox(disk.name).encode()
+    (tmp_path / "web.ovf").write_bytes(text)
+    write, known = _ODD_LINES[line]
+    lines = [write("web.ovf", text), write(disk.name, disk.read_bytes())]
+    (tmp_path / "WEB.MF").write_bytes(b"\xef\xbb\xbf" + end.join(lines).encode())
+    source = read_source.source(str(tmp_path / "web.ovf"), verify=True)
+    assert source.uncompared == (() if known else ("web.ovf", disk.name))
+    if known:
+        disk.write_bytes(disk.read_bytes() + bytes(512))
+        with pytest.raises(PlanRefused, match="and its manifest says"):
+            read_source.source(str(tmp_path / "web.ovf"), verify=True)
+
+
+def test_reference_to_the_same_folder_is_the_file(tmp_path: Path) -> None:
+    disk = packages.stream(tmp_path)
+    (tmp_path / "web.xml").write_text(packages.virtualbox(f"./{disk.name}"))
+    source = read_source.source(str(tmp_path / "web.xml"), verify=True)
+    assert [one.file for one in source.vm.disks] == [disk.name]

@@ -32,7 +32,13 @@ _FOOTER = 1024  # bytes from the end, where the footer's header is
 _DESCRIPTOR_BYTES = 20 * _SECTOR  # what QEMU reads of a descriptor
 _CREATE_TYPES = ("monolithicSparse", "streamOptimized")
 _EXTENT = re.compile(r'^(?:RW|RDONLY|NOACCESS)\s+\d+\s+(\S+)(?:\s+"([^"]*)")?', re.MULTILINE)
-_WHOLE = "export the VM with each disk in one file (OVF, streamOptimized)"
+ONE_FILE = (
+    "if you trust where it comes from, make the disk one file where all its files are beside it"
+    " (tar -xf unpacks an OVA): qemu-img convert -O qcow2 DISK disk.qcow2, and import that alone"
+)
+_WHOLE = f"export the VM with each disk in one file (OVF, streamOptimized), or {ONE_FILE}"
+_DESCRIBED = f"DISK is its descriptor, which names it: {ONE_FILE}"
+_NEWER = "convert it where it comes from (vmware-vdiskmanager -r DISK -t 0 NEW)"
 # docs of VHDX (MS-VHDX): where the region table is, and what is looked up in it
 _REGIONS = 192 << 10
 _METADATA = uuid.UUID("8b7ca206-4790-4b9a-b8fe-575f050f886e")
@@ -42,7 +48,10 @@ _PARENT = uuid.UUID("a8d35f2d-b30b-454d-abf7-d3d84834ab0c")
 _HAS_PARENT = 2
 _ENTRY = 32
 _MOST_ENTRIES = 2047
-_MERGE = "merge its checkpoints first, and export it again"
+_MERGE = (
+    "merge its checkpoints first, where it comes from or in a copy (Merge-VHD), and import the disk"
+    " that they become"
+)
 
 
 @dataclass(frozen=True)
@@ -84,7 +93,7 @@ def _vmdk(head: bytes, read: Read, size: int) -> tuple[int, list[str]]:
     version, sectors, described, directory = fields[1], fields[3], fields[5], fields[9]
     problems: list[str] = []
     if not 1 <= version <= 3:
-        problems.append(f"is VMDK version {version}; 1 to 3 are read: {_WHOLE}")
+        problems.append(f"is VMDK version {version}; 1 to 3 are read: {_NEWER}")
     if sectors == 0:
         # QEMU would then open what the descriptor names
         problems.append(f"is a VMDK whose content is in other files, which are not read; {_WHOLE}")
@@ -106,7 +115,7 @@ def _descriptor(texts: t.Sequence[bytes], whole: bytes) -> t.Iterator[str]:
     text = texts[0].decode("utf-8", "replace").replace("\r\n", "\n")
     kind = re.search(r'^createType\s*=\s*"([^"]*)"', text, re.MULTILINE)
     if kind is None:
-        yield f"is a part of a VMDK, without its descriptor; {_WHOLE}"
+        yield f"is a part of a VMDK, without its descriptor; {_DESCRIBED}"
         return
     if kind[1] not in _CREATE_TYPES:
         yield (
@@ -114,7 +123,7 @@ def _descriptor(texts: t.Sequence[bytes], whole: bytes) -> t.Iterator[str]:
         )
     parent = re.search(r"^parentCID\s*=\s*(\w+)", text, re.MULTILINE)
     if b"parentFileNameHint" in whole or (parent and parent[1].lower() != "ffffffff"):
-        yield f"is the difference to another disk (a snapshot); {_MERGE}"
+        yield f"is the difference to another disk (a snapshot); {ONE_FILE}"
     extents = _EXTENT.findall(text)
     foreign = [name for kind, name in extents if kind != "SPARSE" or "/" in name or "\\" in name]
     if len(extents) != 1 or foreign:

@@ -11,6 +11,7 @@ prefixes for the same ones. What is left out is named, so that nobody takes it f
 from __future__ import annotations
 
 import re
+import shlex
 import typing as t
 from urllib.parse import unquote
 
@@ -19,7 +20,7 @@ from ..._errors import PlanRefused
 from ..._records import dataclass
 from ..._units import MIB
 from ..base.options import show
-from . import archive
+from . import archive, disk_format
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
@@ -43,6 +44,8 @@ _LEFT_OUT = {
     "26": "USB device",
     "35": "sound card",
 }
+# What a VM has anyway: controllers, and a screen
+_ANYWAY = (_CPU, _MEMORY, _NIC, _DISK, *_CONTROLLERS, "24")
 _UNITS = {"byte": 1, "bytes": 1, "b": 1}
 _PREFIXES = {"k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 _NAMES = {"kilo": "k", "mega": "m", "giga": "g", "tera": "t", "peta": "p"}
@@ -68,6 +71,7 @@ _ANY_NIC = "e1000"
 _VIRTIO = ("virtio", "virtio_scsi")
 _UEFI_BIOS = ("3", "4")  # oVirt's BiosType: Q35 with OVMF, and with secure boot
 _MOST_DEVICES = 64
+_TPM = "TPM (what is sealed in it, such as the key of an encrypted disk)"
 _NOWHERE = 1 << 31
 
 
@@ -113,8 +117,8 @@ def parse(data: bytes) -> OvfVm:
     systems = [*_all(root, "VirtualSystem"), *_all(root, "Content")]
     if len(systems) != 1:
         raise PlanRefused(
-            f"the descriptor has {len(systems)} VMs; one is imported at a time: export each on its"
-            " own"
+            f"the descriptor has {len(systems)} VMs; one is imported at a time: leave one in it and"
+            f" {_EDIT}"
         )
     system = systems[0]
     configuration = _configuration(root)
@@ -122,8 +126,14 @@ def parse(data: bytes) -> OvfVm:
     disks = _disks(root, files, _properties(root, configuration))
     items = _items(system, configuration)
     quantities = {kind: _quantity(items, kind) for kind in (_CPU, _MEMORY)}
-    left = [_LEFT_OUT[kind] for item in items if (kind := _text(item, "ResourceType")) in _LEFT_OUT]
+    left = [*filter(None, map(_left_device, items)), *_tpms(system)]
     left += _left_files(root, system, files)
+    attached = {_identifier(item) for item in items if _text(item, "ResourceType") == _DISK}
+    left += [
+        f"disk {show(disk.file)}, which no drive of the VM has"
+        for identifier, disk in disks.items()
+        if disk.file is not None and identifier not in attached
+    ]
     memory = quantities[_MEMORY]
     uefi, secure = _firmware(system)
     return OvfVm(
@@ -159,11 +169,25 @@ def _text(element: Element, name: str) -> str:
     return "" if child is None else (child.text or "").strip()
 
 
+def _left_device(item: Element) -> str | None:
+    """What a VM would lose with a device that is not imported."""
+    kind = _text(item, "ResourceType")
+    if "tpm" in _text(item, "ResourceSubType").lower():
+        return _TPM
+    return None if kind in _ANYWAY else _LEFT_OUT.get(kind, f"device of type {show(kind)}")
+
+
+def _tpms(system: Element) -> list[str]:
+    """The TPM, as VirtualBox describes it."""
+    kinds = [_attribute(entry, "type") for entry in _all(system, "TrustedPlatformModule")]
+    return [_TPM for kind in kinds if (kind or "None").lower() != "none"]
+
+
 def _files(root: Element) -> dict[str, str]:
     """The names of the files by their identifiers."""
     files: dict[str, str] = {}
     for entry in _all(root, "File"):
-        name = _attribute(entry, "href") or ""
+        name = (_attribute(entry, "href") or "").removeprefix("./")
         problem = "is on a server" if "://" in name else archive.name_problem(name)
         problem = problem or archive.name_problem(unquote(name))
         if problem:
@@ -173,13 +197,13 @@ def _files(root: Element) -> dict[str, str]:
             )
         if _attribute(entry, "chunkSize"):
             raise PlanRefused(
-                f"the file {show(name)} is split into several; join them (cat {name}.0* >{name}),"
-                f" and import {name} alone"
+                f"the file {show(name)} is split into several; unpack an OVA (tar -xf), join them"
+                f" (cat {shlex.quote(name)}.0* >{shlex.quote(name)}), and import that alone"
             )
         if (_attribute(entry, "compression") or "identity") != "identity":
             raise PlanRefused(
-                f"the file {show(name)} is compressed; unpack it (gunzip <{name} >disk), and import"
-                " that alone"
+                f"the file {show(name)} is compressed; unpack an OVA (tar -xf), then the file"
+                f" (gunzip <{shlex.quote(name)} >disk.vmdk), and import that alone"
             )
         files[_attribute(entry, "id") or ""] = name
     return files
@@ -230,7 +254,8 @@ def _disks(
         if _attribute(entry, "parentRef"):
             raise PlanRefused(
                 f"the disk {show(identifier)} is the difference to another (a snapshot); remove"
-                " the VM's snapshots where it comes from, and export it after that"
+                " the VM's snapshots where it comes from, and export it after that; or"
+                f" {disk_format.ONE_FILE}"
             )
         if reference and reference not in files:
             raise PlanRefused(
@@ -351,6 +376,8 @@ def _attached(items: t.Sequence[Element], disks: t.Mapping[str, OvfDisk]) -> t.I
     seen: list[str] = []
     for item in items:
         identifier = _identifier(item)
+        if len(item.findall("{*}HostResource")) > 1:
+            raise PlanRefused(f"a disk of the VM is in several places; leave one of them: {_EDIT}")
         if identifier not in disks:
             raise PlanRefused(
                 f"the VM has a disk {show(_text(item, 'HostResource'))} that the descriptor does"
@@ -397,6 +424,8 @@ def _factor(units: str) -> int:
     for factor in factors:
         match = _FACTOR.fullmatch(factor)
         result = result * int(match[1]) ** int(match[2] or 1) if match else 0
+        if not 0 < result < _MOST_BYTES:
+            break  # a descriptor may have any number of factors
     if not 0 < result < _MOST_BYTES:
         raise PlanRefused(f"the descriptor has the unit {show(units)}, which is none; {_EDIT}")
     return result

@@ -29,7 +29,8 @@ from .ovf import OvfDisk, OvfVm
 
 _DESCRIPTOR_BYTES, _MANIFEST_BYTES = 4 << 20, 1 << 20
 _BLOCK = 1 << 20
-_LINE = re.compile(r"(SHA1|SHA256|SHA512)\s*\((.+)\)\s*=\s*([0-9A-Fa-f]+)\s*", re.IGNORECASE)
+_LINE = re.compile(r"([A-Za-z0-9_/-]+)\s*\((.+)\)\s*=\s*([0-9A-Fa-f]+)\s*")
+_ALGORITHMS = ("md5", *(f"sha{bits}" for bits in (1, 224, 256, 384, 512)), "sha3_256", "sha3_512")
 _AGAIN = "copy it again"
 _DISK_ALONE = "import its disk alone (-e virt_import=DISK; of an OVA, unpack it first: tar -xf)"
 _WITHOUT_MANIFEST = (
@@ -50,10 +51,12 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class ImportSource:
-    """A VM, and of each of its disks where its content is and in which format; None is empty."""
+    """A VM, and of each of its disks where its content is and in which format; None is empty.
+    ``uncompared`` are files of which its manifest says nothing that could be compared."""
 
     vm: OvfVm
     disks: tuple[tuple[SourceFile, DiskFormat] | None, ...]
+    uncompared: tuple[str, ...] = ()
 
     @property
     def sizes(self) -> list[int]:
@@ -165,11 +168,14 @@ def _package(
     except FleetVirtError as error:
         raise PlanRefused(f"{where}{error}") from None
     vm = replace(vm, disks=tuple(_named(disk, files) for disk in vm.disks))
+    uncompared: tuple[str, ...] = ()
     if verify:
-        _verify(files, names[0], [disk.file for disk in vm.disks if disk.file], where)
+        named = [disk.file for disk in vm.disks if disk.file]
+        uncompared = _verify(files, names[0], named, where)
     if not vm.disks:
         raise PlanRefused(f"{where}the VM has no disk; there is nothing to import")
-    return ImportSource(vm, tuple(_found(disk, files, where) for disk in vm.disks))
+    disks = tuple(_found(disk, files, where) for disk in vm.disks)
+    return ImportSource(vm, disks, uncompared)
 
 
 def _named(disk: OvfDisk, files: t.Mapping[str, SourceFile]) -> OvfDisk:
@@ -222,20 +228,29 @@ def _content(file: SourceFile, most: int, where: str, remedy: str) -> bytes:
 
 def _verify(
     files: t.Mapping[str, SourceFile], descriptor: str, disks: t.Sequence[str], where: str
-) -> None:
-    """Compare the descriptor and the disks with the manifest, where there is one."""
-    manifest = files.get(f"{descriptor[:-4]}.mf")
+) -> tuple[str, ...]:
+    """Compare the descriptor and the disks with the manifest, where there is one. Returns those
+    of which it says nothing."""
+    wanted = f"{os.path.splitext(descriptor)[0]}.mf".lower()
+    manifest = next((file for name, file in files.items() if name.lower() == wanted), None)
     if manifest is None:
-        return
-    text = _content(manifest, _MANIFEST_BYTES, where, _WITHOUT_MANIFEST).decode("utf-8", "replace")
-    for line in text.splitlines():
+        return ()
+    data = _content(manifest, _MANIFEST_BYTES, where, _WITHOUT_MANIFEST)
+    compared: set[str] = set()
+    for line in data.decode("utf-8-sig", "replace").splitlines():
         match = _LINE.fullmatch(line.strip())
-        name = "" if match is None else match[2] if match[2] in files else unquote(match[2])
-        if match is None or name not in (descriptor, *disks) or name not in files:
+        if match is None:
             continue
-        came = digest(files[name], match[1].lower())
+        name = match[2].strip().removeprefix("./")
+        name = name if name in files else unquote(name)
+        algorithm = re.sub("^sha[-_/](?=[0-9])", "sha", match[1].lower()).replace("-", "_")
+        if name not in (descriptor, *disks) or name not in files or algorithm not in _ALGORITHMS:
+            continue
+        compared.add(name)
+        came = digest(files[name], algorithm)
         if came != match[3].lower():
             raise PlanRefused(
                 f"{where}{show(name)} has the {match[1].upper()} {came}, and its manifest says"
                 f" {match[3].lower()}; it is damaged or was changed: {_AGAIN}"
             )
+    return tuple(name for name in dict.fromkeys((descriptor, *disks)) if name not in compared)
