@@ -336,7 +336,7 @@ def test_file_that_differs_from_its_manifest_is_refused(changed: str, tmp_path: 
 
 
 @pytest.mark.parametrize("kind", ["twoGbMaxExtentSparse", "monolithicFlat", "snapshot"])
-def test_disk_of_several_files_is_imported_once_it_is_made_one(kind: str, tmp_path: Path) -> None:
+def test_disk_of_several_files_is_imported_once_they_are_joined(kind: str, tmp_path: Path) -> None:
     """What the remedy says, typed with the files that an export consists of."""
     create = ["qemu-img", "create", "-q", "-f", "vmdk"]
     if kind == "snapshot":
