@@ -84,6 +84,21 @@ FAULTS = (
         "restore/test_definition.py::test_copy_has_nothing_that_identifies_the_vm_that_was_saved",
     ),
     Fault(
+        "a copy from an archive shares the state of a TPM",
+        "spec/leftover_rules.py",
+        '*_own(REFUSED, "devices/tpm/backend/source"),',
+        '*_lines(REFUSED, "devices/tpm/backend/source"),',
+        "restore/test_definition.py::test_copy_shares_no_state_with_the_vm_that_was_saved",
+    ),
+    Fault(
+        "a VM is restarted elsewhere without the file that has its data",
+        "restart/read.py",
+        "problems += _data_blockers(data, card, here, present.values())",
+        "pass",
+        "restart/test_restart_crashes.py::"
+        "test_vm_whose_data_are_in_another_file_is_taken_with_them_or_stays",
+    ),
+    Fault(
         "the disks of an imported VM keep the order of the list",
         "importing/ovf.py",
         'return (chosen, *controller, _address(item, "AddressOnParent"))',

@@ -95,7 +95,8 @@ _IDENTITIES = (
     Line("devices/vsock/cid/@auto", MADE, "yes", own=True),
     *_own(MADE, "devices/vsock/cid/@address"),
     # memory and devices that only one VM has; whoever shares them writes into the other's
-    *_own(REFUSED, "devices/shmem", "devices/hostdev[@type='mdev']", "devices/lease"),
+    *_own(REFUSED, "devices/shmem", "devices/hostdev[@type='mdev']"),
+    *_own(REFUSED, "devices/lease"),
     # a socket has one VM at its other end
     *_own(REFUSED, "devices/interface[@type='vhostuser']", "devices/disk[@type='vhostuser']"),
     *_own(REFUSED, "devices/tpm/backend/source"),
