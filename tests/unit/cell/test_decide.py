@@ -83,6 +83,8 @@ _ODD: list[tuple[str, t.Callable[[], list[CellHost]]]] = [
      lambda: [*several(2), dataclasses.replace(host(3), addresses=("192.0.2.1",))]),
     ("hv3 has the address 127.0.1.1 of the loopback",
      lambda: [*several(2), dataclasses.replace(host(3), addresses=("127.0.1.1",))]),
+    ("hv3 and HV3 are one name to Pacemaker",
+     lambda: [*several(3), dataclasses.replace(host(4), name="HV3")]),
     ("different numbers of addresses",
      lambda: [*several(2), dataclasses.replace(host(3), addresses=("192.0.2.3", "198.51.100.3"))]),
     ("hv3 is not online",

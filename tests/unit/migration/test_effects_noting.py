@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
@@ -25,10 +26,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.read_e
 )
 
 _ROUTED = ("198.51.100.7", "2001:db8::7")  # addresses of documentation, on no link
-_POOL = (
-    "<pool type='dir'><name>fleet-notes</name><target>"
-    "<path>/var/lib/libvirt/fleet-notes</path></target></pool>"
-)
+_POOL = "<pool type='dir'><name>fleet-notes</name><target><path>{}</path></target></pool>"
 
 
 def _held(connection: Connection) -> list[str]:
@@ -37,9 +35,9 @@ def _held(connection: Connection) -> list[str]:
 
 
 @pytest.fixture
-def source(monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
+def source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Connection]:
     with connect("test:///default", 5) as opened:
-        pool = opened.conn.storagePoolDefineXML(_POOL, 0)
+        pool = opened.conn.storagePoolDefineXML(_POOL.format(tmp_path), 0)
         pool.create(0)
         # the driver's volumes are no files, so they are read as the driver has them
         monkeypatch.setattr(effects_heard, "volumes", lambda: _held(opened))

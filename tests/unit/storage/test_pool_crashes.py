@@ -190,12 +190,34 @@ def test_running_pool_of_others_is_used_as_it_is(
         assert not conn.storagePoolLookupByName(_NAME).autostart()
 
 
-def test_pool_of_notes_without_a_definition_takes_notes(machines: Machines) -> None:
+def test_pool_of_notes_without_a_definition_takes_notes(machines: Machines, tmp_path: Path) -> None:
     with machines.new() as machine:
         conn = machine.connection.conn
-        conn.storagePoolCreateXML(_THEIRS.format(NOTES, f"{machine.root}/notes"), 0)
+        conn.storagePoolCreateXML(_THEIRS.format(NOTES, tmp_path), 0)
         machine.call(functools.partial(_notes, machine))
         assert conn.storagePoolLookupByName(NOTES).listVolumes()
+
+
+@pytest.mark.parametrize("transient", [True, False])
+def test_pool_of_notes_whose_folder_was_removed_is_started_again(
+    machines: Machines, tmp_path: Path, transient: bool
+) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    with machines.new() as machine:
+        conn = machine.connection.conn
+        xml = _THEIRS.format(NOTES, folder)
+        if transient:
+            conn.storagePoolCreateXML(xml, 0)
+        else:
+            conn.storagePoolDefineXML(xml, 0).create(0)
+        machine.call(notes.pool_of)
+        assert f"start pool {NOTES}" not in machine.effects.done
+        folder.rmdir()
+        machine.call(notes.pool_of)
+        assert f"start pool {NOTES}" in machine.effects.done, "libvirt makes its folder then"
+        pool = conn.storagePoolLookupByName(NOTES)
+        assert (pool.isActive(), pool.isPersistent(), pool.autostart()) == (1, 1, 1)
 
 
 def test_pool_of_that_name_at_another_folder_is_not_taken_for_it(machines: Machines) -> None:

@@ -53,6 +53,7 @@ def refusals(cell: str, hosts: t.Sequence[CellHost], *, qdevice: bool) -> list[s
     problems += _releases(cell, staying)
     problems += [host.device_problem for host in staying if host.device_problem]
     problems += _addresses(staying)
+    problems += _alike(hosts)
     problems += _others(cell, hosts)
     if not problems:
         problems += _membership(cell, hosts)
@@ -100,6 +101,19 @@ def _addresses(staying: t.Sequence[CellHost]) -> t.Iterator[str]:
             known.setdefault(address, host.name)
     if len({len(host.addresses) for host in staying}) > 1:
         yield "the members have different numbers of addresses in virt_ha_addresses; give as many"
+
+
+def _alike(hosts: t.Sequence[CellHost]) -> t.Iterator[str]:
+    """Pacemaker takes two of these for one node, and would have the devices of one prove that the
+    other is off."""
+    known: dict[str, str] = {}
+    for host in hosts:
+        other = known.setdefault(host.name.lower(), host.name)
+        if other != host.name:
+            yield (
+                f"{other} and {host.name} are one name to Pacemaker, which does not tell capitals"
+                " from small letters; rename one in the inventory"
+            )
 
 
 def _others(cell: str, hosts: t.Sequence[CellHost]) -> t.Iterator[str]:

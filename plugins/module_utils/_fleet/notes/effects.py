@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import typing as t
 
 from ..._errors import FleetVirtError, LibvirtFailure
@@ -14,6 +15,7 @@ from ..._libvirt import ERR_STORAGE_VOL_EXIST
 from ..base.effects_connection import Connection
 from ..base.names import NOTES
 from ..storage import effects_storage as storage
+from ..storage import storage_info
 from ..storage.read_pools import pool_named
 from ..storage.read_shared_pools import NOTES_PATH
 from . import read
@@ -111,8 +113,16 @@ def _remove(connection: Connection, pool: storage.Pool, old: t.Iterable[Note]) -
 
 def pool_of(connection: Connection) -> storage.Pool:
     """The pool of notes, made where there is none, and started where it does not run: it is no
-    one else's, so that whatever stopped it was no decision about it."""
+    one else's, so that whatever stopped it was no decision about it. One that runs while its folder
+    was removed takes no note; libvirt makes the folder when it starts the pool again."""
     handle = pool_named(connection, NOTES)
     if handle is None:
         return storage.make_pool(connection, NOTES, NOTES_PATH)
-    return storage.finish_pool(connection, storage.Pool(NOTES, NOTES_PATH, handle))
+    text = connection.call("read the pool of notes", handle.XMLDesc, 0)
+    path = str(storage_info.pool(text)["path"] or NOTES_PATH)
+    runs = connection.call("read the pool of notes", handle.isActive)
+    if runs and connection.local and not os.path.isdir(path):
+        connection.call("stop the pool of notes, whose folder is gone", handle.destroy)
+        if pool_named(connection, NOTES) is None:  # it had no definition
+            return storage.make_pool(connection, NOTES, NOTES_PATH)
+    return storage.finish_pool(connection, storage.Pool(NOTES, path, handle))
