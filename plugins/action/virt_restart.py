@@ -75,7 +75,14 @@ class ActionModule(StagedAction[RestartWork]):
             answer = self.answers("virt_cards", RestartLook, "look").get(host)
             names = self._shares().get(host, [])
             seen = restart_decision.seen_cards(names, answer or RestartLook())
-            work = dataclasses.replace(work, seen=seen)
+            ignored = _stated.for_this_run(self, _stated.SIGNS_IGNORED)
+            places = [
+                place
+                for host_off in hosts
+                if host_off in ignored
+                for place in _peers.addresses(host_off, task_vars)
+            ]
+            work = dataclasses.replace(work, seen=seen, ignored=places)
         if work.stage == "note":
             work = dataclasses.replace(
                 work, claims=self._claims(str(task_vars["inventory_hostname"]))

@@ -41,7 +41,7 @@ from ansible_collections.fleet.virt.tests.integration.support.power_switch impor
 )
 from ansible_collections.fleet.virt.tests.integration.support.shared_folder import shared_folder
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
-from ansible_collections.fleet.virt.tests.lab import processes
+from ansible_collections.fleet.virt.tests.lab import fabric, processes
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
 from .conftest import SHARED_AT, Movers
@@ -72,7 +72,7 @@ _LOCAL = {
     **{"name": "local1", "host": "hv3", "memory": 64, "start": False, "seed": False},
     "disks": [{"name": "system", "size": 8}],
 }
-# What is left of a hypervisor is what others keep: the shared storage
+# What is left of a hypervisor is what others keep
 _REINSTALL = f"""
 for name in $(virsh list --all --name); do virsh destroy "$name"; virsh undefine "$name"; done
 virsh pool-destroy fleet-notes; virsh pool-undefine fleet-notes
@@ -103,6 +103,28 @@ class Survivors:
         self.mounts.enter_context(shared_folder(lab, self.folder, SHARED_AT, (host,)))
         self.switch.install(host)
         lab.ssh(host, "virsh -q pool-start shared 2>/dev/null || virsh -q pool-refresh shared")
+
+    def share(self, hosts: str) -> None:
+        """Have the folder as a pool that is declared shared, as setting up does."""
+        made = self.fleet.ansible.module(hosts, "virt_pool", _POOL)
+        assert not [one for one in made.values() if one["failed"]], made
+
+    def at(self, host: str, address: str) -> tuple[str, str]:
+        """The words for an inventory beside the laboratory's that has a hypervisor there."""
+        path = self.fleet.ansible.home / f"{host}.yml"
+        path.write_text(json.dumps({"hypervisors": {"hosts": {host: {"ansible_host": address}}}}))
+        return "-i", str(path)
+
+    @contextlib.contextmanager
+    def replaced(self, host: str) -> Iterator[None]:
+        """Something else has the address of a hypervisor, and refuses connections."""
+        record = self.fleet.lab.record
+        words = [f"{self.fleet.lab.host(host).address}/32", "dev", "br0"]
+        fabric.inside(record, ["ip", "address", "add", *words])
+        try:
+            yield
+        finally:
+            fabric.inside(record, ["ip", "address", "del", *words])
 
     def freeze(self, host: str) -> None:
         """Stop all that runs on a hypervisor, which holds what it has open."""
@@ -201,14 +223,14 @@ def survivors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Survivors]:
             shared_folder(laboratory, folder, SHARED_AT, _HOSTS),
             power_switch(laboratory, "hv1", "hv2") as switch,
         ):
-            made = ansible.module("hypervisors", "virt_pool", _POOL)
-            assert not [one for one in made.values() if one["failed"]], made
             brought = ansible.module(
                 "hv3", "virt_image", {"image": "tiny.qcow2"}, extra=fleet.variables
             )
             assert not brought["hv3"]["failed"], brought
             movers = Movers(fleet, guests, None)  # type: ignore[arg-type]
-            yield Survivors(movers, folder, switch, mounts)
+            survivors = Survivors(movers, folder, switch, mounts)
+            survivors.share("hypervisors")
+            yield survivors
     finally:
         if not kept:
             laboratory.down()
@@ -235,6 +257,8 @@ def test_vms_of_dead_hypervisor_are_restarted_once(survivors: Survivors) -> None
         STATED, *_SHORT, "-e", "vm_name=web1", message="is locked", agent=False
     )
     assert "nothing here has proven it" in str(locked)
+    nowhere = survivors.at("hv3", "no-such-host.invalid")
+    survivors.refused(RESTART, *nowhere, message="no hypervisor that answers would hear it")
     with survivors.lying():
         survivors.refused(RESTART, message="although it is said to be off")
     lab.cut("hv3")
@@ -345,7 +369,10 @@ def _back_again(survivors: Survivors, new: str) -> None:
     reached = movers.shown(new, "web1")
     lab.kill(new)
     command, among = RESTART.replace("hv3", new), ("-e", f"virt_hosts=hv3,{new}")
-    survivors.run(command, *among).succeeded()
+    with survivors.replaced(new):
+        survivors.refused(command, *among, message=f"-e virt_signs_ignored={new}")
+        done = survivors.run(command, *among, "-e", f"virt_signs_ignored={new}").succeeded()
+        assert "which virt_signs_ignored says is not it" in str(done)
     assert movers.state("hv3", "web1") == "running"
     movers.guests.wait_agent("hv3", "web1")
     assert movers.shown("hv3", "web1") >= reached
@@ -378,15 +405,13 @@ def _reinstalled(survivors: Survivors) -> None:
     lab.kill("hv3")
     survivors.start("hv3")
     lab.ssh("hv3", _REINSTALL)
+    survivors.share("hv3")
     assert "web1" not in {name for names in survivors.fleet.domains().values() for name in names}
     assert RENAMED in _GUIDE.read_text(encoding="utf-8")
     lab.ssh("hv1", f"cd {SHARED_AT}; {RENAMED}")
     assert (folder / CardName("web1", ("hv3-old",)).file).exists()
 
-    former = survivors.fleet.ansible.home / "former.yml"
-    place = {"ansible_host": str(lab.network[60])}  # nobody's
-    former.write_text(json.dumps({"hypervisors": {"hosts": {"hv3-old": place}}}))
-    words = ("-i", str(former), *_SHORT)
+    words = (*survivors.at("hv3-old", str(lab.network[60])), *_SHORT)  # nobody's address
     before = survivors.state()
     plan = survivors.run(f"{REINSTALLED} --check", *words, agent=False).succeeded()
     assert "would be restarted" in str(plan)

@@ -42,6 +42,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.cards.card impor
     CardName,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import effects_lease as lease
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.fencing import read_silence
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.restart import (
     effects as restart,
 )
@@ -159,6 +160,29 @@ def test_check_mode_predicts_run_and_changes_nothing(machines: Machines) -> None
         _is_complete(machine, _NEW)
         assert not _vm(machine.call(_stage("act")))["changed"]
         assert machine.effects.done == []
+
+
+def test_sign_that_a_person_says_is_another_s_is_ignored_once_more(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who takes a VM over looks once more, after the devices have said that the other is off."""
+    monkeypatch.setattr(restart, "sign_of_life", read_silence.sign_of_life)
+    monkeypatch.setitem(_OPTIONS, "addresses", ["127.0.0.1"])  # type: ignore[misc]
+    for stage, hosts in (("act", ("hv3", "hv1")), ("finish", ("hv1",))):
+        with machines.new() as machine:
+            _prepare(machine)
+            ours = RestartWork(stage="act", ignored=["127.0.0.1"])
+            if stage == "finish":
+                machine.call(lambda one: restart.run(one, _OPTIONS, ours, check=False))  # noqa: B023
+            refused = (RestartWork(stage=stage), RestartWork(stage=stage, ignored=["127.0.0.2"]))
+            for work in refused:
+                with pytest.raises(PlanRefused, match=r"on port 22.*-e virt_signs_ignored=hv3"):
+                    machine.call(lambda one: restart.run(one, _OPTIONS, work, check=False))  # noqa: B023
+            work = RestartWork(stage=stage, ignored=["127.0.0.1"])
+            assert not _vm(
+                machine.call(lambda one: restart.run(one, _OPTIONS, work, check=False))  # noqa: B023
+            )["failed"]
+            assert _cards(machine) == [CardName("web1", hosts).file]
 
 
 def test_remedy_for_reinstalled_hypervisor_takes_vm_over(

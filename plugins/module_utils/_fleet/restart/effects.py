@@ -85,7 +85,8 @@ def run(
     """
     verb.require_local(connection, "disks are renamed where they are mounted")
     old = options["host"]
-    sign = sign_of_life(options["addresses"] or old, options["ports"])
+    asked = [place for place in options["addresses"] or old if place not in work.ignored]
+    sign = sign_of_life(asked, options["ports"])
     if sign is not None:
         raise PlanRefused(alive(old, sign, fenced=False))
     late = work.stage == "finish"

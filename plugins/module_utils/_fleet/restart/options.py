@@ -59,6 +59,8 @@ class RestartWork(Work):
     ``note`` keeps ``claims``, which say where the VMs go. ``unlocking``: in check mode the other
     hypervisor would be switched off first, which ends what locks disks. ``seen`` are the cards that
     the VMs were chosen by, and no others are acted on; a module that is used alone has none.
+    ``ignored`` are addresses at which something else answers, by the word of a person and once
+    devices have proven that the hypervisor is off.
     """
 
     STAGES = ("all", "look", "decide", "prove", "note", "act", "starts", "finish", "report")
@@ -66,3 +68,4 @@ class RestartWork(Work):
     unlocking: bool = False
     claims: list[str] = field(default_factory=list)
     seen: list[SeenCard] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
