@@ -578,7 +578,8 @@ def test_taker_that_is_killed_after_it_has_the_card_is_finished_by_the_next_run(
         taker, other = random.sample([host for host in _HOSTS if host != at], 2)
         counter = read_cards.require(str(folder), CardName("web4", (at,))).counter
         lab.kill(at)
-        dying = killing.Mortal(lab, taker, "virt_restart", r"^os\.link .*web4@", number)
+        taking = r"^os\.rename \S+/web4@\S+ \S+/web4@"
+        dying = killing.Mortal(lab, taker, "virt_restart", taking, number)
 
         def restart(who: int, host: str) -> Run:
             words = ["-e", "vm_name=web4", "-e", f"virt_hosts={at},{host}"]  # noqa: B023
