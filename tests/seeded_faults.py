@@ -419,6 +419,27 @@ FAULTS = (
         f"{_RESTART}::test_vm_that_is_given_back_leaves_no_definition",
     ),
     Fault(
+        "a card that another hypervisor changes last names files of this one",
+        "restart/effects.py",
+        "    if strangers:\n        raise",
+        "    if strangers and card.snapshots:\n        raise",
+        f"{_RESTART}::test_card_that_changes_after_it_was_judged_is_not_defined",
+    ),
+    Fault(
+        "a disk that is a link to any file of a hypervisor is taken over",
+        "restart/read.py",
+        "*_odd(named.files(root))]",
+        "*_odd([])]",
+        f"{_RESTART}::test_disk_that_is_a_link_is_not_taken_over",
+    ),
+    Fault(
+        "a card decides which file of a hypervisor its guest reads",
+        "restart/named.py",
+        "        return places.has(text)\n",
+        "        return True\n",
+        "restart/test_named.py::test_hostile_card_is_refused_with_what_it_names",
+    ),
+    Fault(
         "disks get names once more that a definition elsewhere has",
         "restart/effects.py",
         "job.card, definition=text, machine=job.machine)",

@@ -59,6 +59,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage import (
     read_file_users as file_users,
 )
 from ansible_collections.fleet.virt.tests.unit._crash import Machine, Machines
+from ansible_collections.fleet.virt.tests.unit.storage.test_file_references import qcow2
 
 _UUID = "6f3a0d4c-0c57-4f3e-9f0e-0d6d5c1f2a3b"
 _OLD = {"web1_system.raw": b"a system", "web1_data.raw": b"data"}
@@ -183,6 +184,85 @@ def test_sign_that_a_person_says_is_another_s_is_ignored_once_more(
                 machine.call(lambda one: restart.run(one, _OPTIONS, work, check=False))  # noqa: B023
             )["failed"]
             assert _cards(machine) == [CardName("web1", hosts).file]
+
+
+def _is_stranger(machine: Machine, what: str) -> None:
+    """Assert that the VM stays, as ``what`` says, in check mode as well, with all as it was."""
+    before = _disks(machine)
+    for check in (True, False):
+        refused = _vm(machine.call(_stage("act", check=check)))
+        assert refused["failed"], refused
+        assert f"{what}, which no card decides for another hypervisor" in refused["msg"]
+    assert (_disks(machine), _cards(machine)) == (before, ["web1@hv3.fleet.xml"])
+    assert "web1" not in machine.domains()
+
+
+def test_disk_that_is_a_link_is_not_taken_over(machines: Machines) -> None:
+    """Whoever can write a card can make a link beside it, to any file of another hypervisor."""
+    with machines.new() as machine:
+        _prepare(machine)
+        secret = machine.root / "secret"
+        secret.write_text("a key")
+        disk = machine.pool / "web1_data.raw"
+        disk.unlink()
+        disk.symlink_to(secret)
+        _is_stranger(machine, f"{disk} is no regular file")
+        look = machine.call(lambda connection: read.look(connection, _OPTIONS))
+        assert look is not None
+        (entry,) = look["cards"] or ()
+        assert any("is no regular file" in problem for problem in entry["problems"])
+
+
+@pytest.mark.parametrize(
+    ("folder", "stays"), [("", ""), ("base", ""), ("other", "is based on"), ("link", "")]
+)
+def test_image_that_names_file_of_hypervisor_is_not_taken_over(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch, folder: str, stays: str
+) -> None:
+    """libvirt gives QEMU what the header of an image names, too."""
+    with machines.new() as machine:
+        place = machine.root / folder if folder not in ("", "link") else machine.pool
+        place.mkdir(exist_ok=True)
+        monkeypatch.setitem(_OPTIONS, "base_path", str(machine.root / "base"))  # type: ignore[misc]
+        lower = place / "lower.qcow2"
+        lower.write_bytes(b"QFI\xfb" + bytes(100))
+        if folder == "link":
+            lower.rename(machine.root / "secret")
+            lower.symlink_to(machine.root / "secret")
+        _prepare(machine)
+        at = machine.pool / _AT.file
+        at.write_text(at.read_text().replace('type="raw"', 'type="qcow2"'))
+        (machine.pool / "web1_data.raw").write_bytes(qcow2(str(lower).encode()))
+        machine._refresh()
+        if folder == "link":
+            _is_stranger(machine, f"{lower} is no regular file")
+        elif stays:
+            _is_stranger(machine, f"{machine.pool}/web1_data.raw {stays} {lower}")
+        else:
+            done = _vm(machine.call(_stage("act")))
+            assert not done["failed"], done
+
+
+def test_card_that_changes_after_it_was_judged_is_not_defined(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is judged once more where it is defined; then all is undone."""
+    with machines.new() as machine:
+        _prepare(machine)
+        current = effects_cards.write
+
+        def write(folder: str, card: Card) -> None:
+            if card.at.hosts == ("hv3", "hv1"):
+                hostile = "<os><acpi><table type='slic'>/root/key</table></acpi>"
+                text = card.definition.replace("<os>", hostile)
+                card = dataclasses.replace(card, definition=text)
+            current(folder, card)
+
+        monkeypatch.setattr(effects_cards, "write", write)
+        refused = _vm(machine.call(_stage("act")))
+        assert "it names '/root/key' (table), which no card decides" in refused["msg"]
+        assert "web1" not in machine.domains()
+        assert (_disks(machine), _cards(machine)) == (_OLD, ["web1@hv3.fleet.xml"])
 
 
 def test_remedy_for_reinstalled_hypervisor_takes_vm_over(

@@ -39,8 +39,9 @@ _SYSTEM = (
     "/run/libvirt/qemu/",
 )
 _LOG = "/var/log/libvirt/qemu/{}-console.log"
-_NO_PATH = {(tag, "") for tag in ("title", "description", "partition", "cmdline", "entry")}
-_NO_PATH |= {(tag, "") for tag in ("serial", "vendor", "product")} | {("entry", "name")}
+# What may have a slash and is no path, as element and attribute, empty for its text
+NO_PATH = {(tag, "") for tag in ("title", "description", "partition", "cmdline", "entry")}
+NO_PATH |= {(tag, "") for tag in ("serial", "vendor", "product")} | {("entry", "name")}
 _DRIVES = ("cdrom", "floppy")
 _OF_DISKS = ("source", "backingStore", "mirror")
 
@@ -93,7 +94,7 @@ def foreign_paths(domain: Element, folders: t.Collection[str], *, media: bool = 
     texts = dict.fromkeys(
         text
         for item, key, text in xml_values.paths(domain)
-        if item not in known and (item.tag, key) not in _NO_PATH
+        if item not in known and (item.tag, key) not in NO_PATH
     )
     return [
         text

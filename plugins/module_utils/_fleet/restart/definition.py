@@ -116,7 +116,8 @@ def blockers(card: Card, folders: t.Collection[str]) -> list[str]:
         if disk.get("device", "disk") in _DRIVES:
             continue
         source, target = disk.find("source"), disk.find("target")
-        file = None if source is None else source.get("file")
+        is_file = disk.get("type", "file") == "file"
+        file = source.get("file") if source is not None and is_file else None
         what = file or (target.get("dev") if target is not None else None) or "a disk"
         if file is None:
             problems.append(f"{what} is no file")

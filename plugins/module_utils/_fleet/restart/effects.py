@@ -30,7 +30,7 @@ from ..fencing.plan import alive
 from ..fencing.read_silence import sign_of_life
 from ..storage import effects_storage as storage
 from ..storage import read_file_users as file_users
-from . import definition, read
+from . import definition, named, read
 from . import plan as restart_plan
 from .options import RestartOptions, RestartWork, SeenCard
 from .plan import DefineVm, HandOver, RenameDisk, RestartFacts, SetAutostart, TakeCard, WriteCard
@@ -44,12 +44,13 @@ _LOCK_SECONDS = 300.0
 @dataclass
 class _RestartJob(verb.Job[RestartFacts]):
     """One VM. ``file`` is its card as it is now, ``machine`` what that said at first, ``here`` this
-    hypervisor's own."""
+    hypervisor's own, ``places`` where files may be that a card names."""
 
     file: CardFile
     running: bool
     machine: str | None = None
     here: str | None = None
+    places: named.Places = named.Places()
 
     @property
     def card(self) -> Card:
@@ -106,12 +107,13 @@ def run(
         if check and work.unlocking:
             facts = dataclasses.replace(facts, locked=())
         plan = planner(facts)
-        own = (card.running, card.machine, here.machine)
+        own = (card.running, card.machine, here.machine, here.places)
         return _RestartJob(connection, name, card.uuid, facts, plan, file, *own)
 
     def jobs() -> list[_RestartJob]:
         names = list(dict.fromkeys(options["names"]))
-        here = read.read_named(connection, names) if late else read.read_all(connection)
+        read_here = read.read_named if late else read.read_all
+        here = read_here(connection, options)
         return [job(here, name) for name in names]
 
     with owners.host_lock(_LOCK_SECONDS, "restart"):
@@ -240,8 +242,13 @@ def _define(job: _RestartJob, _step: DefineVm) -> None:
         if usable is not None:  # so that libvirt knows the new names
             refresh = functools.partial(usable.existing.refresh, 0)
             storage.patiently(job.connection, f"refresh pool {pool}", refresh)
+    # The card has been read again since it was judged, and others can write it
+    root = read.ready(job.connection, card.root, job.places)
+    strangers = read.strangers(root, job.places)
+    if strangers:
+        raise PlanRefused("; ".join(strangers))
     _remove_leftover(job)
-    text = _lxml.tostring(read.ready(job.connection, card.root))
+    text = _lxml.tostring(root)
     domains.define(job.connection, f"define {card.name}", text)
 
 

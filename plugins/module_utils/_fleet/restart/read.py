@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import stat
 import typing as t
 
 from ..._errors import PlanRefused
@@ -29,7 +30,7 @@ from ..storage import host_names, nfs_options, read_data_files
 from ..storage import read_file_systems as file_systems
 from ..storage import read_file_users as file_users
 from ..storage.read_file_users import References
-from . import definition, plan
+from . import definition, named, plan
 from .facts import CardEntry, CellCard, RestartLook
 from .options import RestartOptions
 from .plan import RestartFacts
@@ -46,7 +47,7 @@ _SECONDS = 60.0  # to read what is in a folder, which may be on a mount that han
 class Here:
     """This hypervisor: its name in the inventory, the folders of storage that is shared, under all
     their names, which cards are there, those of them that were read, who uses files if that was
-    read, its machine types, and the secrets that it has."""
+    read, its machine types, the secrets that it has, and the folders of its base images."""
 
     name: str
     folders: t.Mapping[str, str]
@@ -56,6 +57,12 @@ class Here:
     machine_types: tuple[str, ...]
     secrets: tuple[str, ...] | None
     machine: str | None = None
+    bases: tuple[str, ...] = ()
+
+    @property
+    def places(self) -> named.Places:
+        """Where files may be that a card names."""
+        return named.Places(frozenset(self.folders), frozenset(self.bases))
 
     @functools.cached_property
     def _by_key(self) -> dict[str, list[CardFile]]:
@@ -73,36 +80,41 @@ class Here:
         return list({other.path: other for other in others if other.path != file.path}.values())
 
 
-def read_off(connection: Connection, off: t.Sequence[str], names: t.Collection[str]) -> Here:
-    """Read what tells which VMs of the hypervisors ``off`` could run here. Of all cards only those
-    are opened that name one of these, or have the name of one that does: all hypervisors look at
+def read_off(connection: Connection, options: RestartOptions) -> Here:
+    """Read what tells which VMs of those that are off could run here. Of all cards only those are
+    opened that name one of these, or have the name of one that does: all hypervisors look at
     the same time, and each card that one opens is a request to the storage that they share."""
+    off, names = options["host"], options["names"]
 
     def chosen(listed: t.Sequence[CardName]) -> t.Callable[[CardName], bool]:
         of_them = {at.name for at in listed if _names_one(at, off)}
         in_cells = {*names}
         return lambda at: at.name in of_them or (not at.hosts and at.name in in_cells)
 
-    return _read(connection, chosen)
+    return _read(connection, options, chosen)
 
 
-def read_all(connection: Connection) -> Here:
+def read_all(connection: Connection, options: RestartOptions) -> Here:
     """Read all that the facts of each VM need before it is taken over, once: every card, since any
     may name one of its disks, and every image."""
-    here = _read(connection, lambda _listed: lambda _at: True)
+    here = _read(connection, options, lambda _listed: lambda _at: True)
     return dataclasses.replace(here, references=file_users.read(connection))
 
 
-def read_named(connection: Connection, names: t.Collection[str]) -> Here:
+def read_named(connection: Connection, options: RestartOptions) -> Here:
     """Read what the facts of VMs need that were taken over."""
-    return _read(connection, lambda _listed: lambda at: at.name in names)
+    names = frozenset(options["names"])
+    return _read(connection, options, lambda _listed: lambda at: at.name in names)
 
 
 def _read(
     connection: Connection,
+    options: RestartOptions,
     chosen: t.Callable[[t.Sequence[CardName]], t.Callable[[CardName], bool]],
 ) -> Here:
-    file_users.require_present(file_users.read_pools(connection))
+    pools = file_users.read_pools(connection)
+    file_users.require_present(pools)
+    base = pools.get(options["base_pool"])
     shared = read_vms.shared_folders(connection)
     folders = sorted(set(shared.values()))
     distinct = deadline.call(
@@ -126,6 +138,7 @@ def _read(
         tuple(host_info.capabilities(text)["machines"]),
         None if secrets is None else tuple(secrets),
         read_vms.this_host(connection).machine,
+        (options["base_path"], *([base.path] if base is not None and base.path else [])),
     )
 
 
@@ -150,7 +163,7 @@ def _in_folder(folder: str, wanted: t.Sequence[CardName]) -> list[CardFile]:
 def look(connection: Connection, options: RestartOptions) -> RestartLook:
     """What this hypervisor sees of the VMs of the one that should be off. Changes nothing."""
     old, names = options["host"], options["names"]
-    here = read_off(connection, old, names)
+    here = read_off(connection, options)
     # a second card of a VM that is named may have another name
     wanted = [
         file
@@ -339,7 +352,10 @@ def _blockers(
     problems = definition.blockers(card, here.folders)
     targets = plan.new_names(card.disks, card.counter)
     present = {path: path if path in files else target for path, target in zip(card.disks, targets)}
-    root = ready(connection, definition.with_disks(card.root, present))
+    root = ready(connection, definition.with_disks(card.root, present), here.places)
+    problems += strangers(root, here.places)
+    if here.references is not None:
+        problems += _below(here.references, root, here.places)
     problems += read_start_blockers.of_root(connection, root)
     data = data_files_of(connection, root)
     problems += _data_blockers(data, card, here, present.values())
@@ -407,13 +423,54 @@ def _data_blockers(
                 yield f"{what} is needed by others: {user.text}"
 
 
-def ready(connection: Connection, root: Element) -> Element:
-    """The definition for this libvirt, with drives that may start empty where their media are not
-    here."""
+def _below(references: References, root: Element, places: named.Places) -> list[str]:
+    """Files that the images themselves name, which are shared as well: libvirt opens them, too."""
+    problems = []
+    for disk in root.iterfind("devices/disk"):
+        source, driver = disk.find("source"), disk.find("driver")
+        if source is None or driver is None or driver.get("type") == "raw":
+            continue  # its guest may write anything there, and QEMU believes none of it
+        waiting, seen = [str(source.get("file"))], set[str]()
+        while waiting:
+            path = waiting.pop()
+            for lower in references.below(path):
+                if lower not in seen and not places.has_base(lower):
+                    problems.append(named.stranger(f"{path} is based on {lower}"))
+                waiting += [] if lower in seen else [lower]
+                seen.add(lower)
+        problems += _odd([path for path in sorted(seen) if places.has(path)])
+    return problems
 
-    def look_at_media() -> list[str]:
-        return [path for path in definition.media_of(root) if not os.path.exists(path)]
 
-    missing = deadline.call(look_at_media, seconds=_SECONDS, what="look at media")
+def _odd(paths: t.Sequence[str]) -> list[str]:
+    """Those on shared storage that are links or devices, which may lead anywhere."""
+
+    def look_at_files() -> list[str]:
+        return [
+            named.stranger(f"{path} is no regular file")
+            for path in paths
+            if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode)
+        ]
+
+    return deadline.call(look_at_files, seconds=_SECONDS, what="look at the files that it names")
+
+
+def strangers(root: Element, places: named.Places) -> list[str]:
+    """What of the definition no card decides for this hypervisor."""
+    return [*named.strangers(root, places), *_odd(named.files(root))]
+
+
+def ready(connection: Connection, root: Element, places: named.Places) -> Element:
+    """The definition for this libvirt, without media that are on no shared storage, and with drives
+    that may start empty where their media are not there."""
+    media = [path for path in definition.media_of(root) if places.has(path)]
+
+    def look_at_media() -> tuple[list[str], list[str]]:
+        missing = [path for path in media if not os.path.lexists(path)]
+        there = [path for path in media if path not in missing]
+        return missing, [path for path in there if stat.S_ISREG(os.lstat(path).st_mode)]
+
+    missing, there = deadline.call(look_at_media, seconds=_SECONDS, what="look at media")
     version = connection.call("read libvirt's version", connection.conn.getLibVersion)
-    return definition.for_libvirt(definition.without_media(root, missing), version)
+    kept = named.without_stray_media(root, [*missing, *there])
+    return definition.for_libvirt(definition.without_media(kept, missing), version)

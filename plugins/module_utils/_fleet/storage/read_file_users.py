@@ -95,6 +95,10 @@ class References:
         identity = _identity(path)
         return users | (self.by_file.get(identity, set()) if identity else set())
 
+    def below(self, path: str) -> list[str]:
+        """The files that the image names."""
+        return self.chains.get(path) or self.chains.get(os.path.realpath(path)) or []
+
     def named(self, name: str) -> set[FileUser]:
         """All users of a file called ``name``, in any folder."""
         return {

@@ -14,7 +14,6 @@ path stays, and the result is looked at once more: every path in it is one that 
 from __future__ import annotations
 
 import copy
-import re
 import typing as t
 
 from ... import _lxml
@@ -23,18 +22,13 @@ from ..._records import dataclass, field
 from ..base import xml_values
 from ..base.names import PROOF
 from ..base.options import show
+from ..storage.firmware import ZONE, is_firmware
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
     from ..backup.archives import SavedDisk
 
 AGENT = "org.qemu.guest_agent.0"
-# Firmware of distributions. Not all of /usr/share: libvirt's daemon, which is root, reads templates
-_FIRMWARE = re.compile(
-    r"/usr/share/(AAVMF|OVMF|ovmf|qemu|seabios|(edk2|qemu-efi)[\w.-]*)(/[\w+-][\w.+-]*)+", re.ASCII
-)
-# The C library opens the file of a zone, and any file where its name is a path
-_ZONE = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}")
 # What is taken as it is, below <domain>
 _TAKEN = (
     *("memory", "currentMemory", "maxMemory", "iothreads", "iothreadids", "cpu", "clock", "pm"),
@@ -89,7 +83,7 @@ def blockers(root: Element) -> list[str]:
             problems.append(f"its {tag} is a file of its former hypervisor, and not in the backup")
             break
     loader = (root.findtext("os/loader") or "").strip()
-    if loader and not _is_firmware(loader):
+    if loader and not is_firmware(loader):
         problems.append(f"its firmware {show(loader)} is none of a distribution's")
     if root.find("launchSecurity") is not None:
         problems.append("its memory is encrypted for its former hypervisor (launchSecurity)")
@@ -168,7 +162,7 @@ def _is_of_host(item: Element) -> bool:
 
 def _is_taken(item: Element, key: str, value: str) -> bool:
     if (item.tag, key) == ("clock", "timezone"):
-        return _ZONE.fullmatch(value) is not None
+        return ZONE.fullmatch(value) is not None
     return "/" not in value and not xml_values.is_host_path(item, key)
 
 
@@ -176,8 +170,8 @@ def _require_own_paths(vm: ProofVm, places: ProofPlaces) -> None:
     """Raise PlanRefused if a path is in the definition that was not written here."""
     own = {*places.overlays.values(), *places.saved.values(), *vm.consoles, places.nvram, _RANDOM}
     for item, key, text in xml_values.paths(vm.root):
-        zone = (item.tag, key) == ("clock", "timezone") and _ZONE.fullmatch(text)
-        firmware = (item.tag, key) in (("loader", ""), ("nvram", "template")) and _is_firmware(text)
+        zone = (item.tag, key) == ("clock", "timezone") and ZONE.fullmatch(text)
+        firmware = (item.tag, key) in (("loader", ""), ("nvram", "template")) and is_firmware(text)
         if text not in own and not zone and not firmware:
             raise PlanRefused(
                 f"its definition names {show(text)} ({item.tag}), a file of its hypervisor, which"
@@ -194,7 +188,7 @@ def _os(root: Element, nvram_path: str, *, nvram: bool) -> Element:
     for element in old:
         if element.tag == "loader":
             path = (element.text or "").strip()
-            if _is_firmware(path):
+            if is_firmware(path):
                 given = ((str(key), str(value)) for key, value in element.items())
                 kept = {key: value for key, value in given if "/" not in value}
                 # The guest writes to its variables, and never to what all VMs boot by
@@ -203,14 +197,10 @@ def _os(root: Element, nvram_path: str, *, nvram: bool) -> Element:
             _take(made, [element])
         elif element.tag == "nvram":
             kept = {}
-            if not nvram and _is_firmware(element.get("template")):
+            if not nvram and is_firmware(element.get("template")):
                 kept = {"template": element.get("template", "")}
             _lxml.add(made, "nvram", kept, nvram_path)
     return made
-
-
-def _is_firmware(path: str | None) -> bool:
-    return path is not None and _FIRMWARE.fullmatch(path) is not None
 
 
 def _devices(
