@@ -15,6 +15,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption import 
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.metadata import Metadata
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import definition
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.provision import (
+    effects_creation_definition as creation,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec import difference
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import from_options
 from ansible_collections.fleet.virt.tests.unit._xml import assert_valid, assert_xml_equal
@@ -76,3 +79,25 @@ def test_memory_that_is_no_whole_mib_is_written_only_if_it_is_to_be_another() ->
     assert after.findtext("currentMemory") == str(1024 * 1024)
     after = _lxml.parse(_changed("<currentMemory>524285</currentMemory>", memory_max=2048), "v")
     assert after.findtext("currentMemory") == "524285"
+
+
+def test_addresses_of_the_seed_are_those_of_its_nics() -> None:
+    """By the name of a NIC or its MAC address, as libvirt's definition has it."""
+    other = "52:54:00:AA:00:02"
+    seed = {
+        "ssh_public_keys": [
+            "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIISFKZORN6s68Y7QSAYATVaW7/MW11nJOj4UAWkhXyaT"
+        ],
+        "network": [
+            {"name": "eth0", "addresses": ["192.0.2.10/24", "2001:db8::a/64"]},
+            {"mac": other, "addresses": ["192.0.2.11/24"]},
+        ],
+    }
+    nics = [{"name": "eth0", "bridge": "br0"}, {"name": "eth1", "bridge": "br0", "mac": other}]
+    plain = {"name": "v", "disk_profile": "none", "nic_profile": "none", "nics": nics, "seed": seed}
+    domain, problems = from_options(plain)
+    assert domain is not None, problems
+    assert creation._addresses(domain) == {
+        domain.nics[0].mac.lower(): ("192.0.2.10/24", "2001:db8::a/64"),
+        other.lower(): ("192.0.2.11/24",),
+    }

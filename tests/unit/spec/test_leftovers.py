@@ -131,6 +131,32 @@ def test_copy_lacks_addresses_and_serial_numbers_of_its_source() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("bound", "parameters"),
+    [
+        (["IP"], [("IP", "192.0.2.10"), ("IP", "192.0.2.11")]),
+        (
+            ["IP", "IP", "IPV6"],
+            [("IP", "192.0.2.10"), ("IP", "192.0.2.11"), ("IPV6", "2001:db8::a")],
+        ),
+        ([], []),
+    ],
+)
+def test_filter_of_a_copy_is_bound_to_its_own_addresses(
+    bound: list[str], parameters: list[tuple[str, str]]
+) -> None:
+    """Only where its source's is bound: a filter without an address learns it."""
+    values = "".join(f"<parameter name='{name}' value='192.0.2.7'/>" for name in bound)
+    found, root = _found(nic=f"<filterref filter='clean-traffic'>{values}</filterref>")
+    assert "192.0.2.7" not in str(found.carried)
+    mac = root.find("devices/interface/mac").get("address")
+    own = {mac.lower(): ("192.0.2.10/24", "2001:db8::a/64", "192.0.2.11/24"), "x": ("192.0.2.99",)}
+    leftovers.merge(root, found.carried, settings.VM, (), own)
+    assert_valid(_lxml.tostring(root), "domain")
+    made = root.findall("devices/interface/filterref/parameter")
+    assert [(one.get("name"), one.get("value")) for one in made] == parameters
+
+
 def test_parts_of_a_nic_stay_with_that_nic() -> None:
     root = _copy(
         nic="<filterref filter='clean-traffic'><parameter name='DHCPSERVER' value='192.0.2.7'/>"
@@ -291,6 +317,11 @@ def test_what_no_setting_says_is_named_though_a_copy_has_it() -> None:
         "<devices><vsock><cid auto='no' address='7'/></vsock></devices>",
         "<metadata><fleet xmlns='urn:fleet.virt:1'/></metadata>",
         "<memory>1</memory>",
+        *(
+            "<devices><interface f:counterpart='0' f:set=''><filterref filter='a'>"
+            f"<parameter name='IP'{more}</filterref></interface></devices>"
+            for more in (" value='192.0.2.7'/>", "><a/></parameter>", ">x</parameter>")
+        ),
     ],
 )
 def test_a_hypervisor_cannot_bring_anything_else_into_a_copy(carried: str) -> None:

@@ -219,7 +219,8 @@ def left_out(
     if lacks:
         said.append(
             f"the copy of {clone_of!r} lacks {', '.join(lacks)}, which identify it: where the copy"
-            " needs them, give it its own (virsh edit)"
+            " needs them, give it its own (virsh edit; a network filter gets the addresses that"
+            " vm_seed gives its NIC)"
         )
     return said
 

@@ -24,6 +24,7 @@ from .effects_batch import Draft, Host
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
+    from ..spec.domain import Domain
 
 _LOG_FOLDER = "/var/log/libvirt/qemu"
 _MARKER = ".fleet-virt-creating"
@@ -72,8 +73,16 @@ def final_xml(host: Host, draft: Draft, uuid: str, owner: Owner | None) -> str:
     if host.settings.leftovers is None:
         return text
     root = _lxml.parse(text, f"domain {domain.name}")
-    leftovers.merge(root, host.settings.leftovers, VM, host.settings.requested)
+    carried, requested = host.settings.leftovers, host.settings.requested
+    leftovers.merge(root, carried, VM, requested, _addresses(domain))
     return _lxml.tostring(root)
+
+
+def _addresses(domain: Domain) -> dict[str, tuple[str, ...]]:
+    """The addresses that its seed gives its NICs, by MAC address."""
+    macs = {nic.name: nic.mac for nic in domain.nics}
+    network = domain.seed.network if domain.seed else ()
+    return {(one.mac or macs.get(one.name or "", "")).lower(): one.addresses for one in network}
 
 
 def metadata_of(host: Host, draft: Draft, phase: str | None, owner: Owner | None) -> Metadata:

@@ -14,8 +14,9 @@ ours) is merged into its counterpart, of which only those parts change; any othe
 from __future__ import annotations
 
 import copy
+import ipaddress
 import typing as t
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from ... import _lxml
 from ..._errors import XmlError
@@ -31,6 +32,10 @@ Pairs = Sequence[tuple["Element", "Element"]]
 _OURS = "{urn:fleet.virt:leftovers:1}"
 _SET, _COUNTERPART, _ADDED = f"{_OURS}set", f"{_OURS}counterpart", f"{_OURS}added"
 _TEXT = "text"
+# Addresses that a network filter binds a NIC to, by the version of IP. What the source has stays
+# behind; that it is bound goes along, as a parameter without a value
+_BOUND = {"IP": 4, "IPV6": 6}
+_PARAMETER = ("devices", "interface", "filterref", "parameter")
 # Elements of which only the contents count
 _CONTAINERS = (("metadata",), ("devices",), ("os",))
 # What distinguishes elements of which there may be several
@@ -162,6 +167,8 @@ class _Comparison:
         source = place.elements[-1]
         if place.names not in _CONTAINERS:
             line = self._line(place)
+            if _is_bound(place):
+                return _lxml.new("parameter", {"name": str(source.get("name"))})
             if line is None or line.fate != CARRIED:
                 if line is None or line.value is None:
                     return None
@@ -333,12 +340,19 @@ def _condition(device: Element) -> str:
     return f"[@{key}='{device.get(key)}']" if key is not None else ""
 
 
-def merge(root: Element, carried: str | None, table: Table, requested: Collection[str]) -> None:
+def merge(
+    root: Element,
+    carried: str | None,
+    table: Table,
+    requested: Collection[str],
+    addresses: Mapping[str, Sequence[str]] | None = None,
+) -> None:
     """Give the definition ``root`` of a copy what its source had (``Leftovers.carried``).
 
     ``requested`` are settings whose value was requested for the copy: they replace what its source
-    has at their places. Raises XmlError for what the table does not carry over: the text comes
-    from another hypervisor.
+    has at their places. ``addresses`` are those that its seed gives its NICs, by MAC address; where
+    a filter binds the source's NIC to an address, it binds the copy's to them. Raises XmlError for
+    what the table does not carry over: the text comes from another hypervisor.
     """
     if carried is None:
         return
@@ -350,6 +364,25 @@ def merge(root: Element, carried: str | None, table: Table, requested: Collectio
         for boot in root.findall("devices/*/boot[@order]"):
             _remove(boot)
     _merge_children(root, domain)
+    for nic in root.iterfind("devices/interface"):
+        mac = nic.find("mac")
+        key = "" if mac is None else mac.get("address", "").lower()
+        _bind(nic, (addresses or {}).get(key, ()))
+
+
+def _is_bound(place: Place) -> bool:
+    return place.names == _PARAMETER and place.elements[-1].get("name") in _BOUND
+
+
+def _bind(nic: Element, addresses: Sequence[str]) -> None:
+    for filterref in nic.iterfind("filterref"):
+        bound = [one for one in filterref.findall("parameter") if one.get("value") is None]
+        for name in dict.fromkeys(str(one.get("name")) for one in bound):
+            for address in map(ipaddress.ip_interface, addresses):
+                if address.version == _BOUND[name]:
+                    _lxml.add(filterref, "parameter", {"name": name, "value": str(address.ip)})
+        for one in bound:
+            filterref.remove(one)
 
 
 def _take_out(domain: Element, table: Table, requested: Collection[str]) -> None:
@@ -397,6 +430,9 @@ def _is_at(path: str, place: str) -> bool:
 def _require_carried(place: Place) -> None:
     element = place.elements[-1]
     parts = element.get(_SET)
+    known = {"name", _ADDED}
+    if _is_bound(place) and {*element.attrib} <= known and not (len(element) or _text(element)):
+        return
     if parts is not None:
         names = parts.split()
     else:
