@@ -11,6 +11,7 @@ import functools
 import typing as t
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
@@ -32,6 +33,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots.plan i
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import effects as state
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.plan import StateRequest
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.verify import effects as verify
 
 _BEGUN = f"rolling.begun.{'0' * 16}.7"
 _PASSED = f"rolling.passed.{'0' * 16}.8"
@@ -172,6 +174,13 @@ def test_revert_that_starts_is_refused(connection: Connection, runs_now: bool) -
         if not runs_now:
             assert _NO in str(result["vms"][0]["msg"])
     assert bool(dom.isActive()) is runs_now
+
+
+def test_proof_asks_again_when_its_turn_comes(connection: Connection) -> None:
+    _mark(connection, MAINTENANCE_VOLUME, _BEGUN)
+    wanted = SimpleNamespace(unbootable="", proof="0" * 8)
+    with pytest.raises(PlanRefused, match="rolling works on this hypervisor"):
+        verify._prove(t.cast("t.Any", SimpleNamespace(connection=connection, wanted=wanted)))
 
 
 def test_maintenance_lasts_in_a_pool_of_notes_that_somebody_stopped(

@@ -132,6 +132,8 @@ def _clear(job: _ProofJob, step: ClearProof) -> None:
 
 
 def _prove(job: _ProofJob) -> None:
+    if not job.wanted.unbootable:  # those before it may have taken hours
+        read_rolling.require_startable(job.connection, name_of(job.wanted.proof))
     order, unit = _order(job), read.unit_of(job.wanted.proof)
     end = _end_words(order.uri, job.options["folder"], order.uuid)
     answer = attended.answered(
