@@ -53,7 +53,7 @@ def refusals(cell: str, hosts: t.Sequence[CellHost], *, qdevice: bool) -> list[s
     problems += _releases(cell, staying)
     problems += [host.device_problem for host in staying if host.device_problem]
     problems += _addresses(staying)
-    problems += _alike(hosts)
+    problems += _alike(staying)
     problems += _others(cell, hosts)
     if not problems:
         problems += _membership(cell, hosts)
@@ -103,11 +103,11 @@ def _addresses(staying: t.Sequence[CellHost]) -> t.Iterator[str]:
         yield "the members have different numbers of addresses in virt_ha_addresses; give as many"
 
 
-def _alike(hosts: t.Sequence[CellHost]) -> t.Iterator[str]:
+def _alike(staying: t.Sequence[CellHost]) -> t.Iterator[str]:
     """Pacemaker takes two of these for one node, and would have the devices of one prove that the
     other is off."""
     known: dict[str, str] = {}
-    for host in hosts:
+    for host in staying:
         other = known.setdefault(host.name.lower(), host.name)
         if other != host.name:
             yield (
