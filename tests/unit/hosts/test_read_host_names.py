@@ -138,3 +138,25 @@ def test_interfaces_and_devices_of_another_host_are_missing(connection: Connecti
         "there is no device mdev m1 on its hypervisor",
         "there is no device 0fff:00:00.0 on its hypervisor",
     ]
+
+
+@pytest.mark.parametrize(
+    ("address", "here"),
+    [
+        ("192.0.2.5", True),
+        ("192.0.2.6", False),
+        ("2001:DB8:0::5", True),
+        ("2001:db8::6", False),
+        ("hv1", True),
+        ("hv1.example.com", True),
+    ],
+)
+def test_address_that_a_console_listens_on_is_compared_as_an_address(
+    address: str, here: bool, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """libvirt looks a name up, and writes an address as it was given."""
+    own = ["192.0.2.5", "2001:db8::5"]
+    monkeypatch.setattr(read_host_names.read_neighbours, "own_addresses", lambda: own)
+    text = f"<devices><graphics type='vnc' autoport='yes' listen='{address}'/></devices>"
+    found = [one for one in _missing(connection, text) if "has no address" in one]
+    assert (found == []) is here

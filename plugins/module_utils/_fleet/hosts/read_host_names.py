@@ -22,6 +22,7 @@ from ..._libvirt import (
     ERR_NO_SUPPORT,
 )
 from ..base import effects_deadline as deadline
+from ..base import ip
 from ..storage import host_names
 from ..storage import read_paths as paths
 from ..storage.host_names import HostName, HostNames
@@ -153,13 +154,21 @@ def _of_kernel(names: HostNames) -> t.Iterator[str]:
     if names.vsock and not devices.has_vsock():
         yield f"its vsock device needs /dev/vhost-vsock; {host_names.LOAD_VSOCK}"
     wanted = names.of(host_names.ADDRESS)
-    own = read_neighbours.own_addresses() if wanted else []
+    own = [ip.address(one) for one in read_neighbours.own_addresses()] if wanted else []
     for address in wanted:
-        if own and address not in own and address.replace(".", "").replace(":", "").isalnum():
+        if own and not _may_be_here(address, own):
             yield (
                 f"its hypervisor has no address {address}, which the VM listens on; change its"
                 " console to listen on 127.0.0.1, or on 0.0.0.0"
             )
+
+
+def _may_be_here(address: str, own: t.Collection[ip.Address]) -> bool:
+    """Whether it is an address of this machine, or a name, which libvirt looks up."""
+    try:
+        return ip.address(address) in own
+    except ValueError:
+        return True
 
 
 def _programs_elsewhere(connection: Connection, names: HostNames) -> t.Iterator[str]:
