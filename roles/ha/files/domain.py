@@ -261,7 +261,9 @@ class Card:
             if id(item) not in skipped:
                 texts = [value for key, value in item.items() if (item.tag, key) not in NO_PATH]
                 texts += [] if (item.tag, "") in NO_PATH else [item.text or ""]
-                problems += [text for text in map(str.strip, texts) if self._is_past(text, folders)]
+                # A program is none that whoever has the storage could have put there
+                beside = set() if item.tag == "emulator" else folders
+                problems += [text for text in map(str.strip, texts) if self._is_past(text, beside)]
         if problems:
             shown = ", ".join(dict.fromkeys(problems))
             raise Ended(ERR_CONFIGURED, f"{self.path} has {shown}: no VM of a cell")

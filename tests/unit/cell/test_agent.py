@@ -116,7 +116,7 @@ def test_agent_refuses_what_is_refused_before() -> None:
     assert (agent.SYSTEM, agent.LOG, agent.NO_PATH) == (
         requirements._SYSTEM,
         requirements._LOG,
-        requirements._NO_PATH,
+        requirements.NO_PATH,
     )
     assert agent.QEMU.strip("{}") == requirements._QEMU
     assert (agent.LOCK_FIRST, agent.LOCK_BYTES, agent.FLOCK.format) == (
@@ -199,6 +199,14 @@ def test_card_that_reaches_past_its_disks_is_refused(cell: Cell, more: str, what
     cell.write(more)
     assert cell.run("start") == cell.agent.ERR_CONFIGURED
     assert what in cell.reason
+    assert cell.domains() == {}
+
+
+def test_program_on_shared_storage_is_refused(cell: Cell) -> None:
+    """Whoever can write the card can put it there."""
+    cell.write(f"<emulator>{cell.folder}/qemu</emulator>")
+    assert cell.run("start") == cell.agent.ERR_CONFIGURED
+    assert f"{cell.folder}/qemu" in cell.reason
     assert cell.domains() == {}
 
 

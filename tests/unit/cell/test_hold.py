@@ -332,6 +332,7 @@ def test_what_ties_vm_to_hypervisor_is_named(more: str, what: str) -> None:
         ("<os><kernel>/srv/shared/vmlinuz</kernel></os>", []),
         ("<devices><emulator>/usr/bin/qemu-system-x86_64</emulator></devices>", []),
         ("<devices><emulator>/usr/../opt/qemu</emulator></devices>", ["/usr/../opt/qemu"]),
+        ("<devices><emulator>/srv/shared/qemu</emulator></devices>", ["/srv/shared/qemu"]),
         (
             "<devices><serial><log file='/var/log/libvirt/qemu/a-console.log'/></serial></devices>",
             [],

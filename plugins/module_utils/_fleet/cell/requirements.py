@@ -91,17 +91,19 @@ def foreign_paths(domain: Element, folders: t.Collection[str], *, media: bool = 
         if not media or disk.get("device", "disk") not in _DRIVES:
             skipped += [child for child in disk if child.tag in _OF_DISKS]
     known = {item for root in skipped for item in root.iter("*")}
-    texts = dict.fromkeys(
-        text
+    named = (
+        (item.tag, text)
         for item, key, text in xml_values.paths(domain)
         if item not in known and (item.tag, key) not in NO_PATH
     )
-    return [
+    foreign = (
         text
-        for text in texts
-        if posixpath.dirname(text) not in folders and text != own
+        for tag, text in named
+        # A program is none that whoever has the storage could have put there
+        if (tag == "emulator" or posixpath.dirname(text) not in folders) and text != own
         if posixpath.normpath(text) != text or not text.startswith(_SYSTEM)
-    ]
+    )
+    return list(dict.fromkeys(foreign))
 
 
 def foreign_hosts(domain: Element) -> list[str]:
