@@ -4,50 +4,17 @@
 
 from __future__ import annotations
 
-import typing as t
-
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.disk_move import decide as decision
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.answers import GroupedVm
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.disk_move import verb
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.disk_move.facts import (
-    DiskLook,
-    DiskMoved,
+    DiskMovedVm,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.disk_move.options import (
-    ARGUMENTS,
-    DiskMoveWork,
-    wanted_of,
-)
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import located, outcomes
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.envelope import SelectingWork
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import VerbAction
 
 
-class VirtMoveDiskOptions(Connected):
-    names: list[str]
-    disk: str | None
-    pool: str | None
-    base_pool: str
+class ActionModule(VerbAction[SelectingWork, GroupedVm, DiskMovedVm]):
+    """Moving a disk, as it is declared."""
 
-
-class ActionModule(StagedAction[DiskMoveWork]):
-    """The module runs the stages on the hypervisor; this runs those on the controller."""
-
-    WORK = DiskMoveWork
-    CONTROLLER = ("decide", "report")
-    REPORTS = ("report",)
-
-    def decided(self, work: DiskMoveWork) -> t.Mapping[str, object]:
-        options = self.options(VirtMoveDiskOptions, ARGUMENTS)
-        if work.stage == "report":
-            done = self.answers("virt_disks_moved", DiskMoved, "act")
-            text, failures = decision.report(self.shares(), done, check=self.check)
-            self.happened(outcomes.outcomes(self.shares(), done))
-            silent = str(self.decision("virt_decision")["silent"])
-            return self.shown(text, [*failures, *located.not_done(silent)])
-        seen = located.sort(
-            self.answers("virt_look", DiskLook, "look"), "vms", self.expected(), self.lost()
-        )
-        wanted_of(options)
-        return {
-            "changed": False,
-            **vars(decision.decide(options["names"], seen, work.groups, self.chosen_host())),
-        }
+    WORK = SelectingWork
+    VERB = verb.VERB

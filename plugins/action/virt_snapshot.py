@@ -6,52 +6,27 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import located, outcomes
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import decide as decision
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import verb
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots.facts import (
-    SnapshotLook,
-    Snapshotted,
+    SnapshottedVm,
+    SnapshotVm,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots.options import (
-    ARGUMENTS,
     SnapshotWork,
-    wanted_of,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import StagedAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._stages import Selection, VerbAction
 
 
-class VirtSnapshotOptions(Connected):
-    names: list[str]
-    snapshot: str | None
-    state: str
-    children: bool
-    keep: int | None
-    disk_only: bool
-    quiesce: str
-
-
-class ActionModule(StagedAction[SnapshotWork]):
-    """The module runs the stages on the hypervisor; this runs those on the controller."""
+class ActionModule(VerbAction[SnapshotWork, SnapshotVm, SnapshottedVm]):
+    """Work on snapshots, as it is declared; and a list of them."""
 
     WORK = SnapshotWork
+    VERB = verb.VERB
     CONTROLLER = ("decide", "report", "list")
     REPORTS = ("report", "list")
 
     def decided(self, work: SnapshotWork) -> t.Mapping[str, object]:
-        options = self.options(VirtSnapshotOptions, ARGUMENTS)
-        if work.stage == "report":
-            done = self.answers("virt_snapshots_done", Snapshotted, "act")
-            text, failures = decision.report(self.shares(), done, check=self.check)
-            self.happened(outcomes.outcomes(self.shares(), done))
-            silent = str(self.decision("virt_decision")["silent"])
-            return self.shown(text, [*failures, *located.not_done(silent)])
-        answers = self.answers("virt_look", SnapshotLook, "look")
-        seen = decision.fleet(answers, self.expected(), self.lost())
-        if work.stage == "list":
-            return self.shown(*decision.listing(options["names"], seen, work.groups))
-        wanted_of(options)
-        return {
-            "changed": False,
-            **vars(decision.decide(options["names"], seen, work.groups, self.chosen_host())),
-        }
+        if work.stage != "list":
+            return super().decided(work)
+        options = self.options(Selection, self.VERB.arguments)
+        return self.shown(*verb.listing(options["names"], self.seen(), work.groups))

@@ -119,36 +119,34 @@ output:
   type: str
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
-    connect,
+    Connection,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.disk_move import (
     effects as disk_move,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.disk_move.options import (
     ARGUMENTS,
-    DiskMoveWork,
     wanted_of,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import (
+    effects_verb as verb,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.envelope import SelectingWork
 
 
 def main() -> None:
     module = create_module(ARGUMENTS, envelope.SPEC)
     params = module.options
 
-    def work() -> Mapping[str, object]:
-        with connect(params["uri"], params["timeout"]) as connection:
-            stage = envelope.read(DiskMoveWork, params)
-            if stage.stage == "look":
-                return disk_move.look(connection, params["names"], stage.groups)
-            wanted = wanted_of(params)
-            return disk_move.run(connection, params["names"], wanted, check=module.check_mode)
+    def act(connection: Connection, names: Sequence[str]) -> Mapping[str, object]:
+        return disk_move.run(connection, names, wanted_of(params), check=module.check_mode)
 
-    run(module, work)
+    run(module, lambda: verb.stage(params, SelectingWork, verb.look, act))
 
 
 if __name__ == "__main__":

@@ -180,11 +180,14 @@ output:
   type: str
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
-    connect,
+    Connection,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import (
+    effects_verb as verb,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import effects as snapshot
@@ -199,15 +202,10 @@ def main() -> None:
     module = create_module(ARGUMENTS, envelope.SPEC)
     params = module.options
 
-    def work() -> Mapping[str, object]:
-        with connect(params["uri"], params["timeout"]) as connection:
-            stage = envelope.read(SnapshotWork, params)
-            if stage.stage == "look":
-                return snapshot.look(connection, params["names"], stage.groups)
-            wanted = wanted_of(params)
-            return snapshot.run(connection, params["names"], wanted, check=module.check_mode)
+    def act(connection: Connection, names: Sequence[str]) -> Mapping[str, object]:
+        return snapshot.run(connection, names, wanted_of(params), check=module.check_mode)
 
-    run(module, work)
+    run(module, lambda: verb.stage(params, SnapshotWork, snapshot.look, act))
 
 
 if __name__ == "__main__":

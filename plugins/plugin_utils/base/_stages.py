@@ -24,12 +24,26 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.answers import A
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import as_mapping
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope, outcomes
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.envelope import AnyWork, Work
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import (
+    envelope,
+    located,
+    outcomes,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.declaration import (
+    Entry,
+    Fleet,
+    Verb,
+    Vm,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.envelope import (
+    AnyWork,
+    Selecting,
+    Work,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core import _alive, _constants
 from ansible_collections.fleet.virt.plugins.plugin_utils.ansible_core._once import FailedStage
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _registered
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import (
     Answer,
     Values,
@@ -209,6 +223,43 @@ class StagedAction(FleetAction, t.Generic[AnyWork]):
     def _expected(self, stage: str, number: int, verb: str) -> Work:
         own = self.header
         return dataclasses.replace(own, stage=stage, round=number, verb=verb or own.verb)
+
+
+class Selection(Connected):
+    """The option that every verb on VMs has."""
+
+    names: list[str]
+
+
+class VerbAction(StagedAction[Selecting], t.Generic[Selecting, Vm, Entry]):
+    """The action of a verb on VMs, by its declaration: the module runs the stages on the
+    hypervisor; this runs those on the controller. Tasks register as ``virt_look`` what was seen, as
+    ``virt_decision`` where the VMs are, and as ``virt_done`` what was done."""
+
+    VERB: Verb[Vm, Entry]
+
+    def decided(self, work: Selecting) -> Mapping[str, object]:
+        options = self.options(Selection, self.VERB.arguments)
+        if work.stage == "report":
+            return self.report()
+        seen = self.seen()
+        self.VERB.request(options)
+        host = self.chosen_host()
+        decision = self.VERB.decide(options["names"], seen, work.groups, host)
+        return {"changed": False, **vars(decision)}
+
+    def seen(self) -> Fleet:
+        """What the hypervisors answered on which VMs they have."""
+        answers = self.answers("virt_look", self.VERB.look, "look")
+        return self.VERB.fleet(answers, self.expected(), self.lost())
+
+    def report(self) -> Answer:
+        """What came of the VMs where they are."""
+        done = self.answers("virt_done", self.VERB.done, "act")
+        text, failures = self.VERB.report(self.shares(), done, check=self.check)
+        self.happened(outcomes.outcomes(self.shares(), done))
+        silent = str(self.decision("virt_decision")["silent"])
+        return self.shown(text, [*failures, *located.not_done(silent)])
 
 
 class FleetModule(StagedAction[Work]):

@@ -46,10 +46,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.console import (
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.daemon import identity, packages
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.disk_move import (
-    decide as disk_decision,
+    facts as disk_facts,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.disk_move import (
-    facts as disk_facts,
+    verb as disk_verb,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.doctor import (
     decide as doctor_decision,
@@ -162,10 +162,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.seeding import (
     facts as seeding_facts,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import (
-    decide as snapshot_decision,
+    facts as snapshot_facts,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import (
-    facts as snapshot_facts,
+    verb as snapshot_verb,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import Defaults
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import (
@@ -1291,14 +1291,14 @@ def read_adopt_look(answer: Answer) -> None:
 
 
 def read_snapshot_look(answer: Answer) -> None:
-    seen = snapshot_decision.fleet({"hv1": {"vms": []}, "hv2": answer}, None, [])
-    snapshot_decision.listing(["web1"], seen)
-    assert snapshot_decision.decide(["web1"], seen).shares == {"hv2": ["web1"]}
+    seen = snapshot_verb.VERB.fleet({"hv1": {"vms": []}, "hv2": answer}, None, [])
+    snapshot_verb.listing(["web1"], seen)
+    assert snapshot_verb.VERB.decide(["web1"], seen).shares == {"hv2": ["web1"]}
 
 
 def read_disk_look(answer: Answer) -> None:
     seen = located.sort({"hv1": {"vms": []}, "hv2": answer}, "vms", None, [])
-    assert disk_decision.decide(["web1"], seen).shares == {"hv2": ["web1"]}
+    assert disk_verb.VERB.decide(["web1"], seen).shares == {"hv2": ["web1"]}
 
 
 def read_backup(answer: Answer) -> None:
@@ -1423,10 +1423,10 @@ READERS: dict[str, t.Callable[[Answer], t.Any]] = {
     "backup": read_backup,
     "snapshot_look": read_snapshot_look,
     "disk_look": read_disk_look,
-    "disk_moved": lambda answer: disk_decision.report(
+    "disk_moved": lambda answer: disk_verb.VERB.report(
         {"hv2": ["web1"]}, {"hv2": answer}, check=False
     ),
-    "snapshot": lambda answer: snapshot_decision.report(
+    "snapshot": lambda answer: snapshot_verb.VERB.report(
         {"hv2": ["web1"]}, {"hv2": answer}, check=False
     ),
     "template_look": lambda answer: template_decision.decide(
@@ -1530,7 +1530,7 @@ TYPES: dict[str, type[Answer]] = {
     "backup_look": backup_facts.BackupLook,
     "backup": backup_facts.BackedUp,
     "snapshot_look": snapshot_facts.SnapshotLook,
-    "disk_look": disk_facts.DiskLook,
+    "disk_look": answers.GroupedLook,
     "disk_moved": disk_facts.DiskMoved,
     "snapshot": snapshot_facts.Snapshotted,
     "template_look": template_facts.TemplateLook,
@@ -1624,7 +1624,7 @@ def test_there_is_a_reader_for_every_kind() -> None:
     declared = set()
     for path in (TOP / "plugins" / "module_utils" / "_fleet").glob("*/*.py"):
         names = re.findall(
-            r"^class (\w+)\((?:answers\.Result|Placing|MigrateLook),",
+            r"^class (\w+)\((?:(?:answers\.)?Result|Placing|MigrateLook),",
             path.read_text(),
             re.MULTILINE,
         )

@@ -25,7 +25,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.facts impo
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename import decide as rename
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.rename.facts import RenameLook
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import (
-    decide as snapshots,
+    verb as snapshots,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots.facts import SnapshotLook
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import Defaults
@@ -96,7 +96,7 @@ def test_snapshot_listing_shows_others_and_names_broken_vm() -> None:
         _vm("good", groups=[], snapshots=[snapshot]),
         _vm("bad", groups=[], snapshots=[{**snapshot, "current": 1}]),
     ]
-    seen = snapshots.fleet({"hv1": _sound(SnapshotLook, vms=vms)}, None, [])
+    seen = snapshots.VERB.fleet({"hv1": _sound(SnapshotLook, vms=vms)}, None, [])
     text, (problem,) = snapshots.listing([], seen)
     assert "good" in text
     assert problem.startswith("bad on hv1: its response")

@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import tables
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.results import word
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge import report as purge_report
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import decide as decision
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import verb as snapshots
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state import (
     decide as state_decision,
 )
@@ -38,7 +38,7 @@ def test_word_of_an_entry_is_the_same_in_every_report(
     told = state_decision.tell(shares, answers, state_decision.Told(), check=False)
     reports = [
         state_decision.report(told, "", check=False)[0],
-        decision.report(shares, answers, check=False)[0],
+        snapshots.VERB.report(shares, answers, check=False)[0],
         tables.made([{"name": "hv1", "vms": [whole]}]),
     ]
     for report in reports:

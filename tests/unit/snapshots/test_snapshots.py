@@ -18,12 +18,12 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.metadata im
     Owner,
     OwnVolume,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import declaration
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.steps import (
     interrupted,
     predict,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import decide as decision
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import options, plan
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots import options, plan, verb
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.snapshots.facts import (
     ABSENT,
     INTERNAL,
@@ -226,7 +226,7 @@ def test_snapshots_of_others_may_have_any_name() -> None:
     assert options.wanted_of(asked) == SnapshotRequest("a b", "reverted")
 
 
-def _seen(**hosts: t.Any) -> decision.Fleet:
+def _seen(**hosts: t.Any) -> declaration.Fleet:
     answers = {
         host: {
             "vms": [
@@ -237,23 +237,23 @@ def _seen(**hosts: t.Any) -> decision.Fleet:
         else {"unreachable": True, "msg": "gone"}
         for host, (name, shown) in hosts.items()
     }
-    return decision.fleet(answers, list(hosts), [])
+    return verb.VERB.fleet(answers, list(hosts), [])
 
 
 def test_each_vm_is_found_where_it_is() -> None:
     seen = _seen(hv1=("a", []), hv2=("b", []))
-    assert decision.decide(["b", "a"], seen).shares == {"hv2": ["b"], "hv1": ["a"]}
-    assert decision.decide(["?"], seen).shares == {"hv1": ["a"], "hv2": ["b"]}
-    assert decision.decide([], seen, ["b"]).shares == {"hv2": ["b"]}
+    assert verb.VERB.decide(["b", "a"], seen).shares == {"hv2": ["b"], "hv1": ["a"]}
+    assert verb.VERB.decide(["?"], seen).shares == {"hv1": ["a"], "hv2": ["b"]}
+    assert verb.VERB.decide([], seen, ["b"]).shares == {"hv2": ["b"]}
     with pytest.raises(PlanRefused, match=r"no VM matches 'x\*'"):
-        decision.decide(["x*", "a"], seen)
-    assert decision.listing(["x*"], seen)[1] == [
+        verb.VERB.decide(["x*", "a"], seen)
+    assert verb.listing(["x*"], seen)[1] == [
         "no VM matches 'x*'; ansible-playbook fleet.virt.list shows the VMs"
     ]
     with pytest.raises(PlanRefused, match="no hypervisor has a VM 'c'"):
-        decision.decide(["a", "c"], seen)
+        verb.VERB.decide(["a", "c"], seen)
     with pytest.raises(PlanRefused, match="hv2: gone"):
-        decision.decide(["c"], _seen(hv1=("a", []), hv2=("", [])))
+        verb.VERB.decide(["c"], _seen(hv1=("a", []), hv2=("", [])))
 
 
 def test_the_list_says_whose_and_when() -> None:
@@ -261,25 +261,25 @@ def test_the_list_says_whose_and_when() -> None:
         **{"name": "s", "parent": None, "current": True, "created": 1772442847},
         **{"state": "running", "kind": "internal", "managed": False},
     }
-    text, problems = decision.listing([], _seen(hv1=("a", [shown]), hv2=("", [])))
+    text, problems = verb.listing([], _seen(hv1=("a", [shown]), hv2=("", [])))
     assert "2026-03-02 09:14:07Z  running  internal  others" in text
     assert "hv2: no answer: gone" in text
     assert not problems
     huge = {**shown, "created": 10**18, "managed": True}
-    text, problems = decision.listing(["a", "z"], _seen(hv1=("a", [huge])))
+    text, problems = verb.listing(["a", "z"], _seen(hv1=("a", [huge])))
     assert "fleet.virt" in text
     assert problems == ["on no hypervisor that answered: z"]
-    assert "has snapshots" in decision.listing([], _seen(hv1=("a", [])))[0]
+    assert "has snapshots" in verb.listing([], _seen(hv1=("a", [])))[0]
 
 
 def test_who_said_nothing_has_failed() -> None:
     good = {"name": "a", "changed": True, "failed": False, "msg": None, "steps": ["x"]}
     answers = {"hv1": {"vms": [good]}}
     for check, word in ((False, "changed"), (True, "would change")):
-        text, failures = decision.report({"hv1": ["a"]}, answers, check=check)
+        text, failures = verb.VERB.report({"hv1": ["a"]}, answers, check=check)
         assert f"{word}  x" in text
         assert not failures
-    text, failures = decision.report({"hv1": ["a", "b"]}, answers, check=False)
+    text, failures = verb.VERB.report({"hv1": ["a", "b"]}, answers, check=False)
     assert "failed" in text
     assert failures[0].startswith("b on hv1: ")
 

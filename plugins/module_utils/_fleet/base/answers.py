@@ -89,6 +89,12 @@ class GroupedVm(VmIdentity):
     groups: list[str]
 
 
+class GroupedLook(Result, total=False):
+    """Those of the VMs that were asked for that a hypervisor has."""
+
+    vms: list[GroupedVm] | None
+
+
 class VmResult(t.TypedDict):
     """What came of a verb for a VM."""
 

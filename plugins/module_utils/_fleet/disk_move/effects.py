@@ -20,12 +20,9 @@ from ..base import effects_lookup as lookup
 from ..base import effects_programs as programs
 from ..base import read_caller as caller
 from ..base import read_file_identity as identity
-from ..base.answers import GroupedVm
 from ..base.effects_connection import Connection
-from ..base.effects_lookup import require_domains, selected_domains
+from ..base.effects_lookup import require_domains
 from ..base.metadata import Metadata, OwnVolume
-from ..base.selected import Selected
-from ..cards import read_leftovers
 from ..engine import effects_backups as backups
 from ..engine import effects_lease_holder as owners
 from ..engine import effects_verb as verb
@@ -39,7 +36,6 @@ from .facts import (
     CopyDisk,
     CreateVolume,
     DiscardVolume,
-    DiskLook,
     DiskMoveFacts,
     DiskMoveRequest,
     EndCopy,
@@ -114,20 +110,6 @@ class _DiskJob(verb.Job[DiskMoveFacts]):
     def now(self) -> DiskMoveFacts:
         """What is there now."""
         return read.facts(self.connection, self.dom, self.wanted, self.references)
-
-
-def look(connection: Connection, names: t.Sequence[str], groups: t.Sequence[str] = ()) -> DiskLook:
-    """The VMs of ``names``, names or patterns, and of ``groups`` that are here."""
-    vms: list[GroupedVm] = [
-        {
-            "name": str(dom.name()),
-            "uuid": str(dom.UUIDString()),
-            "phase": stored.phase if stored is not None else None,
-            "groups": [str(group) for group in stored.groups] if stored is not None else [],
-        }
-        for dom, stored in selected_domains(connection, Selected.of(names, groups))
-    ]
-    return {"changed": False, "vms": vms, "warnings": read_leftovers.mark(connection, vms)}
 
 
 def run(

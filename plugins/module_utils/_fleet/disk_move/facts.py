@@ -146,12 +146,6 @@ class EndMoving(Action):
     """Release the VM."""
 
 
-class DiskLook(answers.Result, total=False):
-    """Those of the VMs that were asked for that a hypervisor has."""
-
-    vms: list[answers.GroupedVm] | None
-
-
 class DiskMovedVm(answers.TriedVm):
     """What came of it for a VM; ``path`` is where the disk is, ``kept`` is the file it left."""
 

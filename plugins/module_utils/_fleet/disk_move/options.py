@@ -9,10 +9,8 @@ from __future__ import annotations
 import typing as t
 
 from ..._errors import Problem, SpecError
-from ..._records import dataclass
 from ..base.arguments import Spec
 from ..base.json_values import as_text
-from ..engine.envelope import SelectingWork
 from .facts import DiskMoveRequest
 
 ARGUMENTS: Spec = {
@@ -21,13 +19,6 @@ ARGUMENTS: Spec = {
     "pool": {"type": "str"},
     "base_pool": {"type": "str", "default": "base"},
 }
-
-
-@dataclass(frozen=True)
-class DiskMoveWork(SelectingWork):
-    """A stage of moving disks."""
-
-    STAGES = ("all", "look", "decide", "act", "report")
 
 
 def wanted_of(options: t.Mapping[str, object]) -> DiskMoveRequest:

@@ -5,7 +5,8 @@
 """Running a verb on the VMs of this hypervisor: what all verbs have in common.
 
 A verb has a planner, a job for each VM, and a table of how each action is done; here they are
-waited for, planned, carried out unless this is check mode, and reported.
+waited for, planned, carried out unless this is check mode, and reported. What the controller must
+know to locate them is read here as well (:mod:`declaration`).
 """
 
 from __future__ import annotations
@@ -16,14 +17,24 @@ import typing as t
 
 from ..._errors import FleetVirtError, PlanRefused, error_message
 from ..._records import dataclass, field
-from ..base.effects_connection import Connection
+from ..base.answers import GroupedLook, GroupedVm
+from ..base.effects_connection import Connection, connect
+from ..base.effects_lookup import selected_domains
 from ..base.results import json_diff
+from ..base.selected import Selected
+from ..cards import read_leftovers
 from ..cards.effects_keep import keep_cards
 from ..cell import effects_hold as cells
 from . import effects_executor as executor
 from . import effects_lease as lease
+from . import envelope
 from .effects_executor import Turns
+from .envelope import Selecting
 from .steps import Action, AnyStep, Plan, Snapshot, Step, predict
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+    from ..base.metadata import Metadata
 
 AnyAction = t.TypeVar("AnyAction", bound=Action)
 Shown = t.Mapping[str, object]
@@ -362,3 +373,37 @@ def require_local(connection: Connection, why: str) -> None:
             f"{connection.uri} is not this machine's hypervisor, and {why}: run this on the"
             " hypervisor itself, with uri qemu:///system"
         )
+
+
+Look = t.Callable[[Connection, t.Sequence[str], t.Sequence[str]], t.Mapping[str, object]]
+Act = t.Callable[[Connection, t.Sequence[str]], t.Mapping[str, object]]
+
+
+def stage(
+    options: t.Mapping[str, t.Any], kind: type[Selecting], look: Look, act: Act
+) -> t.Mapping[str, object]:
+    """The stage that ``options`` of a module ask for: ``look`` for its VMs, or ``act`` on them."""
+    with connect(options["uri"], options["timeout"]) as connection:
+        work = envelope.read(kind, options)
+        if work.stage == "look":
+            return look(connection, options["names"], work.groups)
+        return act(connection, options["names"])
+
+
+def look(
+    connection: Connection, names: t.Sequence[str], groups: t.Sequence[str] = ()
+) -> GroupedLook:
+    """The VMs of ``names``, names or patterns, and of ``groups`` that are here."""
+    here = selected_domains(connection, Selected.of(names, groups))
+    vms = sorted((of_domain(dom, stored) for dom, stored in here), key=lambda vm: vm["name"])
+    return {"changed": False, "vms": vms, "warnings": read_leftovers.mark(connection, vms)}
+
+
+def of_domain(dom: VirDomain, stored: Metadata | None) -> GroupedVm:
+    """What every verb must know of a VM; ``stored`` are our metadata of it."""
+    return {
+        "name": str(dom.name()),
+        "uuid": str(dom.UUIDString()),
+        "phase": stored.phase if stored is not None else None,
+        "groups": [str(group) for group in stored.groups] if stored is not None else [],
+    }

@@ -53,11 +53,14 @@ class Work:
 class SelectingWork(Work):
     """Of a verb on VMs that may be selected by their ``groups``, besides by name."""
 
+    STAGES: t.ClassVar[tuple[str, ...]] = ("all", "look", "decide", "act", "report")
+
     groups: list[str] = field(default_factory=list)
 
 
 HEADER = tuple(field.name for field in dataclasses.fields(Work))
 AnyWork = t.TypeVar("AnyWork", bound=Work)
+Selecting = t.TypeVar("Selecting", bound=SelectingWork)
 
 
 def read(kind: type[AnyWork], options: Mapping[str, object]) -> AnyWork:

@@ -35,6 +35,12 @@ class Fleet(t.Generic[A]):
     silent: Silences
 
 
+def vms_by_host(seen: Fleet[A], kind: type[Grouped]) -> dict[str, list[Grouped]]:  # noqa: ARG001
+    """The ``vms`` of each answer, which were checked for being of this ``kind``."""
+    answered = {host: answer.get("vms") for host, answer in seen.answers.items()}
+    return {host: vms if isinstance(vms, list) else [] for host, vms in answered.items()}
+
+
 @dataclass
 class Located(t.Generic[Vm]):
     """``places``: hypervisor and its answer, for each VM that exists exactly once; ``absent`` are
@@ -180,7 +186,7 @@ def shares(
     return decision
 
 
-def absences(located: Located[t.Any], silent: Silences) -> list[str]:
+def absences(located: Located[Vm], silent: Silences) -> list[str]:
     """Why a verb that needs its VMs cannot act, where none is on a hypervisor that responded."""
     if proofs.missing("absent", silent):
         return []  # that is a problem already

@@ -119,18 +119,14 @@ def look(
     else:
         listed = list_domains(connection)
     vms = sorted(
-        (_seen(read.facts(connection, dom)) for dom in listed), key=lambda vm: str(vm["name"])
+        (_seen(dom, read.facts(connection, dom)) for dom in listed), key=lambda vm: str(vm["name"])
     )
     return {"changed": False, "vms": vms, "warnings": read_leftovers.mark(connection, vms)}
 
 
-def _seen(facts: SnapshotFacts) -> SnapshotVm:
-    phase = facts.stored.phase if facts.stored is not None else None
+def _seen(dom: VirDomain, facts: SnapshotFacts) -> SnapshotVm:
     return {
-        "name": facts.name,
-        "uuid": facts.uuid,
-        "phase": phase,
-        "groups": [str(group) for group in facts.stored.groups] if facts.stored else [],
+        **verb.of_domain(dom, facts.stored),
         "snapshots": [
             {
                 "name": snapshot.name,

@@ -35,7 +35,7 @@ ARGUMENTS: Spec = {
 class SnapshotWork(SelectingWork):
     """A stage of working on snapshots, or of listing them."""
 
-    STAGES = ("all", "look", "decide", "act", "report", "list")
+    STAGES = (*SelectingWork.STAGES, "list")
 
 
 def wanted_of(options: t.Mapping[str, object]) -> SnapshotRequest:
