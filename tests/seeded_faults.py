@@ -128,9 +128,9 @@ FAULTS = (
     ),
     Fault(
         "an action derives no lost hypervisor",
-        "action/virt_purge.py",
-        "purge_decision.fleet(answers, key, self.expected(), self.lost())",
-        "purge_decision.fleet(answers, key, self.expected(), [])",
+        "plugin_utils/base/_stages.py",
+        "located.sort(answers, key, self.expected(), self.lost())",
+        "located.sort(answers, key, self.expected(), [])",
         f"{_OF_PLAY}::test_lost_hypervisor_need_not_answer",
     ),
     Fault(

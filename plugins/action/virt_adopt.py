@@ -58,8 +58,7 @@ class ActionModule(StagedAction[AdoptWork]):
     def _decide(
         self, options: VirtAdoptOptions, variables: _batch.Variables, path: str | None
     ) -> Answer:
-        answers = self.answers("virt_look", AdoptLook, "look")
-        seen = adopt_decision.fleet(answers, self.expected(), self.lost())
+        seen = self.fleet("virt_look", AdoptLook, "look", "defined")
         taken = [*_peers.names("hypervisors", self._values), *hosts(self._values)]
         host = variables.get("vm_host")
         decision = adopt_decision.decide(

@@ -42,8 +42,7 @@ class ActionModule(StagedAction[CloneWork]):
         task_vars = self._values
         options = self.options(VirtCloneOptions, ARGUMENTS, INTERNAL)
         name, clone_of = options["name"], options["clone_of"]
-        answers = self.answers("virt_look", CloneLook, "look")
-        seen = clone.fleet(answers, self.expected(), self.lost())
+        seen = self.fleet("virt_look", CloneLook, "look", "defined")
         if work.stage == "decide":
             _peers.refuse_hypervisors([name], task_vars)
             requested = self._overrides(task_vars)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import envelope, located
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.envelope import Work
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.options import limits_of
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.images.source import (
@@ -103,7 +103,7 @@ class ActionModule(StagedAction[Work]):
             names = texts(stated["_expected"]) if "_expected" in stated else None
             away = sorted(_alive.named(stated["_lost"])) if "_lost" in stated else None
             fleet = self.expected(names), self.lost(away)
-            seen = purge_decision.fleet(answers, "pool_ids", *fleet)
+            seen = located.sort(answers, "pool_ids", *fleet)
             host = str(task_vars["inventory_hostname"])
             options["_sole_pool_ids"] = purge_decision.sole_pool_ids(host, seen)
         return options

@@ -51,7 +51,7 @@ class ActionModule(StagedAction[PurgeWork]):
         return (self._report if work.stage == "report" else self._decide)(options, work)
 
     def _decide(self, options: VirtPurgeOptions, work: PurgeWork) -> Answer:
-        seen = self._fleet("virt_look", "look", "vms")
+        seen = self.fleet("virt_look", PurgeLook, "look")
         hypervisors = _peers.hypervisors(self._values)
         decision = purge_decision.decide(
             options["names"], seen, hypervisors, work.groups, self.chosen_host()
@@ -60,13 +60,9 @@ class ActionModule(StagedAction[PurgeWork]):
         confirm = work.confirm.lstrip("= ")
         purge_decision.require_confirmed(selected, confirm, decision, check=self.check)
         if work.round:
-            users = self._fleet("virt_users", "users", "users")
+            users = self.fleet("virt_users", PurgeLook, "users", "users")
             purge_decision.require_unused(decision, users)
         return {"changed": False, **vars(decision)}
-
-    def _fleet(self, variable: str, stage: str, key: str) -> purge_decision.Fleet:
-        answers = self.answers(variable, PurgeLook, stage)
-        return purge_decision.fleet(answers, key, self.expected(), self.lost())
 
     def _report(self, _options: VirtPurgeOptions, _work: PurgeWork) -> Answer:
         answers = self.answers("virt_purged", Purged, "act")

@@ -102,8 +102,7 @@ class ActionModule(StagedAction[RenameWork]):
         return rename_decision.standing(seen, _noted.noted(told), {*excused, *self.lost()})
 
     def _fleet(self, number: int) -> rename_decision.Fleet:
-        answers = self.answers("virt_look", RenameLook, "look", number)
-        return rename_decision.fleet(answers, self.expected(), self.lost())
+        return self.fleet("virt_look", RenameLook, "look", "defined", number)
 
     def _taken(self) -> dict[str, Renamed]:
         return self.answers("virt_taken", Renamed, "take")

@@ -56,8 +56,7 @@ class ActionModule(StagedAction[RestoreDiskWork]):
             made = self.answers("virt_disk_restored", DiskRestored, "act")
             text, failures = decision.report(self.shares(), made, vm.archive, check=self.check)
             return self.shown(text, failures)
-        answers = self.answers("virt_look", DiskLook, "look")
-        seen = decision.fleet(answers, self.expected(), self.lost())
+        seen = self.fleet("virt_look", DiskLook, "look", "disks")
         return {"changed": False, "shares": decision.decide(vm, seen)}
 
     def asked(self, work: RestoreDiskWork, task_vars: Values) -> Answer:

@@ -59,8 +59,7 @@ class ActionModule(StagedAction[StateWork]):
     def _decide(self, options: VirtStateOptions, work: StateWork) -> Answer:
         wanted = wanted_of(options)
         require_sound(wanted)
-        answers = self.answers("virt_look", StateLook, "look")
-        seen = state_decision.fleet(answers, self.expected(), self.lost())
+        seen = self.fleet("virt_look", StateLook, "look")
         decision = state_decision.decide(
             options["names"], work.groups, seen, wanted, self.chosen_host()
         )

@@ -43,8 +43,7 @@ class ActionModule(StagedAction[TemplateWork]):
         if work.stage == "report":
             return self._report(options)
         name, image = options["name"], options["image"] or ""
-        answers = self.answers("virt_look", TemplateLook, "look")
-        seen = template_decision.fleet(answers, self.expected(), self.lost())
+        seen = self.fleet("virt_look", TemplateLook, "look", "defined")
         host, present = template_decision.decide(name, image, seen, self.chosen_host())
         return {"changed": False, "hypervisor": host, "present": present}
 

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.answers import A
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.answers import A, Result
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.json_values import as_mapping
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import (
     envelope,
@@ -192,6 +192,14 @@ class StagedAction(FleetAction, t.Generic[AnyWork]):
         expected = self._expected(stage, number, verb)
         return _registered.answers(self._values, variable, kind, expected)
 
+    def fleet(
+        self, variable: str, kind: type[A], stage: str, key: str = "vms", number: int = 0
+    ) -> located.Fleet[A]:
+        """Who answered to this stage, and who did not and is not declared lost; an answer is what
+        has ``key``. Raises PlanRefused as :func:`located.sort` does."""
+        answers = self.answers(variable, kind, stage, number)
+        return located.sort(answers, key, self.expected(), self.lost())
+
     def decision(
         self, variable: str, stage: str = "decide", number: int = 0, verb: str = ""
     ) -> Answer:
@@ -248,17 +256,21 @@ class VerbAction(StagedAction[Selecting], t.Generic[Selecting, Vm, Entry]):
         decision = self.VERB.decide(options["names"], seen, work.groups, host)
         return {"changed": False, **vars(decision)}
 
-    def seen(self) -> Fleet:
-        """What the hypervisors answered on which VMs they have."""
-        answers = self.answers("virt_look", self.VERB.look, "look")
-        return self.VERB.fleet(answers, self.expected(), self.lost())
+    def seen(self, number: int = 0) -> Fleet:
+        """What the hypervisors answered, in this round, on which VMs they have."""
+        return self.fleet("virt_look", self.VERB.look, "look", number=number)
 
     def report(self) -> Answer:
         """What came of the VMs where they are."""
         done = self.answers("virt_done", self.VERB.done, "act")
-        text, failures = self.VERB.report(self.shares(), done, check=self.check)
-        self.happened(outcomes.outcomes(self.shares(), done))
-        silent = str(self.decision("virt_decision")["silent"])
+        return self.reported(self.shares(), done, str(self.decision("virt_decision")["silent"]))
+
+    def reported(
+        self, names: Mapping[str, list[str]], done: Mapping[str, Result], silent: str
+    ) -> Answer:
+        """The report on ``names``, by hypervisor; ``silent`` as in :class:`located.Located`."""
+        text, failures = self.VERB.report(names, done, check=self.check)
+        self.happened(outcomes.outcomes(names, done))
         return self.shown(text, [*failures, *located.not_done(silent)])
 
 

@@ -13,6 +13,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefu
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption import (
     decide as adopt_decision,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import located
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.options import Defaults
 
 
@@ -42,7 +43,7 @@ def _decide(
     host: str | None = None,
     disks: bool = False,
 ) -> adopt_decision.AdoptionDecision:
-    seen = adopt_decision.fleet(answers, list(answers), [])
+    seen = located.sort(answers, "defined", list(answers), [])
     return adopt_decision.decide(names, host, seen, ["hv1", "hv2"], Defaults(), disks=disks)
 
 

@@ -32,6 +32,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.options_s
     wanted_of,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.metadata import Metadata
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import located
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.steps import (
     interrupted,
     predict,
@@ -153,7 +154,7 @@ def test_report_shows_what_was_saved_and_what_failed() -> None:
     entry |= {"size": 1 << 30, "added": 1 << 20, "uuid": "u", "left_out": ["vdb: it waits"]}
     entry |= {"one_file": ["vda: its data are in /a.data"]}
     answers: t.Any = {"hv1": {"vms": [entry]}, "hv2": {"failed": True, "msg": "gone"}}
-    text, failures = decide.report({"hv1": ["web1"], "hv2": ["db1"]}, answers, check=False)
+    text, failures = decide.VERB.report({"hv1": ["web1"], "hv2": ["db1"]}, answers, check=False)
     assert "web1  hv1         saved   2026-11-28T06:51:18Z  frozen       1024.0    1.0" in text
     assert "web1: its backup is without disk vdb: it waits\n" in text
     assert "web1: in its backup this disk is one file, vda: its data are in /a.data\n" in text
@@ -177,18 +178,18 @@ def test_backup_that_gave_way_is_tried_where_the_vm_then_is_and_reported_once() 
 
     moving: t.Any = {"name": "web1", "uuid": "u", "phase": "migrating", "groups": []}
     both: t.Any = {"hv1": {"vms": [moving]}, "hv2": {"vms": [moving]}}
-    looked = decide.decide_again(first.again, decide.fleet(both, None, []))
+    looked = decide.decide_again(first.again, located.sort(both, "vms", None, []))
     assert looked.shares == {}
     second = decide.settle(looked.shares, {}, decide.settled(vars(first)))
     assert (second.number, second.again) == (1, ["web1"])
 
     del both["hv1"]["vms"][0]
-    looked = decide.decide_again(second.again, decide.fleet(both, None, []))
+    looked = decide.decide_again(second.again, located.sort(both, "vms", None, []))
     assert looked.shares == {"hv2": ["web1"]}
     done = {"hv2": _tried(archive="2026-11-28T06:51:18Z")}
     third = decide.settle(looked.shares, done, decide.settled(vars(second)))
     assert (third.number, third.again) == (2, [])
-    text, failures = decide.report(third.shares, third.ended, check=False)
+    text, failures = decide.VERB.report(third.shares, third.ended, check=False)
     assert not failures
     assert [line.split()[:3] for line in text.splitlines()[1:]] == [
         ["db1", "hv2", "saved"],
@@ -203,7 +204,7 @@ def test_backup_that_always_gives_way_fails_after_a_few_tries() -> None:
         after = decide.settle({"hv1": ["web1"]}, answers, after)
         assert after.again == (["web1"] if number + 1 < decide.TRIES else []), number
     assert after is not None
-    _text, failures = decide.report(after.shares, after.ended, check=False)
+    _text, failures = decide.VERB.report(after.shares, after.ended, check=False)
     assert failures == [
         f"web1 on hv1: it is being moved; try again (of {decide.TRIES} tries, this was the last)"
     ]
@@ -215,6 +216,6 @@ def test_hypervisor_that_did_not_answer_is_reported_after_another_round() -> Non
     first = decide.settle({"hv1": ["web1"], "hv2": ["db1"]}, answers)
     before = decide.settled(vars(first))
     last = decide.settle({"hv1": ["web1"]}, {"hv1": _tried(archive="a")}, before)
-    _text, failures = decide.report(last.shares, last.ended, check=False)
+    _text, failures = decide.VERB.report(last.shares, last.ended, check=False)
     assert len(failures) == 1
     assert "db1 on hv2: gone" in failures[0]

@@ -1211,9 +1211,7 @@ def read_restored(answer: Answer) -> None:
 def read_restore_disk_look(answer: Answer) -> None:
     vm = SavedVm(name="web9", uuid="0000")
     with contextlib.suppress(FleetVirtError):
-        restore_disk_decision.decide(
-            vm, restore_disk_decision.fleet({"hv2": answer}, ["hv1", "hv2"], [])
-        )
+        restore_disk_decision.decide(vm, located.sort({"hv2": answer}, "disks", ["hv1", "hv2"], []))
 
 
 def read_restored_disk(answer: Answer) -> None:
@@ -1263,7 +1261,7 @@ def read_examined(answer: Answer) -> None:
 
 
 def read_purge(answer: Answer) -> None:
-    seen = purge_decision.fleet({"hv1": copy.deepcopy(LOOK), "hv2": answer}, "vms", None, [])
+    seen = located.sort({"hv1": copy.deepcopy(LOOK), "hv2": answer}, "vms", None, [])
     for names in (["web1"], ["web2"]):
         try:
             decision = purge_decision.decide(names, seen)
@@ -1271,9 +1269,9 @@ def read_purge(answer: Answer) -> None:
             purge_decision.require_unused(decision, seen)
         except FleetVirtError:
             pass
-    both = purge_decision.fleet({"hv1": copy.deepcopy(LOOK), "hv2": answer}, "pool_ids", None, [])
+    both = located.sort({"hv1": copy.deepcopy(LOOK), "hv2": answer}, "pool_ids", None, [])
     purge_decision.sole_pool_ids("hv2", both)
-    alone = purge_decision.fleet({"hv2": answer}, "vms", None, [])
+    alone = located.sort({"hv2": answer}, "vms", None, [])
     decision = purge_decision.decide(["web1"], alone)
 
 
@@ -1285,13 +1283,13 @@ def read_compared(answer: Answer) -> None:
 
 def read_adopt_look(answer: Answer) -> None:
     first = {"vms": [], "defined": [], "pool_ids": []}
-    seen = adopt_decision.fleet({"hv1": first, "hv2": answer}, None, [])
+    seen = located.sort({"hv1": first, "hv2": answer}, "defined", None, [])
     decision = adopt_decision.decide([], None, seen, ["hv1"], Defaults())
     adopt_decision.specifications(decision, seen)
 
 
 def read_snapshot_look(answer: Answer) -> None:
-    seen = snapshot_verb.VERB.fleet({"hv1": {"vms": []}, "hv2": answer}, None, [])
+    seen = located.sort({"hv1": {"vms": []}, "hv2": answer}, "vms", None, [])
     snapshot_verb.listing(["web1"], seen)
     assert snapshot_verb.VERB.decide(["web1"], seen).shares == {"hv2": ["web1"]}
 
@@ -1303,17 +1301,17 @@ def read_disk_look(answer: Answer) -> None:
 
 def read_backup(answer: Answer) -> None:
     ended = backup_decision.settle({"hv1": ["web1"]}, {"hv1": answer})
-    backup_decision.report(ended.shares, ended.ended, check=False)
+    backup_decision.VERB.report(ended.shares, ended.ended, check=False)
 
 
 def read_backup_look(answer: Answer) -> None:
-    seen = backup_decision.fleet({"hv1": {"vms": []}, "hv2": answer}, None, [])
-    assert backup_decision.decide(["web1"], seen).shares == {"hv2": ["web1"]}
+    seen = located.sort({"hv1": {"vms": []}, "hv2": answer}, "vms", None, [])
+    assert backup_decision.VERB.decide(["web1"], seen).shares == {"hv2": ["web1"]}
 
 
 def read_state_look(answer: Answer) -> None:
     first = {"vms": []}
-    seen = state_decision.fleet({"hv1": first, "hv2": answer}, None, [])
+    seen = located.sort({"hv1": first, "hv2": answer}, "vms", None, [])
     state_decision.decide(["web1"], ["web"], seen, StateRequest("running"))
 
 
@@ -1363,13 +1361,13 @@ def read_facts(facts: t.Any, baseline: t.Any = None) -> None:
 
 def read_templated(answer: Answer) -> None:
     template_decision.report("web1", "web", "hv2", {"hv2": answer}, "", check=False)
-    seen = clone.fleet({"hv2": GOOD["clone_look"]}, None, [])
+    seen = located.sort({"hv2": GOOD["clone_look"]}, "defined", None, [])
     new = clone.decide("web3", "web1", None, seen, "01234567")
     clone.wanted("web3", "web1", new, seen, {"hv2": answer}, {})
 
 
 def read_clone_look(answer: Answer) -> None:
-    seen = clone.fleet({"hv2": answer}, None, [])
+    seen = located.sort({"hv2": answer}, "defined", None, [])
     for name in ("web2", "web3"):
         with contextlib.suppress(FleetVirtError):
             found = clone.decide(name, "web1", None, seen, "01234567", ["xml"])
@@ -1377,7 +1375,7 @@ def read_clone_look(answer: Answer) -> None:
 
 
 def read_rename_look(answer: Answer) -> str:
-    seen = rename_decision.fleet({"hv1": {"defined": []}, "hv2": answer}, None, [])
+    seen = located.sort({"hv1": {"defined": []}, "hv2": answer}, "defined", None, [])
     rename_decision.standing(seen, {}, [])
     return rename_decision.decide("web1", "web2", seen, rule.Standing())
 
@@ -1430,7 +1428,7 @@ READERS: dict[str, t.Callable[[Answer], t.Any]] = {
         {"hv2": ["web1"]}, {"hv2": answer}, check=False
     ),
     "template_look": lambda answer: template_decision.decide(
-        "web1", "other", template_decision.fleet({"hv2": answer}, None, [])
+        "web1", "other", located.sort({"hv2": answer}, "defined", None, [])
     ),
     "templated": read_templated,
     "converted": lambda answer: import_decision.request(
@@ -1527,7 +1525,7 @@ TYPES: dict[str, type[Answer]] = {
     "rename_look": rename_facts.RenameLook,
     "rename_noted": rename_facts.RenameNoted,
     "renamed": rename_facts.Renamed,
-    "backup_look": backup_facts.BackupLook,
+    "backup_look": answers.GroupedLook,
     "backup": backup_facts.BackedUp,
     "snapshot_look": snapshot_facts.SnapshotLook,
     "disk_look": answers.GroupedLook,

@@ -13,6 +13,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefu
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption import decide as adoption
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.adoption.facts import AdoptLook
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import answers
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import located
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration import decide as migration
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.migration.facts import MigrateLook
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.notes import rule
@@ -56,7 +57,7 @@ def test_purge_broken_vm_is_refused_and_others_are_not() -> None:
             _vm("bad", groups=[], volumes=[{**volume, "shared": "no"}]),
         ],
     )
-    seen = purge.fleet({"hv1": look}, "vms", None, [])
+    seen = located.sort({"hv1": look}, "vms", None, [])
     assert purge.decide(["good"], seen).shares == {"hv1": ["good"]}
     with pytest.raises(PlanRefused, match=r"^'bad' on hv1: .*vms\[1\].volumes\[0\].shared is text"):
         purge.decide(["good", "bad"], seen)
@@ -64,7 +65,7 @@ def test_purge_broken_vm_is_refused_and_others_are_not() -> None:
 
 def test_rename_name_of_broken_vm_is_taken() -> None:
     vms = [_vm("good", managed=True, renamed_from=None), _vm("bad", managed=3, renamed_from=None)]
-    seen = rename.fleet({"hv1": _sound(RenameLook, defined=vms)}, None, [])
+    seen = located.sort({"hv1": _sound(RenameLook, defined=vms)}, "defined", None, [])
     known = rule.Standing()
     assert rename.decide("good", "other", seen, known) == "hv1"
     with pytest.raises(PlanRefused, match="'bad' is on hv1"):
@@ -83,7 +84,7 @@ def test_adoption_uuid_and_mac_of_broken_vm_are_taken() -> None:
     look = _sound(
         AdoptLook, vms=[{**new, "refused": [], "left_out": []}], defined=defined, pool_ids=[]
     )
-    seen = adoption.fleet({"hv1": look}, None, [])
+    seen = located.sort({"hv1": look}, "defined", None, [])
     (refused,) = adoption.decide(["new"], None, seen, [], Defaults()).refused
     assert f"'bad' on hv1 also has the MAC address {_MAC}" in refused
     assert "'worse' on hv1 has the same UUID uuid of new" in refused
@@ -96,7 +97,7 @@ def test_snapshot_listing_shows_others_and_names_broken_vm() -> None:
         _vm("good", groups=[], snapshots=[snapshot]),
         _vm("bad", groups=[], snapshots=[{**snapshot, "current": 1}]),
     ]
-    seen = snapshots.VERB.fleet({"hv1": _sound(SnapshotLook, vms=vms)}, None, [])
+    seen = located.sort({"hv1": _sound(SnapshotLook, vms=vms)}, "vms", None, [])
     text, (problem,) = snapshots.listing([], seen)
     assert "good" in text
     assert problem.startswith("bad on hv1: its response")
@@ -104,7 +105,7 @@ def test_snapshot_listing_shows_others_and_names_broken_vm() -> None:
 
 def test_state_broken_vm_of_group_is_named() -> None:
     vms = [_vm("good", groups=["web"], start_order=1), _vm("bad", groups="web", start_order=1)]
-    seen = state.fleet({"hv1": _sound(StateLook, vms=vms)}, None, [])
+    seen = located.sort({"hv1": _sound(StateLook, vms=vms)}, "vms", None, [])
     assert state.decide(["good"], [], seen, StateRequest("running")).shares == {"hv1": ["good"]}
     with pytest.raises(PlanRefused, match="'bad' on hv1: its response"):
         state.decide([], ["web"], seen, StateRequest("running"))

@@ -100,7 +100,7 @@ def test_vm_with_a_leftover_keeps_its_name_until_that_is_cleared() -> None:
         host: {"defined": [{**of, "managed": True, "renamed_from": None} for of in entries]}
         for host, entries in vms.items()
     }
-    seen = rename.fleet(answers, list(answers), [])  # type: ignore[arg-type]
+    seen = located.sort(answers, "defined", list(answers), [])  # type: ignore[arg-type]
     with pytest.raises(PlanRefused, match="hv3 has a leftover of 'web1'"):
         rename.decide("web1", "web2", seen, rename.standing(seen, {}, []))
 

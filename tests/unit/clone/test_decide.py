@@ -12,6 +12,7 @@ import typing as t
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.clone import decide as clone
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import located
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.leftover_rules import (
     DATA_STORE,
 )
@@ -69,7 +70,7 @@ def _fleet(*sources: dict[str, t.Any], alone: str = "", silent: bool = False) ->
         "alone": alone,
     }
     other = {"msg": "no route"} if silent else {"defined": [], "sources": [], "alone": ""}
-    return clone.fleet({"hv1": answer, "hv2": other}, None, [])
+    return located.sort({"hv1": answer, "hv2": other}, "defined", None, [])
 
 
 def _copy_of(value: str = _VALUE, overlay: bool = True, **more: t.Any) -> dict[str, t.Any]:

@@ -11,10 +11,10 @@ import typing as t
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.selected import Selected
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import located
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.purge.decide import (
     Fleet,
     decide,
-    fleet,
     require_confirmed,
     require_unused,
     sole_pool_ids,
@@ -47,7 +47,7 @@ NOTHING = look()
 
 
 def seen(hv1: dict[str, t.Any], hv2: dict[str, t.Any], lost: t.Sequence[str] = ()) -> Fleet:
-    return fleet({"hv1": hv1, "hv2": hv2}, "vms", ["hv1", "hv2"], lost)
+    return located.sort({"hv1": hv1, "hv2": hv2}, "vms", ["hv1", "hv2"], lost)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,9 @@ def test_purge_on_shared_storage_names_the_silent_hypervisor() -> None:
     assert "did not respond (hv2: ssh: no route); bring hv2 back" in str(error.value)
     decision = decide(["web1"], seen(SHARED, NOTHING))
     with pytest.raises(PlanRefused, match=r"use web1\.qcow2: hv2: ssh: no route"):
-        require_unused(decision, fleet({"hv1": {"users": []}, "hv2": SILENT}, "users", None, []))
+        require_unused(
+            decision, located.sort({"hv1": {"users": []}, "hv2": SILENT}, "users", None, [])
+        )
 
 
 @pytest.mark.parametrize("name", ["hv1", "hv2"])
@@ -132,11 +134,15 @@ def test_a_file_that_is_used_elsewhere() -> None:
     used = {"users": [{"file": "web1.qcow2", "users": ["used by domain 'x'"]}]}
     decision = decide(["web1"], seen(SHARED, NOTHING))
     # on its own hypervisor it is the domain itself, and the module there looks for others
-    require_unused(decision, fleet({"hv1": used, "hv2": {"users": []}}, "users", None, []))
+    require_unused(decision, located.sort({"hv1": used, "hv2": {"users": []}}, "users", None, []))
     with pytest.raises(PlanRefused, match="used on hv2: used by domain 'x'"):
-        require_unused(decision, fleet({"hv1": {"users": []}, "hv2": used}, "users", None, []))
+        require_unused(
+            decision, located.sort({"hv1": {"users": []}, "hv2": used}, "users", None, [])
+        )
     with pytest.raises(PlanRefused, match="not all reported"):
-        require_unused(decision, fleet({"hv1": {"users": []}, "hv2": SILENT}, "users", None, []))
+        require_unused(
+            decision, located.sort({"hv1": {"users": []}, "hv2": SILENT}, "users", None, [])
+        )
 
 
 def test_purge_hypervisor_outside_of_play_is_refused() -> None:
@@ -154,7 +160,9 @@ def test_a_hypervisor_that_purges_another_vm_is_asked_as_well() -> None:
     assert decision.shares == {"hv1": ["web1"], "hv2": ["web2"]}
     used = {"users": [{"file": "web1.qcow2", "users": ["used by domain 'web2'"]}]}
     with pytest.raises(PlanRefused, match="used on hv2"):
-        require_unused(decision, fleet({"hv1": {"users": []}, "hv2": used}, "users", None, []))
+        require_unused(
+            decision, located.sort({"hv1": {"users": []}, "hv2": used}, "users", None, [])
+        )
 
 
 def test_every_problem_is_named_at_once() -> None:
@@ -175,12 +183,12 @@ def test_the_fleet_as_such(
     registered: dict[str, t.Any], expected: list[str], lost: list[str], reason: str
 ) -> None:
     with pytest.raises(PlanRefused) as error:
-        fleet(registered, "vms", expected, lost)
+        located.sort(registered, "vms", expected, lost)
     assert reason in str(error.value)
 
 
 def test_limit_hides_nobody() -> None:
-    part = fleet({"hv1": NOTHING}, "vms", ["hv1", "hv2"], [])
+    part = located.sort({"hv1": NOTHING}, "vms", ["hv1", "hv2"], [])
     with pytest.raises(PlanRefused, match=r"hv2: excluded by --limit.*run without --limit"):
         decide(["web1"], part)
 
@@ -190,7 +198,7 @@ def test_a_pool_that_two_have_is_shared_for_a_third_that_is_silent() -> None:
     with pytest.raises(
         PlanRefused, match=r"on shared storage, .* did not respond \(hv3: ssh: no route\)"
     ):
-        decide(["web1"], fleet(answers, "vms", list(answers), []))
+        decide(["web1"], located.sort(answers, "vms", list(answers), []))
 
 
 def test_both_ends_of_a_move_are_no_duplicates() -> None:

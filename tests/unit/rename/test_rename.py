@@ -16,6 +16,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.metadata im
     Owner,
     OwnVolume,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import located
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.leases import Holder
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.outcomes import by_host
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.steps import (
@@ -206,7 +207,7 @@ def _vm(name: str, phase: str | None = None, before: str | None = None) -> dict[
 
 def _fleet(*hosts: list[dict[str, t.Any]]) -> rename_decision.Fleet:
     answers = {f"hv{number}": {"defined": vms} for number, vms in enumerate(hosts, 1)}
-    return rename_decision.fleet(answers, list(answers), [])
+    return located.sort(answers, "defined", list(answers), [])
 
 
 def _decided(new: str, seen: rename_decision.Fleet) -> str:
@@ -251,8 +252,9 @@ def _seen(*silent: str, **held: t.Any) -> tuple[rename_decision.Fleet, rule.Stan
     }
     answers["hv2"]["notes"] = [*held]
     down = {"msg": "gone", "unreachable": True}
-    seen = rename_decision.fleet(
-        {**answers, **dict.fromkeys(silent, down)},  # type: ignore[arg-type]
+    seen = located.sort(
+        {**answers, **dict.fromkeys(silent, down)},
+        "defined",  # type: ignore[arg-type]
         [*answers],
         [],
     )

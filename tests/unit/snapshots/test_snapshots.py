@@ -18,7 +18,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.metadata im
     Owner,
     OwnVolume,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import declaration
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import declaration, located
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.steps import (
     interrupted,
     predict,
@@ -237,7 +237,7 @@ def _seen(**hosts: t.Any) -> declaration.Fleet:
         else {"unreachable": True, "msg": "gone"}
         for host, (name, shown) in hosts.items()
     }
-    return verb.VERB.fleet(answers, list(hosts), [])
+    return located.sort(answers, "vms", list(hosts), [])
 
 
 def test_each_vm_is_found_where_it_is() -> None:

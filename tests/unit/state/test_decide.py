@@ -10,13 +10,13 @@ import typing as t
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine import located
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.engine.outcomes import by_host
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.state.decide import (
     Fleet,
     Told,
     decide,
     earlier_outcomes,
-    fleet,
     report,
     tell,
 )
@@ -37,7 +37,7 @@ SILENT = {"unreachable": True, "msg": "ssh: no route"}
 
 
 def seen(lost: t.Sequence[str] = (), **answers: dict[str, t.Any]) -> Fleet:
-    return fleet(answers, list(answers), lost)
+    return located.sort(answers, "vms", list(answers), lost)
 
 
 def test_each_goes_where_it_is_whoever_else_is_silent() -> None:

@@ -40,13 +40,6 @@ class AdoptionDecision:
     shared_ids: list[str] = field(default_factory=list)
 
 
-def fleet(
-    registered: Mapping[str, AdoptLook], expected: t.Sequence[str] | None, lost: t.Sequence[str]
-) -> Fleet:
-    """Who answered; raises PlanRefused as :func:`located.sort` does."""
-    return located.sort(registered, "defined", expected, lost)
-
-
 def decide(
     names: t.Sequence[str],
     host: str | None,

@@ -14,43 +14,21 @@ import typing as t
 from ..._records import dataclass, field
 from ..base import answers as shapes
 from ..base.json_values import as_mapping
-from ..base.results import word
-from ..base.selected import Selected
-from ..base.tables import table
 from ..engine import located
+from ..engine.declaration import Fleet, Verb
 from ..engine.outcomes import Outcome, error_message, outcomes
-from .facts import BackedUp, BackedUpVm, BackupLook
+from .facts import BackedUp, BackedUpVm
+from .options_saving import ARGUMENTS
 
-_HEADS = ["VM", "HYPERVISOR", "RESULT", "ARCHIVE", "CONSISTENCY", "SIZE MiB", "NEW MiB"]
 _MIB = 1024**2
 TRIES = 3
-
-Fleet = located.Fleet[BackupLook]
-
-
-def fleet(
-    registered: t.Mapping[str, BackupLook],
-    expected: t.Sequence[str] | None,
-    lost: t.Sequence[str],
-) -> Fleet:
-    """Who answered; raises PlanRefused as :func:`located.sort` does."""
-    return located.sort(registered, "vms", expected, lost)
-
-
-def decide(
-    names: t.Sequence[str], seen: Fleet, groups: t.Sequence[str] = (), host: str = ""
-) -> located.Shares:
-    """Where each VM of ``names``, names or patterns, and of ``groups`` is, only those on ``host``
-    if one is named; raises PlanRefused with everything that is unproven."""
-    vms = {host: answer.get("vms") or [] for host, answer in seen.answers.items()}
-    return located.shares(Selected.of(names, groups), vms, seen.silent, host)
 
 
 def decide_again(names: t.Sequence[str], seen: Fleet, host: str = "") -> located.Shares:
     """Where each VM of ``names``, whose backups gave way, is now. One that is not on exactly one
     hypervisor, since it is being moved, is left out."""
-    vms = {host: answer.get("vms") or [] for host, answer in seen.answers.items()}
     decision = located.Shares()
+    vms = VERB.vms_by_host(seen)
     places = located.locate(names, vms, seen.silent, host=host).places
     for name, (place, _vm) in places.items():
         decision.shares.setdefault(place, []).append(name)
@@ -135,33 +113,29 @@ def _entry(vm: Outcome[BackedUpVm], answers: t.Mapping[str, BackedUp]) -> Backed
     }
 
 
-def report(
-    shares: t.Mapping[str, t.Sequence[str]], answers: t.Mapping[str, BackedUp], *, check: bool
-) -> tuple[str, list[str]]:
-    """The report as text, and the failures."""
-    rows: list[list[str | None]] = []
-    failures, remarks = [], []
-    for vm in outcomes(shares, answers, BackedUpVm):
-        if vm.problem is not None:
-            failures.append(vm.problem)
-        entry = vm.entry
-        outcome = word(entry, "would be saved" if check else "saved", vm.problem)
-        cells: list[str | None] = [None] * 4
-        if entry is not None:
-            cells = [
-                entry.get("archive"),
-                entry.get("consistency"),
-                _mib(entry.get("size")),
-                _mib(entry.get("added")),
-            ]
-            left = entry.get("left_out") or [] if vm.problem is None else []
-            remarks += [f"{vm.name}: its backup is without disk {one}" for one in left]
-            joined = entry.get("one_file") or [] if vm.problem is None else []
-            remarks += [f"{vm.name}: in its backup this disk is one file, {one}" for one in joined]
-        rows.append([vm.name, vm.host, outcome, *cells])
-    lines = [table(_HEADS, sorted(rows, key=lambda row: str(row[0]))), *remarks]
-    return "\n".join(lines) + "\n", failures
+def _remarks(vm: BackedUpVm) -> list[str]:
+    name = vm["name"]
+    without = [f"{name}: its backup is without disk {one}" for one in vm.get("left_out") or []]
+    joined = vm.get("one_file") or []
+    return without + [f"{name}: in its backup this disk is one file, {one}" for one in joined]
 
 
 def _mib(size: int | None) -> str | None:
     return None if size is None else f"{size / _MIB:.1f}"
+
+
+VERB: Verb[shapes.GroupedVm, BackedUpVm] = Verb(
+    arguments=ARGUMENTS,
+    look=shapes.GroupedLook,
+    vm=shapes.GroupedVm,
+    done=BackedUp,
+    entry=BackedUpVm,
+    words=("saved", "would be saved"),
+    columns={
+        "ARCHIVE": lambda vm: vm.get("archive") if vm is not None else None,
+        "CONSISTENCY": lambda vm: vm.get("consistency") if vm is not None else None,
+        "SIZE MiB": lambda vm: _mib(vm.get("size")) if vm is not None else None,
+        "NEW MiB": lambda vm: _mib(vm.get("added")) if vm is not None else None,
+    },
+    remarks=_remarks,
+)

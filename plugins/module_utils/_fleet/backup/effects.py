@@ -21,12 +21,9 @@ from ..base.effects_lookup import (
     find_domain,
     read_metadata,
     require_domains,
-    selected_domains,
 )
 from ..base.json_values import as_text
 from ..base.metadata import Metadata
-from ..base.selected import Selected
-from ..cards import read_leftovers
 from ..engine import effects_attended as attended
 from ..engine import effects_backups as units
 from ..engine import effects_lease as lease
@@ -35,7 +32,7 @@ from ..engine import effects_verb as verb
 from ..engine.steps import Plan
 from . import effects_unit, read
 from . import plan as plans
-from .facts import BackupFacts, BackupLook, BackupRequest, Clear, Save
+from .facts import BackupFacts, BackupRequest, Clear, Save
 
 _LOCK_SECONDS = 5.0
 _END_SECONDS = 60.0
@@ -105,23 +102,12 @@ def look(
     groups: t.Sequence[str] = (),
     *,
     again: bool = False,
-) -> BackupLook:
+) -> answers.GroupedLook:
     """The VMs of ``names``, names or patterns, and of ``groups`` that are here. ``again``: backups
     of them were ended for other work on this host, which is waited for."""
     if again:
         _wait(connection, names, lambda stored: owners.is_alive(stored.owner), _OTHER_SECONDS)
-    vms: list[answers.GroupedVm] = []
-    for dom, stored in selected_domains(connection, Selected.of(names, groups)):
-        vms.append(
-            {
-                "name": str(dom.name()),
-                "uuid": str(dom.UUIDString()),
-                "phase": stored.phase if stored is not None else None,
-                "groups": [str(group) for group in stored.groups] if stored is not None else [],
-            }
-        )
-    vms.sort(key=lambda vm: str(vm["name"]))
-    return {"changed": False, "vms": vms, "warnings": read_leftovers.mark(connection, vms)}
+    return verb.look(connection, names, groups)
 
 
 def run(

@@ -92,12 +92,6 @@ class Save(Action):
     """Save the VM."""
 
 
-class BackupLook(answers.Result, total=False):
-    """Those of the VMs that were asked for that a hypervisor has."""
-
-    vms: list[answers.GroupedVm] | None
-
-
 class BackedUpVm(answers.TriedVm):
     """What came of it for a VM: the archive, if one was made, how consistent it is, the size of
     what was saved and how much of it was new, in bytes. ``left_out`` says which disks are not in

@@ -8,6 +8,7 @@ cards alone."""
 
 from __future__ import annotations
 
+from ..base.answers import GroupedVm
 from ..base.effects_connection import Connection
 from ..base.effects_lookup import list_domains
 from ..base.selected import Selected
@@ -47,6 +48,18 @@ def vms(
         if card.uuid in idle and card.uuid not in here
         if meant is None or meant.takes(card.name, card.stored.groups)
     ]
+
+
+def entry(cell: str, card: Card, vm: CellVm) -> GroupedVm:
+    """What every verb must know of one of :func:`vms`."""
+    return {
+        "name": card.name,
+        "uuid": card.uuid,
+        "phase": None,
+        "groups": [*card.stored.groups],
+        "nowhere": cell,
+        "error": doubt(vm),
+    }
 
 
 def doubt(vm: CellVm) -> str | None:

@@ -90,13 +90,6 @@ def decision_of(values: Mapping[str, object]) -> CloneDecision:
     )
 
 
-def fleet(
-    registered: Mapping[str, CloneLook], expected: t.Sequence[str] | None, lost: t.Sequence[str]
-) -> Fleet:
-    """Who answered; raises PlanRefused as :func:`located.sort` does."""
-    return located.sort(registered, "defined", expected, lost)
-
-
 def _vms_by_host(seen: Fleet) -> dict[str, list[VmIdentity]]:
     return {host: answer.get("defined") or [] for host, answer in seen.answers.items()}
 

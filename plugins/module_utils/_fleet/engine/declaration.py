@@ -30,30 +30,24 @@ Fleet = located.Fleet[Result]
 
 @dataclass(frozen=True)
 class Verb(t.Generic[Vm, Entry]):
-    """``arguments`` are its options, and ``request`` raises SpecError for those that are wrong.
+    """``arguments`` are its options, and ``request`` raises SpecError for those that are wrong,
+    where the controller knows it.
 
     A hypervisor answers ``look`` with the VMs that it has, each a ``vm``, and ``done`` with what it
     did, an ``entry`` for each. ``words``: that it was done, and in check mode that it would be.
-    ``columns`` follow those of every report; each is shown of an entry, or of none.
+    ``columns`` follow those of every report; each is shown of an entry, or of none. ``remarks``
+    stand below, of a VM for which it was done.
     """
 
     arguments: Spec
-    request: t.Callable[[t.Mapping[str, object]], object]
     look: type[Result]
     vm: type[Vm]
     done: type[Result]
     entry: type[Entry]
     words: tuple[str, str]
     columns: t.Mapping[str, t.Callable[[Entry | None], str | None]]
-
-    def fleet(
-        self,
-        registered: t.Mapping[str, Result],
-        expected: t.Sequence[str] | None,
-        lost: t.Sequence[str],
-    ) -> Fleet:
-        """Who answered; raises PlanRefused as :func:`located.sort` does."""
-        return located.sort(registered, "vms", expected, lost)
+    remarks: t.Callable[[Entry], t.Sequence[str]] = lambda _entry: ()
+    request: t.Callable[[t.Mapping[str, object]], object] = lambda _options: None
 
     def vms_by_host(self, seen: Fleet) -> dict[str, list[Vm]]:
         """The VMs that each hypervisor has."""
@@ -76,12 +70,16 @@ class Verb(t.Generic[Vm, Entry]):
     ) -> tuple[str, list[str]]:
         """The report as text, and the failures."""
         rows: list[list[str | None]] = []
-        failures = []
+        failures: list[str] = []
+        remarks: list[str] = []
         for vm in outcomes(shares, answers, self.entry):
             if vm.problem is not None:
                 failures.append(vm.problem)
+            elif vm.entry is not None:
+                remarks += self.remarks(vm.entry)
             outcome = word(vm.entry, self.words[check], vm.problem)
             cells = [cell(vm.entry) for cell in self.columns.values()]
             rows.append([vm.name, vm.host, outcome, *cells])
         heads = [*_HEADS, *self.columns]
-        return table(heads, sorted(rows, key=lambda row: str(row[0]))) + "\n", failures
+        lines = [table(heads, sorted(rows, key=lambda row: str(row[0]))), *remarks]
+        return "\n".join(lines) + "\n", failures

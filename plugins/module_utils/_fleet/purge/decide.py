@@ -33,19 +33,6 @@ class PurgeDecision:
     unconfirmed: str = ""
 
 
-def fleet(
-    registered: t.Mapping[str, PurgeLook],
-    key: str,
-    expected: t.Sequence[str] | None,
-    lost: t.Sequence[str],
-) -> Fleet:
-    """Sort what was registered; an answer is what has ``key``.
-
-    Raises PlanRefused for an unknown ``lost``, and if no hypervisor responded.
-    """
-    return located.sort(registered, key, expected, lost)
-
-
 def decide(
     names: t.Sequence[str],
     seen: Fleet,

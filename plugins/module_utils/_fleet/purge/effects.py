@@ -181,24 +181,13 @@ def look(
         owned = (*stored.volumes, *belongings.own_files(connection, dom))
         vms.append(
             {
-                "name": str(dom.name()),
-                "uuid": str(dom.UUIDString()),
-                "phase": stored.phase,
-                "groups": [str(group) for group in stored.groups],
+                **verb.of_domain(dom, known),
                 "volumes": [_seen_from_elsewhere(own, pools) for own in owned],
             }
         )
     vms += [
-        {
-            "name": card.name,
-            "uuid": card.uuid,
-            "phase": None,
-            "groups": [*card.stored.groups],
-            "volumes": [],
-            "nowhere": cell,
-            "error": read_nowhere.doubt(vm),
-        }
-        for cell, card, vm in read_nowhere.vms(connection, Selected.of(names, groups))
+        {**read_nowhere.entry(*seen), "volumes": []}
+        for seen in read_nowhere.vms(connection, Selected.of(names, groups))
     ]
     users: list[FileUsers] = []
     if files:

@@ -27,13 +27,6 @@ Fleet = located.Fleet[RenameLook]
 Names = t.Collection[str]
 
 
-def fleet(
-    registered: Mapping[str, RenameLook], expected: t.Sequence[str] | None, lost: t.Sequence[str]
-) -> Fleet:
-    """Who answered; raises PlanRefused as :func:`located.sort` does."""
-    return located.sort(registered, "defined", expected, lost)
-
-
 def _vms_by_host(seen: Fleet) -> dict[str, list[RenameVm]]:
     return {host: answer.get("defined") or [] for host, answer in seen.answers.items()}
 
@@ -157,4 +150,4 @@ def report(
     return table(_HEADS, [row]) + "\n", failures
 
 
-__all__ = ["PHASE", "Fleet", "clashes", "confirm", "decide", "fleet", "report"]
+__all__ = ["PHASE", "Fleet", "clashes", "confirm", "decide", "report"]

@@ -23,15 +23,6 @@ _HEADS = ["VM", "HYPERVISOR", "RESULT", "ARCHIVE", "VOLUME"]
 Fleet = located.Fleet[DiskLook]
 
 
-def fleet(
-    registered: t.Mapping[str, DiskLook],
-    expected: t.Sequence[str] | None,
-    lost: t.Sequence[str],
-) -> Fleet:
-    """Who answered; raises PlanRefused as :func:`located.sort` does."""
-    return located.sort(registered, "disks", expected, lost)
-
-
 def decide(vm: SavedVm, seen: Fleet) -> dict[str, list[str]]:
     """The hypervisor that has the VM, and the name that it has there; raises PlanRefused."""
     places = {

@@ -34,17 +34,6 @@ class StateDecision:
     silent: str = ""
 
 
-def fleet(
-    registered: t.Mapping[str, StateLook], expected: t.Sequence[str] | None, lost: t.Sequence[str]
-) -> Fleet:
-    """Who answered; raises PlanRefused as :func:`located.sort` does."""
-    return located.sort(registered, "vms", expected, lost)
-
-
-def _vms_by_host(seen: Fleet) -> dict[str, list[StateVm]]:
-    return {host: answer.get("vms") or [] for host, answer in seen.answers.items()}
-
-
 def decide(
     names: t.Sequence[str],
     groups: t.Sequence[str],
@@ -55,7 +44,8 @@ def decide(
     """Where each VM of ``names``, names or patterns, and of ``groups`` is, only those on ``host``
     if one is named; raises PlanRefused with everything that is not proven."""
     selected = Selected.of(names, groups)
-    where = located.select(selected, _vms_by_host(seen), seen.silent, host=host, nowhere=True)
+    vms = located.vms_by_host(seen, StateVm)
+    where = located.select(selected, vms, seen.silent, host=host, nowhere=True)
     problems = [*where.problems, *located.absences(where, seen.silent)]
     if problems:
         raise PlanRefused("; ".join(problems))

@@ -184,25 +184,14 @@ def look(connection: Connection, names: t.Sequence[str], groups: t.Sequence[str]
     """Which domains of ``names``, names or patterns, and of ``groups`` are here."""
     vms: list[StateVm] = [
         {
-            "name": str(dom.name()),
-            "uuid": str(dom.UUIDString()),
-            "phase": stored.phase if stored else None,
-            "groups": [str(group) for group in stored.groups] if stored else [],
+            **verb.of_domain(dom, stored),
             "start_order": stored.start_order if stored else None,
         }
         for dom, stored in selected_domains(connection, Selected.of(names, groups))
     ]
     vms += [
-        {
-            "name": card.name,
-            "uuid": card.uuid,
-            "phase": None,
-            "groups": [*card.stored.groups],
-            "start_order": card.start_order,
-            "nowhere": name,
-            "error": read_nowhere.doubt(vm),
-        }
-        for name, card, vm in read_nowhere.vms(connection, Selected.of(names, groups))
+        {**read_nowhere.entry(*seen), "start_order": seen[1].start_order}
+        for seen in read_nowhere.vms(connection, Selected.of(names, groups))
     ]
     return {"changed": False, "vms": vms, "warnings": read_leftovers.mark(connection, vms)}
 

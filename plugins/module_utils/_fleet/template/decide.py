@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import typing as t
 from collections.abc import Mapping
 
 from ..._errors import PlanRefused
@@ -28,13 +27,6 @@ _MOMENTS = {
 
 
 Fleet = located.Fleet[TemplateLook]
-
-
-def fleet(
-    registered: Mapping[str, TemplateLook], expected: t.Sequence[str] | None, lost: t.Sequence[str]
-) -> Fleet:
-    """Who answered; raises PlanRefused as :func:`located.sort` does."""
-    return located.sort(registered, "defined", expected, lost)
 
 
 def decide(name: str, image: str, seen: Fleet, only: str = "") -> tuple[str, str]:
