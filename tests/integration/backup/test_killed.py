@@ -89,11 +89,12 @@ def _libvirtd(while_there: str) -> tuple[str, str]:
 
 _BORG = _process("-x borg")
 _PROOFS, _BACKUPS = "fleet-virt-proof-*", "fleet-virt-backup-*"
+# The folder of a socket is removed by the next that opens an image
 _LEFT = """
 virsh -q list --all --name | grep proof-
 ls -d /run/fleet-virt-proofs/* /var/lib/fleet-virt/proofs/* 2>/dev/null
 ls /var/log/libvirt/qemu | grep proof-
-ls -d /run/fleet-virt-* | grep -vx /run/fleet-virt-proofs
+ls -d /run/fleet-virt-* | grep -vx -e /run/fleet-virt-proofs -e '/run/fleet-virt-nbd[.].*'
 mount | grep -e fleet-virt-proof -e 'borgfs'
 pgrep -l '^(borg|qemu-nbd)'
 systemctl list-units --all --no-legend 'fleet-virt-*' | grep -v maintenance

@@ -27,6 +27,8 @@ _START_SECONDS = 30.0
 _CALL_SECONDS = 300.0  # for one request, which storage may keep waiting
 GRAIN = 64 * 1024  # what is zero is not written: a cluster of qcow2, in which it stays a hole
 _ZERO = bytes(GRAIN)
+_RUN = "/run"
+_PREFIX = "fleet-virt-nbd."  # and the process
 
 
 class ImageWriter:
@@ -65,7 +67,7 @@ def opened(path: str, image_format: str) -> t.Iterator[ImageWriter]:
     """Open the image for writing; on leaving without an error all is on the disk."""
     if programs.find("qemu-nbd") is None:
         raise DependencyMissing("qemu-nbd is not installed here; install Debian's qemu-utils")
-    folder = tempfile.mkdtemp(prefix="fleet-virt-", dir="/run" if os.path.isdir("/run") else None)
+    folder = _folder()
     place = f"{folder}/nbd"
     process = programs.beside(
         programs.bound(
@@ -92,6 +94,16 @@ def opened(path: str, image_format: str) -> t.Iterator[ImageWriter]:
         process.kill()
         process.wait()
         programs.piped(process.stderr).close()
+
+
+def _folder() -> str:
+    """A folder of its own for the socket; those of processes that were killed are removed."""
+    above = _RUN if os.path.isdir(_RUN) else tempfile.gettempdir()
+    for name in os.listdir(above):
+        pid = name[len(_PREFIX) :].partition(".")[0] if name.startswith(_PREFIX) else ""
+        if pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
+            shutil.rmtree(f"{above}/{name}", ignore_errors=True)
+    return tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}.", dir=above)
 
 
 def _connected(place: str, process: programs.Running, path: str) -> socket.socket:
