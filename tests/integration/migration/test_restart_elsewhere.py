@@ -584,7 +584,7 @@ def test_taker_that_is_killed_after_it_has_the_card_is_finished_by_the_next_run(
         def restart(who: int, host: str) -> Run:
             words = ["-e", "vm_name=web4", "-e", f"virt_hosts={at},{host}"]  # noqa: B023
             words += ["-e", f"ansible_python_interpreter={dying.interpreter}"] if who == 0 else []  # noqa: B023
-            time.sleep(3 * who * (trial % 2))  # noqa: B023
+            time.sleep(who * (3, 6, 9)[trial % 3])  # noqa: B023
             command = RESTART.replace("hv3", at)  # noqa: B023
             return survivors.run(command, *words, ansible=controllers[who])
 
@@ -616,8 +616,8 @@ def test_taker_that_is_killed_after_it_has_the_card_is_finished_by_the_next_run(
         movers.guests.wait_agent(new, "web4")
         assert movers.shown(new, "web4") >= reached
         movers.guests.execute(new, "web4", "count start")
-        # the next effect where this one was there to be hit, else the first one again
-        number = number + 1 if killed else 2
+        # the next effect where this one was there to be hit; the first again after the last
+        number = number + 1 if killed else 2 if effects else number
         survivors.start(at)
         at = new
     assert 2 * hits >= _TRIALS, f"too few were hit: {hits} of {_TRIALS}"
