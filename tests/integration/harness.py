@@ -74,8 +74,12 @@ ROUNDS = (
     Round("second run", check=False),
     Round("check mode afterwards", check=True),
 )
-# What ansible-core adds to a result by itself, and what says nothing of the hypervisor
-_NOT_RESULT = ("_ansible_*", "invocation", "ansible_facts.discovered_interpreter_python")
+# What ansible-core adds to a result by itself, and what says nothing of the hypervisor; each run of
+# Ansible has an id of its own, but for those that one process prepared
+_NOT_RESULT = (
+    *("_ansible_*", "invocation", "ansible_facts.discovered_interpreter_python"),
+    "_work.run",
+)
 
 Result = dict[str, t.Any]
 State = dict[str, t.Any]
