@@ -107,7 +107,7 @@ def test_every_module_has_an_action() -> None:
     for path in (TOP / "plugins" / "action").glob("virt_*.py"):
         text = path.read_text()
         assert re.search(
-            r"^class ActionModule\((Fleet|StagedAction\[|\w+\.RepositoriesAction\))",
+            r"^class ActionModule\((Fleet|(Staged|Verb)Action\[|\w+\.RepositoriesAction\))",
             text,
             re.MULTILINE,
         )
