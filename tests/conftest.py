@@ -113,7 +113,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown() -> Generator[None, object, object]:
-    """What a test leaves in libvirt's test driver is its own failure, not another test's.
+    """No test finds in libvirt's test driver what another one left there.
 
     All connections of a process to ``test:///default`` share one hypervisor, which lasts as long as
     anything refers to one of them: a domain that a test kept, or the frame of an error.
@@ -122,26 +122,39 @@ def pytest_runtest_teardown() -> Generator[None, object, object]:
     libvirt = sys.modules.get("libvirt")
     if libvirt is not None and _left(libvirt):
         gc.collect()
-        left = _left(libvirt) - _told
-        _told.update(left)
-        if left:
-            pytest.fail(f"left in libvirt's test driver, where others find it: {sorted(left)}")
+        _remove(libvirt)
+        if left := _left(libvirt):
+            pytest.fail(f"left in libvirt's test driver, where others find it: {left}")
     return result
 
 
-_told: set[str] = set()  # once is enough
-
-
-def _left(libvirt: Any) -> set[str]:
+def _there(connection: Any) -> list[Any]:
     """What ``test:///default`` has in this process beside what each of them begins with."""
+    listed = [
+        *connection.listAllDomains(0),
+        *connection.listAllStoragePools(0),
+        *connection.listAllNetworks(0),
+    ]
+    return [one for one in listed if one.name() not in ("test", "default-pool", "default")]
+
+
+def _left(libvirt: Any) -> list[str]:
     connection = libvirt.open("test:///default")
     try:
-        listed = [
-            *connection.listAllDomains(0),
-            *connection.listAllStoragePools(0),
-            *connection.listAllNetworks(0),
-        ]
-        return {one.name() for one in listed} - {"test", "default-pool", "default"}
+        return sorted(one.name() for one in _there(connection))
+    finally:
+        connection.close()
+
+
+def _remove(libvirt: Any) -> None:
+    connection = libvirt.open("test:///default")
+    try:
+        for one in _there(connection):
+            lasts = one.isPersistent()
+            if one.isActive():
+                one.destroy()
+            if lasts:
+                one.undefine()
     finally:
         connection.close()
 
