@@ -34,7 +34,9 @@ def test_driver_has_nothing_of_test_before(driver: libvirt.virConnect, turn: int
         (driver.listAllNetworks(0), "default"),
     ):
         assert [one.name() for one in listed] == [name], turn
+        assert listed[0].isActive(), turn
     driver.createXML(_DOMAIN.format("transient"), 0)
     driver.defineXML(_DOMAIN.format("running")).create()
     driver.storagePoolDefineXML(_POOL, 0).create(0)
     driver.networkDefineXML(_NETWORK)
+    driver.lookupByName("test").destroy()
