@@ -7,11 +7,17 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import effects, effects_unit
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup import (
+    archives,
+    effects,
+    effects_unit,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.backup.facts import BackupDisk
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base import effects_lookup as lookup
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
     Connection,
@@ -44,6 +50,17 @@ def _order(active: bool = True) -> effects_unit.UnitOrder:
         *("test:///default", 30.0, "test", _UUID, "hv1", active, "never", "/srv/backup", "x"),
         *(None, "/srv/scratch", 16, "<domain/>", None, []),
     )
+
+
+def test_order_is_the_same_at_the_end_of_the_pipe() -> None:
+    order = dataclasses.replace(
+        _order(),
+        disks=[BackupDisk("vda", "/srv/vda", "qcow2", 1024, written=True, data="/srv/data")],
+        left_out=[archives.LeftOut("vdb", "it is shareable")],
+        one_file=[archives.OneFile("vda", "/srv/data")],
+    )
+    line = json.dumps(dataclasses.asdict(order)).encode()
+    assert effects_unit.read_order(line) == order
 
 
 def _mark(connection: Connection, phase: str | None) -> None:

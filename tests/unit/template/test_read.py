@@ -11,12 +11,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from ansible_collections.fleet.virt.plugins.module_utils import _lxml
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.base.effects_connection import (
     connect,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.spec.leftover_rules import (
     DATA_STORE,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._fleet.storage import read_data_files
 from ansible_collections.fleet.virt.plugins.module_utils._fleet.template import read
 
 _DOMAIN = """
@@ -38,11 +40,12 @@ def test_disk_whose_header_names_its_data_is_named_of_a_copy(joined: bool, tmp_p
         connection.uri = "qemu:///system"  # its files are this machine's, as the test's are
         dom = connection.conn.defineXML(_DOMAIN.format(path=path))
         try:
-            text = dom.XMLDesc(0)
+            root = _lxml.parse(dom.XMLDesc(0), "domain web1")
             (source,) = read.sources(connection, ["web1"], "base")["sources"] or ()
         finally:
             dom.undefine()
-        found = read._data_files(connection, text, "web1")
-    assert found == ({"vda": str(data)} if joined else {})
+        assert read_data_files.of_domain(connection, root) == (
+            {str(path): str(data)} if joined else {}
+        )
     assert (DATA_STORE in source["left_out"]) is joined
     assert not [one for one in source["refused"] if "dataStore" in one]

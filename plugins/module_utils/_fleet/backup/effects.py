@@ -244,9 +244,9 @@ def _order(job: _BackupJob) -> effects_unit.UnitOrder:
         scratch_mib=facts.scratch_mib,
         domain=facts.domain,
         seed=facts.stored.seed if facts.stored is not None else None,
-        disks=[dataclasses.asdict(disk) for disk in facts.disks],
-        left_out=[dataclasses.asdict(one) for one in facts.left_out],
-        one_file=[dataclasses.asdict(one) for one in facts.one_file],
+        disks=[*facts.disks],
+        left_out=[*facts.left_out],
+        one_file=[*facts.one_file],
     )
 
 

@@ -93,20 +93,27 @@ class UnitOrder:
     scratch_mib: int
     domain: str
     seed: str | None
-    disks: list[dict[str, object]]
-    left_out: list[dict[str, str]] = field(default_factory=list)
-    one_file: list[dict[str, str]] = field(default_factory=list)
+    disks: list[BackupDisk]
+    left_out: list[archives.LeftOut] = field(default_factory=list)
+    one_file: list[archives.OneFile] = field(default_factory=list)
 
-    @property
-    def saved_disks(self) -> list[BackupDisk]:
-        """The disks."""
-        return [BackupDisk(**t.cast("dict[str, t.Any]", disk)) for disk in self.disks]
+
+def read_order(text: bytes) -> UnitOrder:
+    """The order that ``dataclasses.asdict`` and JSON made a line of."""
+    given = json.loads(text)
+    for key, kind in (
+        ("disks", BackupDisk),
+        ("left_out", archives.LeftOut),
+        ("one_file", archives.OneFile),
+    ):
+        given[key] = [kind(**entry) for entry in given[key]]
+    return UnitOrder(**given)
 
 
 def main() -> t.NoReturn:
     """Back up the VM of the order on standard input; print what came of it, as JSON."""
     line = sys.stdin.buffer.readline()
-    work = _Backup(UnitOrder(**json.loads(line)))
+    work = _Backup(read_order(line))
     signal.signal(signal.SIGTERM, work.end_early)
     answer = work.run()
     sys.stdout.write(json.dumps(answer) + "\n")
@@ -121,7 +128,7 @@ class _Backup:
     def __init__(self, order: UnitOrder) -> None:
         self.order = order
         self.folder = read.folder(order.uuid)
-        self.disks = order.saved_disks
+        self.disks = order.disks
         self.begun = False
         self.gives_way = threading.Event()
         self.answer: Answer | None = None
@@ -447,9 +454,9 @@ class _Backup:
             paths.flush()
             saved = [shown.digested() for shown in self.shown]
             saved += [files.digested(self.folder, path) for path in small]
-            left_out = tuple(archives.LeftOut(**one) for one in self.order.left_out)
-            one_file = tuple(archives.OneFile(**one) for one in self.order.one_file)
-            content = archives.Manifest(backup, tuple(saved), left_out, one_file)
+            order = self.order
+            parts = (tuple(saved), tuple(order.left_out), tuple(order.one_file))
+            content = archives.Manifest(backup, *parts)
             text = archives.manifest(content)
             (self.folder / archives.MANIFEST).write_text(text, encoding="utf-8")
             why = self._lost(connection, dom)

@@ -74,12 +74,12 @@ class Places:
 def strangers(root: Element, places: Places) -> list[str]:
     """Why the definition is not taken from a card: what it names of the hypervisor."""
     name = (root.findtext("name") or "").strip()
-    found = [f"it has {what}" for what in _kinds(root)]
+    named = [f"it has {what}" for what in _kinds(root)]
     parents = {child: parent for parent in root.iter("*") for child in parent}
     for item, key, text in xml_values.paths(root):
         if not _is_taken(item, key, text, _above(item, parents), name, places):
-            found.append(f"it names {show(text)} ({item.tag})")
-    return [stranger(one) for one in dict.fromkeys(found)]
+            named.append(f"it names {show(text)} ({item.tag})")
+    return [stranger(one) for one in dict.fromkeys(named)]
 
 
 def stranger(what: str) -> str:

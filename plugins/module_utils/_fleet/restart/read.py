@@ -357,7 +357,7 @@ def _blockers(
     if here.references is not None:
         problems += _below(here.references, root, here.places)
     problems += read_start_blockers.of_root(connection, root)
-    data = data_files_of(connection, root)
+    data = read_data_files.of_domain(connection, root)
     problems += _data_blockers(data, card, here, present.values())
     if card.running:  # once it has been taken over it would be off
         problems += read_rolling.refusals(connection, card.name)
@@ -391,18 +391,6 @@ def _blockers(
             f"it has {len(card.snapshots)} snapshots, which cannot be restarted elsewhere yet"
         )
     return list(dict.fromkeys(problems))
-
-
-def data_files_of(connection: Connection, root: Element) -> dict[str, str]:
-    """The files that disks have their data in, if not in their own, by the disk's file."""
-    data = {}
-    for disk in root.iterfind("devices/disk"):
-        source = disk.find("source")
-        path = None if source is None else source.get("file")
-        found = read_data_files.find(connection, disk, path)
-        if path is not None and found is not None:
-            data[path] = found
-    return data
 
 
 def _data_blockers(

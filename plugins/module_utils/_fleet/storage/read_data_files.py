@@ -37,6 +37,18 @@ def find(connection: Connection, disk: Element, path: str | None) -> str | None:
     )
 
 
+def of_domain(connection: Connection, root: Element) -> dict[str, str]:
+    """Those of all disks of a definition, by the file or block device of the disk."""
+    data = {}
+    for disk in root.iterfind("devices/disk"):
+        source = disk.find("source")
+        path = None if source is None else source.get("file") or source.get("dev")
+        file = find(connection, disk, path)
+        if path is not None and file is not None:
+            data[path] = file
+    return data
+
+
 def in_chain(path: str) -> str | None:
     """What the headers of an image in qcow2 and of those below it say."""
     for _depth in range(_MAX_DEPTH):

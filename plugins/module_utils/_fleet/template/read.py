@@ -86,7 +86,8 @@ def _source(connection: Connection, vm: AdoptableVm) -> CloneSource:
     left_out = list(vm["left_out"])
     if dom is not None and DATA_STORE not in left_out:
         text = connection.call(f"read domain {vm['name']}", dom.XMLDesc, 0)
-        if _data_files(connection, text, vm["name"]):
+        root = _lxml.parse(text, f"domain {vm['name']}")
+        if read_data_files.of_domain(connection, root):
             left_out.append(DATA_STORE)
     try:
         request = as_mapping(json.loads((stored.request if stored else None) or "null"))
@@ -117,12 +118,13 @@ def facts(
     active = bool(connection.call(f"read the state of {name}", dom.isActive))
     text = connection.call(f"read domain {name}", dom.XMLDesc, 0)
     info, secrets = domain_info.parse(text, name), encryption.secrets_of(text)
-    stored, data = lookup.read_metadata(connection, dom), _data_files(connection, text, name)
+    data = read_data_files.of_domain(connection, _lxml.parse(text, f"domain {name}"))
+    stored = lookup.read_metadata(connection, dom)
     disks = [
         _disk(
             *(connection, dom, entry),
             secrets.get(str(entry["target"])),
-            data.get(str(entry["target"])),
+            data.get(str(entry["source"])),
         )
         for entry in info["disks"]
         if entry["device"] == "disk" and entry["target"]
@@ -151,20 +153,6 @@ def facts(
         resettable=not asked.reset or guest_disk.available(),
         agent=active and bool(info["agent"]),
     )
-
-
-def _data_files(connection: Connection, text: str, name: str) -> dict[str, str]:
-    """The files that disks have their data in, if not in their own, by target."""
-    found = {}
-    for disk in _lxml.parse(text, f"domain {name}").iterfind("devices/disk"):
-        source, target = disk.find("source"), disk.find("target")
-        if source is None or target is None or disk.get("device", "disk") != "disk":
-            continue
-        path = source.get("file") or source.get("dev")
-        data = read_data_files.find(connection, disk, path)
-        if data is not None:
-            found[target.get("dev", "")] = data
-    return found
 
 
 def _disk(
